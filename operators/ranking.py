@@ -1,0 +1,65 @@
+"""What an operator on frames answers: rows by score and, inside a row, features by score, each with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureScore:
+    """One feature of one row: what it is, what it usually is, and how much that says.
+
+    Attributes:
+        feature: its name, with its base unit.
+        value: the value that was judged, in the base unit.
+        mean: what was usual before.
+        standard_deviation: the usual spread, never negative.
+        score: how unusual, comparable between the features of one row.
+
+    """
+
+    feature: str
+    value: float
+    mean: float
+    standard_deviation: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowScore:
+    """One row of a ranking.
+
+    Attributes:
+        row: its id.
+        name: its name.
+        score: how unusual; above 1 is more than the false-alarm budget allows.
+        features: worst first.
+        age_s: how long the row has been learned from, in seconds.
+
+    """
+
+    row: str
+    name: str
+    score: float
+    features: tuple[FeatureScore, ...]
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The rows of one frame, worst first.
+
+    Attributes:
+        ts: the frame's time, seconds since the Unix epoch.
+        score: of the whole frame; above 1 is anomalous.
+        rows: worst first, perhaps only the worst few.
+        age_s: how long the model has been learning, in seconds.
+        young: whether it has not yet seen enough to be relied on.
+
+    """
+
+    ts: float
+    score: float
+    rows: tuple[RowScore, ...]
+    age_s: float
+    young: bool

@@ -1,0 +1,1 @@
+"""The runtime: records, topics, buses, the runner, the exporter and the command line."""

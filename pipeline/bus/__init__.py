@@ -1,0 +1,210 @@
+"""The contract of a bus: what both the embedded one and Kafka can do, and nothing that only one of them can.
+
+A topic has partitions; a partition is a log of records with growing offsets; all records of one key are in one
+partition, in the order they were appended. A *group* is one operator's readers: each partition is read by one member
+at a time. A commit is one transaction of outputs, snapshots and input offsets: all of it, or none.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+
+class BusError(Exception):
+    """A bus could not do what was asked; the message says which bus, what was asked and what to do."""
+
+
+class BusUnavailable(BusError):  # noqa: N818 - named for what it says
+    """For now: locked, full or unreachable. Nothing was changed; the same call may succeed later."""
+
+
+class Fenced(BusError):  # noqa: N818 - the field's word
+    """Another member owns the partition or has committed since: this member's work since its last commit is void."""
+
+
+class Partition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as laggard wants it.
+
+    `retention_s` bounds the age of records, None for ever; `compacted` keeps at least the newest record of each key.
+    """
+
+    name: str
+    partitions: int = 1
+    retention_s: float | None = None
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to append. `ts` is the event's time, seconds since the Unix epoch, and what `offset_at` searches."""
+
+    topic: str
+    key: str
+    value: bytes
+    ts: float
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A record as read."""
+
+    partition: Partition
+    offset: int
+    key: str
+    value: bytes
+    ts: float
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An operator's state of one key at an input position.
+
+    `offset` is the first input offset that is *not* in the state: replay starts there. `ts` is the time of the last
+    record that is.
+    """
+
+    operator: str
+    partition: Partition
+    key: str
+    offset: int
+    ts: float
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction: the input is read up to `offsets` (exclusive), this came out of it, these are the states."""
+
+    offsets: Mapping[Partition, int]
+    outputs: Sequence[Outgoing] = ()
+    snapshots: Sequence[Snapshot] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What a poll brought: first partitions that are gone, then partitions that are new, then records."""
+
+    revoked: frozenset[Partition] = frozenset()
+    assigned: frozenset[Partition] = frozenset()
+    records: Sequence[Incoming] = field(default_factory=tuple)
+
+
+class Subscription(ABC):
+    """One member of a group."""
+
+    @abstractmethod
+    def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
+        """Wait at most `timeout_s` for news.
+
+        Records of a partition come in order, from the position that `seek` set (after an assignment: the committed
+        offset, or the beginning). A call now and then keeps the membership alive.
+        """
+
+    @abstractmethod
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from this offset, or from the oldest record where it has been deleted already."""
+
+    @abstractmethod
+    def committed(self, partition: Partition) -> int:
+        """The group's committed offset: the first one not yet processed; 0 where nothing was committed."""
+
+    @abstractmethod
+    def commit(self, commit: Commit) -> None:
+        """Commit all of it in one transaction, or nothing.
+
+        Raises:
+            Fenced: the partitions are not this member's any more; drop its state and go on polling.
+            BusUnavailable: nothing was committed; the same commit may be tried again.
+
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Bus(ABC):
+    """A set of topics. Safe to use from several threads; several processes may open the same one."""
+
+    @abstractmethod
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        """Create what is missing. What is there already stays as it is."""
+
+    @abstractmethod
+    def append(self, records: Sequence[Outgoing]) -> None:
+        """Append in order, all of them or none. When it returns, they survive a crash of this process.
+
+        Raises BusUnavailable when it could not for now: then nothing was appended.
+        """
+
+    @abstractmethod
+    def partitions(self, topic: str) -> Sequence[Partition]:
+        """All partitions of a topic. Raises BusError for one that does not exist."""
+
+    @abstractmethod
+    def partition_of(self, topic: str, key: str) -> Partition:
+        """Where the records of this key are."""
+
+    @abstractmethod
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """The oldest offset still there and the one that the next record will get."""
+
+    @abstractmethod
+    def offset_at(self, partition: Partition, ts: float) -> int:
+        """The first offset whose record has this time or a later one; the end where there is none."""
+
+    @abstractmethod
+    def read(
+        self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
+    ) -> Iterator[Incoming]:
+        """Records from `start` (inclusive) to `stop` (exclusive, default: the end now), outside of any group.
+
+        With `key` only the records of that key.
+        """
+
+    @abstractmethod
+    def keys(self, topic: str) -> Sequence[str]:
+        """The keys of the records that are still there, sorted."""
+
+    @abstractmethod
+    def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
+        """Become a member of the group."""
+
+    @abstractmethod
+    def committed(self, group: str, partition: Partition) -> int:
+        """The offset that the group has committed, 0 where there is none."""
+
+    @abstractmethod
+    def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
+        """The newest snapshot of each key; with `at_or_before` the newest whose offset is not beyond that.
+
+        A bus that keeps only the newest may answer a question about the past with nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what was opened."""
+
+    def __enter__(self) -> Bus:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,92 @@
+"""The words that travel: frames, marks and requests, as plain immutable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+KeyedBy = Literal["host", "application", "pool"]
+"""What a frame's key names."""
+
+UNNUMBERED = -1
+"""The sequence of a record whose producer does not number them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The names of a frame's rows and features. Shared between frames; compared by identity, or by `packed`.
+
+    Attributes:
+        rows: ids, unique in the frame, the same from tick to tick: `nginx[4711@99]`, for a process its name, its pid
+            and its start in clock ticks after boot, so that a reused pid is a new row.
+        names: one per row, `nginx`; a path such as `host-3/worker-12` has the levels of a top-down analysis as parts.
+        features: unique in the frame, each a counter in a base unit that it names, `memory_rss_bytes`.
+        commands: one per row, the command line for a person to read; empty where the producer sends none.
+        packed: the same as MessagePack bytes, which travel with each frame.
+
+    """
+
+    rows: tuple[str, ...]
+    names: tuple[str, ...]
+    features: tuple[str, ...]
+    commands: tuple[str, ...]
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """All rows and features of one scope at one tick.
+
+    Attributes:
+        keyed_by: what `key` names.
+        key: the host, application or pool.
+        scope: what the rows are: `process`, `thread`, `host`, `performance`, `member`, ...
+        ts: the producer's time of the tick, seconds since the Unix epoch.
+        sequence: numbers a key's records, ever growing; `UNNUMBERED` where the producer does not.
+        layout: names of rows and features.
+        values: float64, shape (rows, features), NaN where a value is not there at this tick. Read-only.
+        hosts: for an application, the hosts that serve it; empty for all hosts of the stream.
+
+    """
+
+    keyed_by: KeyedBy
+    key: str
+    scope: str
+    ts: float
+    sequence: int
+    layout: Layout
+    values: NDArray[np.float64]
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`It is slow now`, from a person or a program (S0, section 3: the frustration event; section 6: its note)."""
+
+    host: str
+    ts: float
+    note: str = ""
+    sequence: int = UNNUMBERED
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One traced request (S4): how often and for how long it was in each state, and its system calls in order."""
+
+    service: str
+    ts: float
+    request: str
+    duration_s: float
+    counts: Mapping[str, float] = field(default_factory=dict)
+    times_s: Mapping[str, float] = field(default_factory=dict)
+    syscalls: tuple[str, ...] = ()
+    sequence: int = UNNUMBERED
+
+
+Received = Frame | Mark | Request
