@@ -1,0 +1,133 @@
+"""Where each row and feature of a stream keeps its statistics, while rows and features come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.operators.gaussian.moments import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Bank:
+    """The state of all rows and features, its first rows and features in the order of the frame last seen.
+
+    A stream whose names stay the same is then read and written through views, without any look-up.
+
+    Attributes:
+        rows: ids, those of the last frame first.
+        names: one per row.
+        features: those of the last frame first.
+        first_ts: when each row was first seen, seconds since the Unix epoch.
+        last_ts: when each row was last seen.
+        feature_ts: when each feature was last seen.
+        usual: what is usual: learned with forgetting, and not from the last seconds.
+        waiting: the block of ticks before the open one: complete, to be learned when the open one is.
+        open: the block of ticks that is being filled.
+        evidence: the short mean of each cell, NaN before its first value.
+
+    """
+
+    rows: tuple[str, ...]
+    names: tuple[str, ...]
+    features: tuple[str, ...]
+    first_ts: Vector
+    last_ts: Vector
+    feature_ts: Vector
+    usual: Moments
+    waiting: Moments
+    open: Moments
+    evidence: Matrix
+
+    @classmethod
+    def empty(cls) -> Bank:
+        """No rows, no features."""
+        none = np.zeros(0)
+        blocks = [Moments.empty(0, 0) for _ in range(3)]
+        return cls((), (), (), none, none.copy(), none.copy(), *blocks, np.zeros((0, 0)))
+
+    def matrices(self) -> dict[str, Matrix]:
+        """Every matrix of the state by its name; each has the shape (rows, features)."""
+        blocks = {"usual": self.usual, "waiting": self.waiting, "open": self.open}
+        found = {f"{name}_{part}": getattr(block, part) for name, block in blocks.items() for part in PARTS}
+        return found | {"evidence": self.evidence}
+
+    @classmethod
+    def of(
+        cls,
+        names: tuple[Sequence[str], Sequence[str], Sequence[str]],
+        vectors: tuple[Vector, Vector, Vector],
+        matrices: dict[str, Matrix],
+    ) -> Bank:
+        """Put one together from rows, names, features; from the three vectors of times; and from `matrices`."""
+        blocks = [Moments(*(matrices[f"{name}_{part}"] for part in PARTS)) for name in ("usual", "waiting", "open")]
+        rows, row_names, features = (tuple(each) for each in names)
+        return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"])
+
+    def aligned(self, layout: Layout, ts: float, keep_s: float, limit: int) -> Bank:
+        """A copy whose first rows and features are those of `layout`, in its order.
+
+        Rows and features that are not in it are kept while they were seen in the `keep_s` before `ts`, and at most
+        `limit` rows and features, those seen last first. New ones start empty.
+        """
+        rows, row_from = _order(self.rows, layout.rows, self.last_ts, ts - keep_s, limit)
+        features, feature_from = _order(self.features, layout.features, self.feature_ts, ts - keep_s, limit)
+        row_new, feature_new = row_from < 0, feature_from < 0
+        named = list(layout.names) + [self.names[index] for index in row_from[len(layout.rows) :]]
+        picked = np.ix_(row_from, feature_from)
+
+        def moved(matrix: Matrix, fill: float) -> Matrix:
+            if matrix.size == 0:
+                return np.full((len(rows), len(features)), fill)
+            result = matrix[picked]
+            result[row_new] = fill
+            result[:, feature_new] = fill
+            return result
+
+        return Bank.of(
+            (rows, named, features),
+            (
+                _moved(self.first_ts, row_from, ts),
+                _moved(self.last_ts, row_from, ts),
+                _moved(self.feature_ts, feature_from, ts),
+            ),
+            {name: moved(matrix, np.nan if name == "evidence" else 0.0) for name, matrix in self.matrices().items()},
+        )
+
+
+PARTS = ("weight", "mean", "squares")
+
+
+def _order(
+    have: Sequence[str], want: Sequence[str], seen: Vector, since: float, limit: int
+) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """What to keep and in which order, and where each stands now (-1: it is new)."""
+    index = {name: position for position, name in enumerate(have)}
+    found = [index.pop(name, -1) for name in want]
+    others = [position for position in index.values() if seen[position] >= since]
+    room = max(limit - len(found), 0)
+    if len(others) > room:
+        latest = sorted(others, key=lambda position: (-seen[position], position))[:room]
+        others = sorted(latest)
+    positions = found + others
+    kept = tuple(want) + tuple(have[position] for position in others)
+    return kept, np.array(positions, dtype=np.intp)
+
+
+def _moved(vector: Vector, source: NDArray[np.intp], fill: float) -> Vector:
+    """Pick entries; what is new gets `fill`."""
+    if vector.size == 0:
+        return np.full(source.shape, fill)
+    return np.where(source < 0, fill, vector[source])
