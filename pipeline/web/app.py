@@ -1,0 +1,183 @@
+"""The application behind the port: metrics for Prometheus, health for an orchestrator, marks from anybody here."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shlex
+import time
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from prometheus_client.exposition import choose_encoder, gzip_accepted
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.guard import Guard
+from laggard.pipeline.web.marks import MAX_BODY_BYTES, read_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prometheus_client import CollectorRegistry
+    from starlette.types import ASGIApp
+
+    from laggard.pipeline.records import Mark
+    from laggard.pipeline.web.listen import Listen
+
+BODY_TIMEOUT_S = 10.0
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>laggard on {host}</title>
+<h1>laggard {version} on {host}</h1>
+<ul>
+<li><a href="/metrics">/metrics</a>: for Prometheus
+<li><a href="/-/healthy">/-/healthy</a>: whether this process answers
+<li><a href="/-/ready">/-/ready</a>: whether it has recovered its state, or what is left
+<li>POST /marks: it is slow now
+</ul>
+<pre>curl -H 'Content-Type: application/json' -d '{{"note": "checkout hangs"}}' http://{listen}/marks</pre>
+<p>What is slow, and what is to blame: <code>laggard why</code>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _App:
+    """The end points; `create_app` says what the parts are."""
+
+    listen: Listen
+    registry: CollectorRegistry
+    recovering: Callable[[], Mapping[str, int]]
+    append: Callable[[Mark], None]
+    host: str
+    clock: Callable[[], float]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.index),
+            Route("/metrics", self.metrics),
+            Route("/-/healthy", self.healthy),
+            Route("/-/ready", self.ready),
+            Route("/marks", self.mark, methods=["POST"]),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        listen = request.headers.get("host") or str(self.listen)
+        return HTMLResponse(
+            _PAGE.format(host=escape(self.host), version=escape(version("laggard")), listen=escape(listen))
+        )
+
+    # Not a coroutine, so that it runs in a thread: a scrape must not keep a probe waiting.
+    def metrics(self, request: Request) -> Response:
+        try:
+            encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        except (ValueError, TypeError):  # prometheus_client's answers to a version that is none
+            encode, media_type = choose_encoder("")
+        body, headers = encode(self.registry), {"Vary": "Accept, Accept-Encoding"}
+        if gzip_accepted(request.headers.get("accept-encoding", "")):
+            body = gzip.compress(body, compresslevel=1)
+            headers["Content-Encoding"] = "gzip"
+        # Set as a header: Starlette would add a second charset to a media type of text.
+        return Response(body, headers={"Content-Type": media_type, **headers})
+
+    async def healthy(self, _: Request) -> Response:
+        return JSONResponse({"healthy": True})
+
+    async def ready(self, _: Request) -> Response:
+        left = dict(self.recovering())
+        if left:
+            return JSONResponse({"ready": False, "left": left}, 503, {"Retry-After": "1"})
+        return JSONResponse({"ready": True})
+
+    async def mark(self, request: Request) -> Response:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise RequestError(415, f"Content-Type {media_type[:100]!r}", "application/json")
+        mark = read_mark(await _body(request), self.host, self.clock())
+        try:
+            await run_in_threadpool(self.append, mark)
+        except BusUnavailable as error:
+            raise RequestError(503, f"the mark was not taken: {error}", "later", {"Retry-After": "5"}) from error
+        except BusError as error:
+            raise RequestError(500, f"the mark was not taken: {error}", "a bus that works: laggard doctor") from error
+        return JSONResponse(
+            {
+                "mark": {"ts": mark.ts, "host": mark.host, "note": mark.note},
+                "next": f"laggard why --host {shlex.quote(mark.host)} --at {mark.ts!r}",
+            },
+            201,
+        )
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise RequestError(413, "the body is too long", f"at most {MAX_BODY_BYTES} bytes")
+    except TimeoutError:
+        raise RequestError(408, "the body did not come", f"all of it within {BODY_TIMEOUT_S:.0f} s") from None
+    except ClientDisconnect:
+        raise RequestError(400, "the body ended early", "all of it") from None
+    return bytes(body)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error.response()
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = error.headers or {}
+    expected = f"method {headers['Allow']}" if "Allow" in headers else "a path that GET / lists"
+    path = request.url.path[:100]
+    return RequestError(error.status_code, f"{request.method} {path}: {error.detail}", expected, headers).response()
+
+
+async def _internal_error(_: Request, error: Exception) -> Response:  # noqa: ARG001 - its text stays in the log
+    # The server closes the connection after an exception, and a client that keeps it alive has to know.
+    return RequestError(500, "internal error", "see laggard's log", {"Connection": "close"}).response()
+
+
+def create_app(
+    *,
+    listen: Listen,
+    registry: CollectorRegistry,
+    recovering: Callable[[], Mapping[str, int]],
+    append: Callable[[Mark], None],
+    host: str,
+    clock: Callable[[], float] = time.time,
+) -> ASGIApp:
+    """The application that `serve` puts behind the port.
+
+    Args:
+        listen: where it will listen; decides which `Host` it answers to and whether it asks for a token.
+        registry: what `/metrics` shows.
+        recovering: what is still to be done before the state is what it was, and how much of it; empty when ready.
+        append: puts a mark on the bus, durably; may raise `BusError`.
+        host: this machine's name in records, a mark's host where it names none.
+        clock: now, seconds since the Unix epoch.
+
+    """
+    app = Starlette(
+        routes=_App(listen, registry, recovering, append, host, clock).routes(),
+        exception_handlers={
+            RequestError: _refused,
+            HTTPException: _http_error,
+            Exception: _internal_error,
+        },
+    )
+    return Guard(app, listen)

@@ -1,0 +1,83 @@
+"""Running the application: uvicorn in a thread of its own, with the socket opened before it starts."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.types import ASGIApp
+
+    from laggard.pipeline.web.listen import Listen
+
+_STOPPING_S = 2
+"""How long requests in flight may take to end."""
+
+
+class Serving:
+    """A running server.
+
+    Attributes:
+        url: where it answers, with the port that was really taken.
+
+    """
+
+    def __init__(self, server: _Server, opened: socket.socket) -> None:
+        host, port = opened.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._server = server
+        self._thread = threading.Thread(target=self._run, args=(opened,), name="web", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait until requests in flight have ended."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self, opened: socket.socket) -> None:
+        with opened:
+            self._server.run([opened])
+
+
+class _Server(uvicorn.Server):
+    """A server that also ends with an event, as everything else in the process does."""
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._stop.is_set()
+
+
+def serve(app: ASGIApp, listen: Listen, stop: threading.Event) -> Serving:
+    """Open the port and serve in a daemon thread until `stop` is set or the result is closed.
+
+    When it returns, connections are accepted already. Normal operation logs nothing; errors go to `uvicorn.error`.
+
+    Raises:
+        ListenError: the address is taken or cannot be used.
+
+    """
+    opened = listen.bind()
+    config = uvicorn.Config(
+        app,
+        # The plain ones: nothing here needs what uvloop, httptools or websockets would cost in memory.
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=32,
+        h11_max_incomplete_event_size=16 * 1024,
+        timeout_graceful_shutdown=_STOPPING_S,
+    )
+    return Serving(_Server(config, stop), opened)

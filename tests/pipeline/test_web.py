@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import math
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.records import Mark
+from laggard.pipeline.web.app import create_app
+from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.listen import Listen, ListenError
+from laggard.pipeline.web.marks import MAX_BODY_BYTES, MAX_NOTE, read_mark
+from laggard.pipeline.web.server import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = 1_700_000_000.0
+TOKEN = "correct-horse-battery"
+
+
+class Port:
+    """A real server on a free port, and what its parts were told."""
+
+    def __init__(self, listen: str = "127.0.0.1:0", token: str | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.left: dict[str, int] = {}
+        self.marks: list[Mark] = []
+        self.failure: Exception | None = None
+        self.stop = threading.Event()
+        where = Listen.parse(listen, token)
+        app = create_app(
+            listen=where,
+            registry=self.registry,
+            recovering=lambda: self.left,
+            append=self.append,
+            host="web-1",
+            clock=lambda: NOW,
+        )
+        self.serving = serve(app, where, self.stop)
+        self.url = self.serving.url
+        self.client = httpx.Client(base_url=self.url, timeout=5)
+
+    def append(self, mark: Mark) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.marks.append(mark)
+
+    def close(self) -> None:
+        self.client.close()
+        self.serving.close()
+
+    def post(self, body: Any, **headers: str) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.client.post("/marks", content=content, headers={"content-type": "application/json", **headers})
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Port]:
+    port = Port()
+    yield port
+    port.close()
+
+
+@pytest.fixture
+def port(shared: Port) -> Port:
+    shared.left, shared.failure = {}, None
+    shared.marks.clear()
+    return shared
+
+
+def refused(answer: httpx.Response, status: int, error: str) -> None:
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"error", "expected"}
+    assert error in answer.json()["error"]
+    assert "Traceback" not in answer.text
+
+
+def test_healthy_and_ready(port: Port) -> None:
+    assert port.client.get("/-/healthy").json() == {"healthy": True}
+    assert port.client.get("/-/ready").json() == {"ready": True}
+    port.left = {"gaussian laggard.counters/0": 1200}
+    answer = port.client.get("/-/ready")
+    assert answer.status_code == 503
+    assert answer.json() == {"ready": False, "left": {"gaussian laggard.counters/0": 1200}}
+    assert "retry-after" in answer.headers
+    assert port.client.get("/-/healthy").status_code == 200
+
+
+def test_index_says_what_is_here_without_markup_from_outside(port: Port) -> None:
+    answer = port.client.get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    for word in ("/metrics", "/-/ready", "/marks", "web-1", "laggard why"):
+        assert word in answer.text
+
+
+def test_metrics_in_both_formats_and_compressed(port: Port) -> None:
+    gauge = Gauge("laggard_example", "An example.", registry=port.registry)
+    gauge.set(4)
+    try:
+        plain = port.client.get("/metrics", headers={"accept": "*/*", "accept-encoding": "identity"})
+        assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert [family.name for family in parse_text(plain.text)] == ["laggard_example"]
+        open_metrics = port.client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+        assert open_metrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert open_metrics.headers["content-encoding"] == "gzip"
+        assert [family.name for family in parse_openmetrics(open_metrics.text)] == ["laggard_example"]
+        with port.client.stream("GET", "/metrics", headers={"accept-encoding": "gzip"}) as answer:
+            assert b"laggard_example 4.0" in gzip.decompress(b"".join(answer.iter_raw()))
+    finally:
+        port.registry.unregister(gauge)
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=1.x", ";;,", "é"])
+def test_metrics_survive_any_accept(port: Port, accept: str) -> None:
+    assert port.client.get("/metrics", headers={"accept": accept.encode()}).status_code == 200
+
+
+def test_mark_is_appended_and_says_where_to_look(port: Port) -> None:
+    answer = port.post({"note": "checkout hangs"})
+    assert answer.status_code == 201
+    assert answer.json() == {
+        "mark": {"ts": NOW, "host": "web-1", "note": "checkout hangs"},
+        "next": "laggard why --host web-1 --at 1700000000.0",
+    }
+    assert (
+        port.post({"note": "", "ts": 1_600_000_000, "host": "db 1"})
+        .json()["next"]
+        .startswith("laggard why --host 'db 1' --at 1600000000.0")
+    )
+    assert port.marks == [Mark("web-1", NOW, "checkout hangs"), Mark("db 1", 1.6e9, "")]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 10_000, "not JSON"),
+        (b"1" * 10_000, "not JSON"),
+        (b"[]", "not a mark"),
+        (b"{}", "not a mark"),
+        (b'{"note": null}', "'note'"),
+        (b'{"note": "a\\u001b[2J"}', "'note'"),
+        (b'{"note": "\\ud800"}', "'note'"),
+        (json.dumps({"note": "x" * (MAX_NOTE + 1)}).encode(), "'note'"),
+        (b'{"note": "", "host": ""}', "'host'"),
+        (b'{"note": "", "host": 7}', "'host'"),
+        (b'{"note": "", "ts": "now"}', "'ts'"),
+        (b'{"note": "", "ts": true}', "'ts'"),
+        (b'{"note": "", "ts": NaN}', "'ts'"),
+        (b'{"note": "", "ts": Infinity}', "'ts'"),
+        (b'{"note": "", "ts": -1}', "'ts'"),
+        (b'{"note": "", "ts": 1' + b"0" * 400 + b"}", "'ts'"),
+        (b'{"note": "", "ts": 1800000000}', "'ts'"),
+        (b'{"note": "", "when": 1}', "unknown field 'when'"),
+    ],
+)
+def test_what_is_no_mark_is_refused(port: Port, body: bytes, error: str) -> None:
+    refused(port.post(body), 400, error)
+    assert port.marks == []
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: json.dumps({"note": text}).encode()))
+@settings(max_examples=200, deadline=None)
+def test_any_body_is_a_mark_or_a_request_error(body: bytes) -> None:
+    try:
+        mark = read_mark(body, "web-1", NOW)
+    except RequestError as error:
+        assert error.status == 400  # noqa: PT017 - both outcomes are right
+        assert error.response().body  # noqa: PT017
+    else:
+        mark.note.encode()
+        assert math.isfinite(mark.ts)
+
+
+def test_body_limits(port: Port) -> None:
+    refused(port.post(b" " * (MAX_BODY_BYTES + 1)), 413, "too long")
+    refused(port.post({"note": ""}, **{"content-type": "text/plain"}), 415, "text/plain")
+    chunked = port.client.post("/marks", content=iter([b" " * 4096] * 10), headers={"content-type": "application/json"})
+    refused(chunked, 413, "too long")
+
+
+def test_what_a_web_page_could_send_is_refused(port: Port) -> None:
+    refused(port.post({"note": ""}, origin="http://evil.example"), 403, "cross-site")
+    refused(port.post({"note": ""}, origin="null"), 403, "cross-site")
+    refused(port.post({"note": ""}, origin="http://[::1"), 403, "cross-site")
+    refused(port.post({"note": ""}, origin="http://127.0.0.1:1"), 403, "cross-site")
+    refused(port.post({"note": ""}, **{"sec-fetch-site": "same-site"}), 403, "cross-site")
+    assert port.marks == []
+    assert port.post({"note": ""}, origin=port.url, **{"sec-fetch-site": "same-origin"}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "[::1]evil", ""]
+)
+@pytest.mark.parametrize("path", ["/metrics", "/-/healthy", "/absent"])
+def test_a_rebound_name_is_refused(port: Port, host: str, path: str) -> None:
+    refused(port.client.get(path, headers={"host": host}), 403, "DNS rebinding")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.8.8.8:1", "[::1]:9464"])
+def test_names_of_loopback_are_served(port: Port, host: str) -> None:
+    assert port.client.get("/-/healthy", headers={"host": host}).status_code == 200
+
+
+def test_errors_are_json_and_tell_nothing_of_the_inside(port: Port, caplog: pytest.LogCaptureFixture) -> None:
+    refused(port.client.get("/absent"), 404, "/absent")
+    wrong = port.client.delete("/marks")
+    refused(wrong, 405, "DELETE /marks")
+    assert wrong.headers["allow"] == "POST"
+    port.failure = BusUnavailable("the disk is full")
+    busy = port.post({"note": ""})
+    refused(busy, 503, "the disk is full")
+    assert busy.headers["retry-after"] == "5"
+    port.failure = BusError("not a database")
+    refused(port.post({"note": ""}), 500, "not a database")
+    port.failure = RuntimeError("secret")
+    with caplog.at_level(logging.ERROR):
+        answer = port.post({"note": ""})
+        deadline = time.monotonic() + 5
+        while "secret" not in caplog.text and time.monotonic() < deadline:  # logged after the answer
+            time.sleep(0.01)
+    refused(answer, 500, "internal error")
+    assert "secret" not in answer.text
+    assert "RuntimeError: secret" in caplog.text
+    port.failure = None
+    assert port.post({"note": ""}).status_code == 201
+
+
+def test_answers_do_not_wait_for_an_acknowledgement(port: Port) -> None:
+    port.client.get("/-/healthy")
+    before = time.monotonic()
+    for _ in range(20):
+        port.client.get("/-/healthy")
+    assert time.monotonic() - before < 0.5  # 40 ms each while Nagle's algorithm holds the bodies back
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/ready", "/absent"])
+def test_every_answer_has_the_security_headers(port: Port, path: str) -> None:
+    headers = port.client.get(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+def test_many_scrapes_at_once(port: Port) -> None:
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(httpx.get(port.url + "/metrics").status_code)) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [200] * 8
+
+
+def test_a_client_that_sends_no_request_keeps_nobody_waiting(port: Port) -> None:
+    with socket.create_connection(("127.0.0.1", httpx.URL(port.url).port or 0)) as half:
+        half.sendall(b"POST /marks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        assert port.client.get("/-/healthy").status_code == 200
+
+
+# Listening
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9464", "127.0.0.1", "127.0.0.1:", ":9464", "a b:1", "::1:9464", "h:99999", "u@h:1"]
+)
+def test_what_is_no_address_is_said(text: str) -> None:
+    with pytest.raises(ListenError, match=r"web\.listen: .* is no address; expected HOST:PORT"):
+        Listen.parse(text)
+
+
+def test_a_name_that_does_not_resolve_is_said() -> None:
+    with pytest.raises(ListenError, match=r"'nowhere\.invalid' cannot be resolved"):
+        Listen.parse("nowhere.invalid:1")
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
+def test_not_loopback_needs_a_token(listen: str) -> None:
+    with pytest.raises(ListenError, match=r"needs a token; set web\.token"):
+        Listen.parse(listen)
+    assert not Listen.parse(listen, TOKEN).loopback
+
+
+@pytest.mark.parametrize(
+    "token", ["", "short", "x" * 15, "a blank in the token", "nöt-ascii-not-ascii", "x" * 20 + "\n"]
+)
+def test_weak_tokens_are_refused_without_showing_them(token: str) -> None:
+    with pytest.raises(ListenError, match=r"web\.token: expected at least 16") as error:
+        Listen.parse("127.0.0.1:0", token)
+    assert not token or token not in str(error.value)
+
+
+def test_a_token_does_not_show_in_a_repr() -> None:
+    assert TOKEN not in repr(Listen.parse("127.0.0.1:0", TOKEN))
+
+
+def test_with_a_token_everything_but_health_asks_for_it() -> None:
+    port = Port("0.0.0.0:0", TOKEN)
+    try:
+        for path in ("/-/healthy", "/-/ready"):
+            assert port.client.get(path, headers={"host": "10.1.2.3:9464"}).status_code == 200
+        for wrong in (
+            "",
+            TOKEN,
+            "Basic " + TOKEN,
+            "Bearer",
+            "Bearer " + TOKEN[:-1],
+            "Bearer " + TOKEN + "x",
+            "Bearer é",
+        ):
+            for path in ("/", "/metrics", "/absent"):
+                answer = port.client.get(path, headers={"authorization": wrong.encode()})
+                refused(answer, 401, "no valid token")
+                assert answer.headers["www-authenticate"] == "Bearer"
+            if wrong.isascii():
+                refused(port.post({"note": ""}, authorization=wrong), 401, "no valid token")
+        assert port.marks == []
+        right = {"authorization": "Bearer " + TOKEN, "host": "laggard.monitoring.svc:9464"}
+        assert port.client.get("/metrics", headers=right).status_code == 200
+        assert port.post({"note": "x"}, authorization="bearer " + TOKEN).status_code == 201
+        refused(port.post({"note": ""}, origin="http://evil.example", **right), 403, "cross-site")
+    finally:
+        port.close()
+
+
+def test_a_taken_port_is_named_with_what_to_do(port: Port) -> None:
+    listen = Listen.parse(port.url.removeprefix("http://"))
+    with pytest.raises(ListenError, match=rf"{listen}: another program.*set web\.listen to another port, such as"):
+        serve(lambda: None, listen, threading.Event())  # type: ignore[arg-type,misc]
+
+
+def test_an_address_of_another_machine_is_named() -> None:
+    with pytest.raises(ListenError, match=r"192\.0\.2\.1:0: no address of this machine"):
+        Listen.parse("192.0.2.1:0", TOKEN).bind()
+
+
+def test_it_stops_with_the_event_and_gives_the_port_back() -> None:
+    port = Port()
+    address = port.url.removeprefix("http://")
+    assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
+    before = time.monotonic()
+    port.stop.set()
+    port.close()
+    assert time.monotonic() - before < 2
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(port.url)
+    again = Port(address)
+    again.close()
+
+
+def test_a_request_in_flight_is_finished_before_it_stops() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(Port):
+        def append(self, mark: Mark) -> None:
+            entered.set()
+            go_on.wait(5)
+            super().append(mark)
+
+    port = Slow()
+    answers: list[int] = []
+    posting = threading.Thread(target=lambda: answers.append(port.post({"note": ""}).status_code))
+    posting.start()
+    assert entered.wait(5)
+    port.stop.set()
+    time.sleep(0.15)
+    go_on.set()
+    posting.join()
+    port.close()
+    assert answers == [201]
+
+
+def test_imports_stay_lean() -> None:
+    heavy = {"numpy", "rich", "uvloop", "httptools", "websockets", "jinja2", "httpx", "multipart"}
+    code = "import sys, laggard.pipeline.web.app, laggard.pipeline.web.server; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not heavy & set(done.stdout.split())
