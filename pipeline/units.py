@@ -1,0 +1,97 @@
+"""Values as a person reads them: a feature's name ends with its base unit, and that decides how it is written.
+
+Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """How large values of a unit are written: from `least` base units on, as multiples of `size`, with `symbol`."""
+
+    least: float
+    size: float
+    symbol: str
+
+
+BYTES = tuple(Step(1e3**power, 1e3**power, f" {prefix}B") for power, prefix in enumerate(("", "k", "M", "G", "T", "P")))
+COUNTS = (
+    Step(1.0, 1.0, ""),
+    Step(1e5, 1e3, " k"),
+    Step(1e6, 1e6, " M"),
+    Step(1e9, 1e9, " G"),
+    Step(1e12, 1e12, " T"),
+)
+RATIOS = (Step(1.0, 0.01, " %"),)
+SECONDS = (
+    Step(1e-9, 1e-9, " ns"),
+    Step(1e-6, 1e-6, " us"),
+    Step(1e-3, 1e-3, " ms"),
+    Step(1.0, 1.0, " s"),
+    Step(120.0, 60.0, " min"),
+    Step(7200.0, 3600.0, " h"),
+    Step(172800.0, 86400.0, " d"),
+)
+
+SUFFIXES = (("_bytes", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))
+"""By the end of a feature's name; everything else is a plain count. `_per_s` is taken off before and written `/s`."""
+
+ROUNDING = 5e-4
+"""Half of the last digit shown: 999.6 kB is written as 1 MB, not as 1,000 kB."""
+
+NOT_THERE = "-"
+"""What stands for a value that was not there (NaN)."""
+
+INFINITE = "infinite"
+
+
+def readable(feature: str, value: float) -> str:
+    """The value of a feature with its unit: `212 MB/s`, `97 %`, `1.5 h`, `512`."""
+    if math.isnan(value):
+        return NOT_THERE
+    if math.isinf(value):
+        return INFINITE if value > 0 else f"-{INFINITE}"
+    steps, rate = _unit(feature)
+    step = _step(steps, value)
+    return f"{_digits(value / step.size)}{step.symbol}{rate}"
+
+
+def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
+    """What is usual for a feature, mean and spread in one unit: `0.1 ± 0.3 MB/s`; a constant has no spread."""
+    if not math.isfinite(mean) or not 0.0 < standard_deviation < math.inf:
+        return readable(feature, mean)
+    steps, rate = _unit(feature)
+    step = _step(steps, max(abs(mean), standard_deviation))
+    spread = _digits(standard_deviation / step.size)
+    return f"{_digits(mean / step.size)} ± {spread}{step.symbol}{rate}"
+
+
+def readable_duration(seconds: float) -> str:
+    """A length of time in the largest unit that fits: `45 s`, `2 min`, `1.5 h`, `3 d`."""
+    return readable("duration_seconds", seconds)
+
+
+def _unit(feature: str) -> tuple[tuple[Step, ...], str]:
+    base = feature.removesuffix("_per_s")
+    steps = next((steps for suffix, steps in SUFFIXES if base.endswith(suffix)), COUNTS)
+    return steps, "/s" if base != feature else ""
+
+
+def _step(steps: tuple[Step, ...], value: float) -> Step:
+    magnitude = abs(value) * (1 + ROUNDING)
+    if magnitude == 0.0:
+        return next((step for step in steps if step.size == 1.0), steps[0])
+    return next((step for step in reversed(steps) if magnitude >= step.least), steps[0])
+
+
+def _digits(value: float) -> str:
+    if abs(value) >= 1e15:
+        return f"{value:.2e}"
+    decimals = next((shown for least, shown in ((100.0, 0), (10.0, 1), (1.0, 2)) if abs(value) >= least), 3)
+    text = f"{value:,.{decimals}f}"
+    if decimals:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
