@@ -72,7 +72,7 @@ class _App:
         ]
 
     async def index(self, request: Request) -> Response:
-        listen = request.headers.get("host") or str(self.listen)
+        listen = request.headers.get("host") or str(self.listen.address)
         return HTMLResponse(
             _PAGE.format(host=escape(self.host), version=escape(version("laggard")), listen=escape(listen))
         )

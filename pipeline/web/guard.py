@@ -69,13 +69,13 @@ class Guard:
     def _check(self, method: str, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
         token = self._listen.token
-        if token is None and not self._serves(host):
+        if not token and not self._serves(host):
             raise RequestError(
                 403,
                 f"Host {host[:100]!r} is not a name of this port: it looks like DNS rebinding",
-                f"a request to {self._listen.host} or localhost",
+                f"a request to {self._listen.address.host} or localhost",
             )
-        if token is not None and path not in HEALTH and not _shows(headers.get("authorization", ""), token):
+        if token and path not in HEALTH and not _shows(headers.get("authorization", ""), token):
             raise RequestError(
                 401, "no valid token", "Authorization: Bearer with web.token", {"WWW-Authenticate": "Bearer"}
             )
@@ -84,7 +84,7 @@ class Guard:
 
     def _serves(self, host: str) -> bool:
         name = _name_of(host)
-        if name in ("localhost", self._listen.host.lower()):
+        if name in ("localhost", self._listen.address.host.lower()):
             return True
         try:
             return ipaddress.ip_address(name).is_loopback

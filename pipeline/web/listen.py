@@ -7,13 +7,12 @@ import ipaddress
 import re
 import socket
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-MINIMUM_TOKEN = 16
-"""Characters of the shortest token that is accepted."""
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Address
 
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:\[\]/@]+)):(?P<port>[0-9]{1,5})")
-_TOKEN = re.compile(r"[!-~]+")
+MINIMUM_TOKEN = re.compile(r"[!-~]+")
 
 
 class ListenError(Exception):
@@ -25,49 +24,45 @@ class Listen:
     """A checked address to listen on.
 
     Attributes:
-        host: as configured.
-        port: 0 for any free one.
-        addresses: what `host` resolves to, as (family, socket address).
+        address: as configured.
+        resolved: what its host resolves to, as (family, socket address).
         loopback: whether only this machine can reach all of them.
-        token: what a caller must show as `Authorization: Bearer`, None for nothing.
+        token: what a caller must show as `Authorization: Bearer`; empty for nothing.
 
     """
 
-    host: str
-    port: int
-    addresses: tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...]
+    address: Address
+    resolved: tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...]
     loopback: bool
-    token: str | None = field(default=None, repr=False)
+    token: str = field(default="", repr=False)
 
     @classmethod
-    def parse(cls, text: str, token: str | None = None) -> Listen:
-        """Read `HOST:PORT` or `[IPV6]:PORT` and resolve it.
+    def resolve(cls, address: Address, token: str = "") -> Listen:
+        """Look the address up and check it.
 
         Raises:
-            ListenError: it is no address, does not resolve, or can be reached from elsewhere without a token.
+            ListenError: it does not resolve, can be reached from elsewhere without a token, or the token is weak.
 
         """
-        match = _ADDRESS.fullmatch(text)
-        if match is None or int(match["port"]) > 65535:
-            raise ListenError(f"web.listen: {text!r} is no address; expected HOST:PORT, such as 127.0.0.1:9464")
-        if token is not None and (len(token) < MINIMUM_TOKEN or not _TOKEN.fullmatch(token)):
+        if token and (len(token) < MINIMUM_TOKEN or not _TOKEN.fullmatch(token)):
             raise ListenError(
                 f"web.token: expected at least {MINIMUM_TOKEN} printable ASCII characters without blanks, "
                 f"got {len(token)} characters"
             )
-        host, port = match["v6"] or match["name"], int(match["port"])
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise ListenError(f"web.listen: {host!r} cannot be resolved ({error}); name an address of here") from error
-        addresses = tuple((family, address) for family, _, _, _, address in found)
-        loopback = all(_is_loopback(str(address[0])) for _, address in addresses)
-        if not loopback and token is None:
             raise ListenError(
-                f"web.listen: {text} can be reached from other machines, so it needs a token; "
+                f"web.listen: {address.host!r} cannot be resolved ({error}); set it to an address of this machine"
+            ) from error
+        resolved = tuple((family, where) for family, _, _, _, where in found)
+        loopback = all(ipaddress.ip_address(where[0]).is_loopback for _, where in resolved)
+        if not loopback and not token:
+            raise ListenError(
+                f"web.listen: {address} can be reached from other machines, so it needs a token; "
                 "set web.token, or listen on 127.0.0.1"
             )
-        return cls(host, port, addresses, loopback, token)
+        return cls(address, resolved, loopback, token)
 
     def bind(self) -> socket.socket:
         """Open the listening socket.
@@ -77,9 +72,9 @@ class Listen:
 
         """
         refused = OSError(errno.EADDRNOTAVAIL, "no address")
-        for family, address in self.addresses:
+        for family, where in self.resolved:
             try:
-                opened = socket.create_server(address, family=family)
+                opened = socket.create_server(where, family=family)
             except OSError as error:
                 refused = error
             else:
@@ -87,14 +82,9 @@ class Listen:
                 # asyncio sets it only on sockets that were opened with the protocol named.
                 opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return opened
-        raise ListenError(f"web.listen: cannot listen on {self}: {_advice(refused, self.port)}") from refused
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        raise ListenError(
+            f"web.listen: cannot listen on {self.address}: {_advice(refused, self.address.port)}"
+        ) from refused
 
 
 def _advice(error: OSError, port: int) -> str:

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.records import Mark
+from laggard.pipeline.settings import Address
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.listen import Listen, ListenError
@@ -37,13 +38,13 @@ TOKEN = "correct-horse-battery"
 class Port:
     """A real server on a free port, and what its parts were told."""
 
-    def __init__(self, listen: str = "127.0.0.1:0", token: str | None = None) -> None:
+    def __init__(self, host: str = "127.0.0.1", number: int = 0, token: str = "") -> None:
         self.registry = CollectorRegistry()
         self.left: dict[str, int] = {}
         self.marks: list[Mark] = []
         self.failure: Exception | None = None
         self.stop = threading.Event()
-        where = Listen.parse(listen, token)
+        where = Listen.resolve(Address(host, number), token)
         app = create_app(
             listen=where,
             registry=self.registry,
@@ -54,6 +55,7 @@ class Port:
         )
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
+        self.number = int(self.url.rpartition(":")[2])
         self.client = httpx.Client(base_url=self.url, timeout=5)
 
     def append(self, mark: Mark) -> None:
@@ -273,7 +275,7 @@ def test_many_scrapes_at_once(port: Port) -> None:
 
 
 def test_a_client_that_sends_no_request_keeps_nobody_waiting(port: Port) -> None:
-    with socket.create_connection(("127.0.0.1", httpx.URL(port.url).port or 0)) as half:
+    with socket.create_connection(("127.0.0.1", port.number)) as half:
         half.sendall(b"POST /marks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         assert port.client.get("/-/healthy").status_code == 200
 
@@ -281,41 +283,31 @@ def test_a_client_that_sends_no_request_keeps_nobody_waiting(port: Port) -> None
 # Listening
 
 
-@pytest.mark.parametrize(
-    "text", ["", "9464", "127.0.0.1", "127.0.0.1:", ":9464", "a b:1", "::1:9464", "h:99999", "u@h:1"]
-)
-def test_what_is_no_address_is_said(text: str) -> None:
-    with pytest.raises(ListenError, match=r"web\.listen: .* is no address; expected HOST:PORT"):
-        Listen.parse(text)
-
-
 def test_a_name_that_does_not_resolve_is_said() -> None:
     with pytest.raises(ListenError, match=r"'nowhere\.invalid' cannot be resolved"):
-        Listen.parse("nowhere.invalid:1")
+        Listen.resolve(Address("nowhere.invalid", 1))
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
-def test_not_loopback_needs_a_token(listen: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_not_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(ListenError, match=r"needs a token; set web\.token"):
-        Listen.parse(listen)
-    assert not Listen.parse(listen, TOKEN).loopback
+        Listen.resolve(Address(host, 0))
+    assert not Listen.resolve(Address(host, 0), TOKEN).loopback
 
 
-@pytest.mark.parametrize(
-    "token", ["", "short", "x" * 15, "a blank in the token", "nöt-ascii-not-ascii", "x" * 20 + "\n"]
-)
+@pytest.mark.parametrize("token", ["short", "x" * 15, "a blank in the token", "nöt-ascii-not-ascii", "x" * 20 + "\n"])
 def test_weak_tokens_are_refused_without_showing_them(token: str) -> None:
     with pytest.raises(ListenError, match=r"web\.token: expected at least 16") as error:
-        Listen.parse("127.0.0.1:0", token)
-    assert not token or token not in str(error.value)
+        Listen.resolve(Address("127.0.0.1", 0), token)
+    assert token not in str(error.value)
 
 
 def test_a_token_does_not_show_in_a_repr() -> None:
-    assert TOKEN not in repr(Listen.parse("127.0.0.1:0", TOKEN))
+    assert TOKEN not in repr(Listen.resolve(Address("127.0.0.1", 0), TOKEN))
 
 
 def test_with_a_token_everything_but_health_asks_for_it() -> None:
-    port = Port("0.0.0.0:0", TOKEN)
+    port = Port("0.0.0.0", token=TOKEN)
     try:
         for path in ("/-/healthy", "/-/ready"):
             assert port.client.get(path, headers={"host": "10.1.2.3:9464"}).status_code == 200
@@ -344,19 +336,20 @@ def test_with_a_token_everything_but_health_asks_for_it() -> None:
 
 
 def test_a_taken_port_is_named_with_what_to_do(port: Port) -> None:
-    listen = Listen.parse(port.url.removeprefix("http://"))
-    with pytest.raises(ListenError, match=rf"{listen}: another program.*set web\.listen to another port, such as"):
+    listen = Listen.resolve(Address("127.0.0.1", port.number))
+    with pytest.raises(
+        ListenError, match=rf"127\.0\.0\.1:{port.number}: another program.*set web\.listen to another port, such as"
+    ):
         serve(lambda: None, listen, threading.Event())  # type: ignore[arg-type,misc]
 
 
 def test_an_address_of_another_machine_is_named() -> None:
     with pytest.raises(ListenError, match=r"192\.0\.2\.1:0: no address of this machine"):
-        Listen.parse("192.0.2.1:0", TOKEN).bind()
+        Listen.resolve(Address("192.0.2.1", 0), TOKEN).bind()
 
 
 def test_it_stops_with_the_event_and_gives_the_port_back() -> None:
     port = Port()
-    address = port.url.removeprefix("http://")
     assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
     before = time.monotonic()
     port.stop.set()
@@ -364,7 +357,7 @@ def test_it_stops_with_the_event_and_gives_the_port_back() -> None:
     assert time.monotonic() - before < 2
     with pytest.raises(httpx.ConnectError):
         httpx.get(port.url)
-    again = Port(address)
+    again = Port(number=port.number)
     again.close()
 
 
