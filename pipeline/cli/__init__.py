@@ -1,5 +1,110 @@
-"""The command line."""
+"""The command line: a group whose commands are imported when they are called, so that each starts fast."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED, INTERRUPTED, MEANINGS, UNAVAILABLE, USAGE
+from laggard.pipeline.settings import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "up": ("laggard.pipeline.cli.up", "Run agent and worker on this machine."),
+    "agent": ("laggard.pipeline.cli.agent", "Run only the agent: publish this machine's counters."),
+    "work": ("laggard.pipeline.cli.work", "Run only the worker: operators, metrics, marks over HTTP."),
+    "mark": ("laggard.pipeline.cli.mark", "Say that it is slow now, with a note."),
+    "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),
+    "watch": ("laggard.pipeline.cli.watch", "The same, live."),
+    "replay": ("laggard.pipeline.cli.replay", "Run recorded data through the operators."),
+    "doctor": ("laggard.pipeline.cli.doctor", "Check configuration, permissions, disk, clock and bus."),
+}
+"""Name of a command: the module whose attribute of the same name it is, and its line in the help."""
 
 
-def main() -> None:
-    """Run."""
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order in which a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Say what exit codes mean and how to get completion."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in MEANINGS.items()])
+        with formatter.section("Completion"):
+            formatter.write_dl([("bash", 'eval "$(_LAGGARD_COMPLETE=bash_source laggard)"')])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="laggard", message="laggard %(version)s")
+def laggard() -> None:
+    """Find what is slow on machines, and what is to blame.
+
+    Start with `laggard up`; a minute later, ask `laggard why`.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; an error is one line, and its traceback is there with `--debug`."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    try:
+        code = laggard.main(arguments, prog_name="laggard", standalone_mode=False)
+    except Exception as error:
+        if debug:
+            raise
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: Exception) -> int:
+    """Say in a line what went wrong; gives the exit code."""
+    from laggard.pipeline.bus import BusError, BusUnavailable  # noqa: PLC0415 - only when something went wrong
+
+    match error:
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case click.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            # Whoever read the output has gone; the interpreter's own flush at exit must not say so again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        case SettingError():
+            for problem in error.problems:
+                click.echo(f"laggard: {problem}", err=True)
+            return USAGE
+        case BusError():
+            click.echo(f"laggard: {error}", err=True)
+            return UNAVAILABLE if isinstance(error, BusUnavailable) else FAILED
+        case _:
+            said = str(error).partition("\n")[0]
+            click.echo(f"laggard: {type(error).__name__}: {said} (more with --debug)", err=True)
+            return FAILED

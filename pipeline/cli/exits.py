@@ -1,0 +1,30 @@
+"""What the exit code of a command says."""
+
+from __future__ import annotations
+
+import click
+
+FAILED = 1
+USAGE = 2
+NO_DATA = 3
+BUSY = 4
+UNAVAILABLE = 5
+INTERRUPTED = 130
+
+MEANINGS = {
+    0: "done",
+    FAILED: "it failed, or doctor found a problem",
+    USAGE: "the command line or a setting is wrong",
+    NO_DATA: "nothing is recorded of what was asked for",
+    BUSY: "laggard runs here already, or its address is taken",
+    UNAVAILABLE: "the bus cannot be used now",
+    INTERRUPTED: "interrupted",
+}
+
+
+class CommandError(click.ClickException):
+    """A command could not do its work: one line for the person, and the code that says which kind of failure it is."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc] # click reads it from the instance

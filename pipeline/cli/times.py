@@ -1,0 +1,63 @@
+"""Moments as a person types them, and durations before now. Pure: `now` is an argument."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from laggard.pipeline.settings.kinds import duration
+
+FORMS = "14:05, 14:05:30, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
+"""What `parse_time` accepts, for help texts."""
+
+LATEST = 7_258_118_400.0
+"""2200-01-01 UTC. What lies beyond is a mistake, most likely milliseconds."""
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_EPOCH = re.compile(r"@?(\d{9,}(?:\.\d+)?)", re.ASCII)
+_BEFORE = re.compile(r"-\s*(?P<minus>\S.*)|(?P<ago>\S.*?)\s+ago", re.ASCII)
+
+
+def parse_time(text: str, now: float) -> float:
+    """Seconds since the Unix epoch of the moment that `text` names.
+
+    A time of day is the last one that has passed. Without a zone it is the machine's; where the clock was set back and
+    a time passed twice, a time of day is the later one that has passed, a full date and time the first one.
+
+    Raises:
+        ValueError: naming the accepted forms.
+
+    """
+    stripped = text.strip()
+    try:
+        ts = _parse(stripped, now)
+    except (ValueError, OverflowError, OSError):
+        ts = None
+    if ts is None or not 0 <= ts < LATEST:
+        raise ValueError(f"{text!r} is not a time; expected {FORMS}")
+    return ts
+
+
+def _parse(text: str, now: float) -> float | None:
+    if text.lower() == "now":
+        return now
+    if clock := _CLOCK.fullmatch(text):
+        return _latest(int(clock[1]), int(clock[2]), int(clock[3] or 0), now)
+    if epoch := _EPOCH.fullmatch(text):
+        return float(epoch[1])
+    if before := _BEFORE.fullmatch(text):
+        return now - duration(before["minus"] or before["ago"])
+    if not re.match(r"\d{4}-?\d{2}-?\d{2}", text):
+        return None
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _latest(hour: int, minute: int, second: int, now: float) -> float:
+    """The last moment up to `now` at which the machine's clock showed this time of day."""
+    today = datetime.fromtimestamp(now).astimezone().replace(hour=hour, minute=minute, second=second, microsecond=0)
+    moments = [
+        (today.replace(tzinfo=None, fold=fold) - timedelta(days=days)).replace(fold=fold).timestamp()
+        for days in (0, 1, 2)
+        for fold in (0, 1)
+    ]
+    return max(moment for moment in moments if moment <= now)

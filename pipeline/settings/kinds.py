@@ -1,0 +1,172 @@
+"""How the value of a setting is written by a person, and what it is then: durations, sizes, rates and the rest.
+
+Each reader takes what a TOML file or a text (an environment variable, a flag) holds, and gives the value in its base
+unit or raises `ValueError` saying what was expected. Bounds are the setting's, and are checked where it is declared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Kind = Literal[
+    "address", "choice", "count", "duration", "flag", "number", "path", "rate", "ratio", "size", "text", "words"
+]
+
+
+class Address(NamedTuple):
+    """Where a server listens; port 0 takes any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+Value = str | bool | int | float | Path | Address | tuple[str, ...]
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_BYTES = {
+    "b": 1.0,
+    **{f"{prefix}b": 1000.0**power for power, prefix in enumerate("kmgt", start=1)},
+    **{f"{prefix}ib": 1024.0**power for power, prefix in enumerate("kmgt", start=1)},
+}
+_PERIODS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*", re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(second|minute|hour|day|week)", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_LISTEN = re.compile(rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>{_LABEL}(\.{_LABEL})*)):(?P<port>\d{{1,5}})", re.ASCII)
+
+
+def duration(value: object) -> float:
+    """Seconds from `500ms`, `5s`, `1h30m`, `2d`, or a plain number of seconds."""
+    expected = "a duration such as 500ms, 5s, 1h30m or 2d"
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        text, seconds, position = value.strip(), 0.0, 0
+        while part := _DURATION_PART.match(text, position):
+            seconds += float(part[1]) * _SECONDS[part[2]]
+            position = part.end()
+        if not text or position != len(text):
+            raise ValueError(expected)
+        return seconds
+    return _finite(value, expected)
+
+
+def size(value: object) -> int:
+    """Bytes from `512MiB`, `1GB`, or a plain number of bytes. KiB counts in 1024, kB in 1000."""
+    expected = "a size such as 512MiB, 1GiB or 2GB"
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if not match:
+            raise ValueError(expected)
+        return round(float(match[1]) * _BYTES[(match[2] or "b").lower()])
+    return count(value, expected)
+
+
+def rate(value: object) -> float:
+    """Events a second from `1/day`, `2/week`."""
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match:
+        raise ValueError("a rate such as 1/day, 2/week or 0.5/hour")
+    return float(match[1]) / _PERIODS[match[2]]
+
+
+def count(value: object, expected: str = "a whole number") -> int:
+    """A whole number; a text may hold it too."""
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip(), re.ASCII):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError(expected)
+
+
+def number(value: object) -> float:
+    """A finite number; a text may hold it too."""
+    return _finite(value, "a number")
+
+
+def ratio(value: object) -> float:
+    """A ratio from `0.85` or `85%`."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        return _finite(value.rstrip()[:-1], "a ratio such as 0.85 or 85%") / 100
+    return _finite(value, "a ratio such as 0.85 or 85%")
+
+
+def flag(value: object) -> bool:
+    """True or false; a text may say yes, no, on, off, 1 or 0 too."""
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    raise ValueError("true or false")
+
+
+def text(value: object) -> str:
+    """A text on one line."""
+    if isinstance(value, str) and value.isprintable():
+        return value
+    raise ValueError("a text on one line")
+
+
+def words(value: object) -> tuple[str, ...]:
+    """A list of names; a text separates them by commas."""
+    if isinstance(value, str):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(value, list) and all(isinstance(word, str) and word for word in value):
+        if len(set(value)) < len(value):
+            raise ValueError("a list of names, each of them once")
+        return tuple(value)
+    raise ValueError("a list of names, separated by commas in a text")
+
+
+def path(value: object) -> Path:
+    """A path; `~` is the home directory."""
+    if isinstance(value, str) and value and "\0" not in value:
+        try:
+            return Path(value).expanduser()
+        except RuntimeError:
+            raise ValueError("a path; the home directory of ~ is not known here") from None
+    raise ValueError("a path")
+
+
+def address(value: object) -> Address:
+    """A listening address from `127.0.0.1:9464` or `[::1]:9464`."""
+    match = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not match or int(match["port"]) > 65535:
+        raise ValueError("an address and a port such as 127.0.0.1:9464 or [::1]:9464")
+    return Address(match["six"] or match["name"], int(match["port"]))
+
+
+def _finite(value: object, expected: str) -> float:
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise ValueError(expected)
+
+
+READERS: dict[Kind, Callable[[object], Value]] = {
+    "address": address,
+    "choice": text,
+    "count": count,
+    "duration": duration,
+    "flag": flag,
+    "number": number,
+    "path": path,
+    "rate": rate,
+    "ratio": ratio,
+    "size": size,
+    "text": text,
+    "words": words,
+}

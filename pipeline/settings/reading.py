@@ -1,0 +1,248 @@
+"""Where settings come from: `laggard.toml`, then the environment, then flags; the later one wins."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from laggard.pipeline.settings.declared import BY_NAME, SETTINGS
+from laggard.pipeline.settings.kinds import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from laggard.pipeline.settings.declared import Setting
+    from laggard.pipeline.settings.kinds import Kind, Value
+
+CONFIG_VARIABLE = "LAGGARD_CONFIG"
+"""The environment variable that names the configuration file, as `--config` does."""
+
+MAX_FILE_BYTES = 1 << 20
+
+# A Kubernetes service called `laggard...` puts such variables into every pod of its namespace.
+_SERVICE_LINK = re.compile(r"LAGGARD_(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+
+_Wanted = TypeVar("_Wanted", bound="Value")
+
+
+class SettingError(ValueError):
+    """Settings that are not usable.
+
+    Attributes:
+        problems: one sentence each: which setting, where, its value, and what was expected.
+
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value as it was found: for which name, what, and where (`laggard.toml:3`, `--interval`)."""
+
+    name: str
+    value: object
+    place: str
+
+
+class Settings:
+    """All settings, each with a valid value.
+
+    Attributes:
+        config: the configuration file that was read, None without one.
+
+    """
+
+    def __init__(self, values: Mapping[str, Value], places: Mapping[str, str], config: Path | None) -> None:
+        self._values = dict(values)
+        self._places = dict(places)
+        self.config = config
+
+    def place(self, name: str) -> str:
+        """Where the value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
+        return self._places.get(name, "default")
+
+    def seconds(self, name: str) -> float:
+        """A duration."""
+        return self._get(name, "duration", float)
+
+    def size(self, name: str) -> int:
+        """A number of bytes."""
+        return self._get(name, "size", int)
+
+    def count(self, name: str) -> int:
+        """A whole number."""
+        return self._get(name, "count", int)
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        return self._get(name, "flag", bool)
+
+    def text(self, name: str) -> str:
+        """A text."""
+        return self._get(name, "text", str)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of names."""
+        return self._get(name, "words", tuple)
+
+    def path(self, name: str) -> Path:
+        """A path."""
+        return self._get(name, "path", Path)
+
+    def address(self, name: str) -> Address:
+        """Where a server listens."""
+        return self._get(name, "address", Address)
+
+    def _get(self, name: str, kind: Kind, wanted: type[_Wanted]) -> _Wanted:
+        setting = BY_NAME[name]
+        value = self._values[name]
+        if setting.kind != kind or not isinstance(value, wanted):
+            raise TypeError(f"setting {name} is a {setting.kind}, not a {kind}")
+        return value
+
+
+def read_settings(
+    config: Path | None = None, environ: Mapping[str, str] | None = None, flags: Sequence[Given] = ()
+) -> Settings:
+    """Read all sources.
+
+    Args:
+        config: the configuration file, which must exist; by default `$LAGGARD_CONFIG`, else the first one there of
+            `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`.
+        environ: the environment, `os.environ` by default.
+        flags: what the command line gives, the last one wins.
+
+    Raises:
+        SettingError: with everything that is wrong, not only the first.
+
+    """
+    environ = os.environ if environ is None else environ
+    if config is None and environ.get(CONFIG_VARIABLE):
+        config = Path(environ[CONFIG_VARIABLE])
+    if config is None:
+        config = next((path for path in config_paths(environ) if path.is_file()), None)
+    problems: list[str] = []
+    given = [*_from_file(config, problems)] if config else []
+    given += [*_from_environment(environ, problems), *flags]
+    values: dict[str, Value] = {}
+    places: dict[str, str] = {}
+    for one in given:
+        setting = BY_NAME.get(one.name)
+        if setting is None:
+            problems.append(f"{one.place}: there is no setting {one.name!r}{suggestion(one.name)}")
+            continue
+        try:
+            values[one.name] = setting.read(one.value)
+            places[one.name] = one.place
+        except ValueError as error:
+            shown = "a secret" if setting.secret else _shown(one.value)
+            problems.append(f"{one.place}: {one.name} is {shown}; expected {error}")
+    if problems:
+        raise SettingError(problems)
+    for setting in SETTINGS:
+        if setting.name not in values:
+            values[setting.name] = _default(setting, values, environ)
+    return Settings(values, places, config)
+
+
+def parse_assignment(text: str, flag: str = "--set") -> Given:
+    """`gaussian.context=4h` as it follows `--set`. Raises `SettingError`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingError([f"{flag} {text}: expected NAME=VALUE such as gaussian.context=4h"])
+    return Given(name.strip(), value.strip(), flag)
+
+
+def config_paths(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where a configuration file is looked for, in this order."""
+    base = Path(environ.get("XDG_CONFIG_HOME", ""))
+    own = base if base.is_absolute() else Path(environ.get("HOME", "/")) / ".config"
+    return Path("laggard.toml"), own / "laggard/laggard.toml", Path("/etc/laggard/laggard.toml")
+
+
+def suggestion(name: str) -> str:
+    """`; did you mean 'gaussian.context'?`, or nothing where no setting is called alike."""
+    close = difflib.get_close_matches(name, BY_NAME, n=1)
+    if not close:
+        last = name.rpartition(".")[2]
+        close = [known for known in BY_NAME if last and known.rpartition(".")[2] == last][:1]
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _default(setting: Setting, values: Mapping[str, Value], environ: Mapping[str, str]) -> Value:
+    return setting.found(values, environ) if setting.found else setting.read(setting.default)
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Given]:
+    names = {setting.variable: setting.name for setting in SETTINGS}
+    for variable in sorted(environ):
+        if not variable.startswith("LAGGARD_") or variable == CONFIG_VARIABLE:
+            continue
+        if variable in names:
+            yield Given(names[variable], environ[variable], variable)
+        elif not _SERVICE_LINK.fullmatch(variable):
+            close = difflib.get_close_matches(variable, names, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            problems.append(f"{variable}: there is no setting of this name{hint}")
+
+
+def _from_file(path: Path, problems: list[str]) -> Iterator[Given]:
+    import tomllib  # noqa: PLC0415 - most machines have no configuration file
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            problems.append(f"{path}: expected a configuration file of at most {MAX_FILE_BYTES} bytes")
+            return
+        text = content.decode()
+        table = tomllib.loads(text)
+    except OSError as error:
+        problems.append(f"{path}: the configuration file cannot be read: {error.strerror}")
+        return
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problems.append(f"{path}:{line}: expected UTF-8")
+        return
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        position = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        line_of_error = f":{position[1]}" if position else ""
+        said = str(error)[: position.start()] if position else str(error)
+        problems.append(f"{path}{line_of_error}: expected TOML: {said}")
+        return
+    lines = _lines(text)
+    for name, value in _flat(table, ""):
+        line_number = lines.get(name)
+        yield Given(name, value, f"{path}:{line_number}" if line_number else str(path))
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and prefix + key not in BY_NAME:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _lines(text: str) -> dict[str, int]:
+    """On which line each key stands, as far as a look at single lines can tell."""
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([\w.\- \"']+?)\s*\]", line):
+            table = re.sub(r"[\"' ]", "", header[1]) + "."
+        elif key := re.match(r"\s*([\w.\- \"']+?)\s*=", line):
+            lines.setdefault(table + re.sub(r"[\"' ]", "", key[1]), number)
+    return lines
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
