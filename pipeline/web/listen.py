@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Address
 
-MINIMUM_TOKEN = re.compile(r"[!-~]+")
+MINIMUM_TOKEN = 16
+"""Characters of the shortest token that is accepted."""
+
+_TOKEN = re.compile(r"[!-~]+")
 
 
 class ListenError(Exception):
