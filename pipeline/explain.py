@@ -1,0 +1,147 @@
+"""A ranking in plain words: which row is most unlike itself, in what, and how far that is from its usual."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.units import readable, readable_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+ALIKE = 0.5
+"""A second feature is told as well when it has this share of the first one's score."""
+
+LONGEST_COMMAND = 60
+LARGEST_FACTOR = 1e6
+
+PHRASES: dict[str, Mapping[str, str]] = {
+    "process": {
+        "cpu_user_ratio": "uses {} of one core in user mode",
+        "cpu_system_ratio": "uses {} of one core in the kernel",
+        "io_read_bytes_per_s": "reads {} from disk",
+        "io_write_bytes_per_s": "writes {} to disk",
+        "memory_rss_bytes": "holds {} of memory",
+    },
+    "host": {},
+}
+"""By scope, what a feature says of a row. A feature that is not here is told by its name."""
+
+
+def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process") -> str:
+    """Say what the ranking found, for a person who has never seen laggard's words.
+
+    Args:
+        ranking: worst row first, each with its features, worst first.
+        commands: by row id, the command line; a row without one is named without.
+        scope: what the rows are, see `Frame.scope`.
+
+    Returns:
+        One to three sentences, free of control characters whatever the rows are called.
+
+    """
+    if not ranking.rows:
+        return "Nothing can be judged yet: no row has been seen for long enough."
+    worst = ranking.rows[0]
+    who = subject(worst, commands, scope)
+    if worst.score <= 1.0:
+        return f"Nothing is unusual. Nearest to it is {who}: {_finding(worst, scope)}."
+    told = f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}."
+    second = ranking.rows[1] if len(ranking.rows) > 1 else None
+    if second is not None and second.score > max(1.0, ALIKE * worst.score):
+        told += f" Then comes {subject(second, commands, scope)}: {_finding(second, scope)}."
+    return told
+
+
+def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") -> str:
+    """Name a row so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
+    name = printable(row.name)
+    if scope == "host":
+        return f"host `{name}`"
+    details = []
+    if (pid := pid_of(row.row)) is not None:
+        details.append(f"pid {pid}")
+    command = shortened(printable(commands.get(row.row, "")), LONGEST_COMMAND)
+    if command and command != name:
+        details.append(f"`{command}`")
+    return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
+
+
+def phrase(feature: str, value: float, scope: str = "process") -> str:
+    """Say what a feature's value is, as the rest of a sentence that begins with "it"."""
+    shown = readable(feature, value)
+    known = PHRASES.get(scope, {}).get(feature)
+    return known.format(shown) if known else f"has {printable(feature)} at {shown}"
+
+
+def comparison(feature: FeatureScore) -> str:
+    """Say how far a value is from its usual: `12 times the usual 0.1 ± 0.3 MB/s`."""
+    value, mean, deviation = feature.value, feature.mean, feature.standard_deviation
+    if not math.isfinite(mean):
+        return "which it never had before"
+    usual = readable_usual(feature.feature, mean, deviation)
+    if value == mean:
+        return f"as usual ({usual})"
+    factor = value / mean if mean > 0.0 and value >= 0.0 else math.nan
+    if factor >= 2.0 or factor <= 0.5:
+        return f"{_share(factor)} the usual {usual}"
+    if deviation > 0.0:
+        distance = _rounded(abs(value - mean) / deviation)
+        return f"{distance} standard deviations {'above' if value > mean else 'below'} the usual {usual}"
+    return f"usually {usual}"
+
+
+def pid_of(row: str) -> int | None:
+    """The process id in a row's id (`nginx[4711@99]`); None where there is none."""
+    found = re.search(r"\[(\d{1,10})(?:@\d+)?\]$", row)
+    return int(found[1]) if found else None
+
+
+def printable(text: str) -> str:
+    """The same text with everything that is no visible character escaped: names are data, whoever chose them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """At most `width` characters, an ellipsis in the place of what is left out at the end."""
+    return text if len(text) <= width else text[: max(width - 3, 0)].rstrip() + "..."
+
+
+def _finding(row: RowScore, scope: str) -> str:
+    """What is unusual about a row: its worst feature, and the next one if that is about another resource."""
+    if not row.features:
+        return "all of it together, no feature alone"
+    worst = row.features[0]
+    told = f"it {phrase(worst.feature, worst.value, scope)}, {comparison(worst)}"
+    other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
+    if other is not None and other.score >= ALIKE * worst.score:
+        told += f"; and {phrase(other.feature, other.value, scope)}, {comparison(other)}"
+    return told
+
+
+def _resource(feature: FeatureScore) -> str:
+    return feature.feature.partition("_")[0]
+
+
+def _share(factor: float) -> str:
+    if factor > LARGEST_FACTOR:
+        return "more than a million times"
+    return f"{_rounded(factor)} times" if factor > 1.0 else f"{readable('_ratio', factor)} of"
+
+
+def _rounded(number: float) -> str:
+    """Two digits are enough to say how many times."""
+    if number < 10.0:
+        return f"{number:.1f}".removesuffix(".0")
+    digits = math.floor(math.log10(number)) - 1
+    return f"{round(number / 10**digits) * 10**digits:,}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
