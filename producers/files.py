@@ -1,0 +1,220 @@
+"""Recorded data: files of JSON lines, plain or compressed by gzip or Zstandard, and the standard input."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
+
+import zstandard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from io import BufferedIOBase
+    from types import TracebackType
+
+    from laggard.pipeline.records import Received
+
+STDIN = "-"
+CHUNK = 1 << 16
+LONGEST_LINE = 64 << 20
+"""Bytes. A frame of 10,000 rows and 40 features has less than half of that."""
+
+COMPRESSED_CHUNK = 1 << 12
+"""Small, because Zstandard may make 128 KiB of four bytes."""
+
+GZIP = b"\x1f\x8b"
+ZSTANDARD = b"\x28\xb5\x2f\xfd"
+
+
+class Line(NamedTuple):
+    """One line of a recording, without its end."""
+
+    number: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """What could not be read: where it is (`day.jsonl:17`), and what was expected there."""
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+class Decompressor(Protocol):
+    """What zlib and zstandard agree on."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of a member was reached."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows that end."""
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """The next piece."""
+
+
+class UnreadableError(Exception):
+    """A recording, or the rest of one, cannot be read.
+
+    Attributes:
+        bad_line: where, and why.
+
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.bad_line = BadLine(where, reason)
+
+
+class Recording:
+    """One file of JSON lines, read once from its beginning to its end.
+
+    Attributes:
+        name: as the user gave it; `-` is the standard input.
+        size: in bytes as stored; None where nobody knows, as for a pipe.
+        bytes_read: how many of them were read so far.
+
+    """
+
+    def __init__(self, name: str, stream: BufferedIOBase | None = None) -> None:
+        """Open it.
+
+        Args:
+            name: a path, or `-`.
+            stream: what is read in the place of the standard input.
+
+        Raises:
+            UnreadableError: when it cannot be opened.
+
+        """
+        self.name = name
+        self.size: int | None = None
+        self.bytes_read = 0
+        if name == STDIN:
+            self._stream = stream or cast("BufferedIOBase", sys.stdin.buffer)
+            return
+        path = Path(name)
+        try:
+            self._stream = path.open("rb")
+            self.size = path.stat().st_size if path.is_file() else None
+        except OSError as error:
+            raise UnreadableError(name, f"cannot be opened: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.name != STDIN:
+            self._stream.close()
+
+    def lines(self) -> Iterator[Line | BadLine]:
+        """Every line that is not blank; one that is too long is named and passed over.
+
+        Raises:
+            UnreadableError: where the data is cut off, damaged, or the device fails; all lines before were given.
+
+        """
+        number, pieces, length = 0, list[bytes](), 0
+        try:
+            for chunk in self._chunks():
+                *ends, rest = chunk.split(b"\n")
+                for end in ends:
+                    number += 1
+                    pieces.append(end)
+                    yield from self._line(number, pieces, length + len(end))
+                    pieces, length = [], 0
+                length += len(rest)
+                pieces.append(rest)
+                if length > LONGEST_LINE:
+                    pieces.clear()
+            yield from self._line(number + 1, pieces, length)
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            raise UnreadableError(f"{self.name}:{number + 1}", f"cannot be read any further: {error}") from error
+
+    def records(self, parse: Callable[[bytes], Received], report: Callable[[BadLine], None]) -> Iterator[Received]:
+        """What `parse` makes of each line; a line that it refuses by `ValueError` is reported, and the rest goes on."""
+        try:
+            for line in self.lines():
+                if isinstance(line, BadLine):
+                    report(line)
+                    continue
+                try:
+                    record = parse(line.text)
+                except ValueError as error:
+                    report(BadLine(f"{self.name}:{line.number}", str(error)))
+                else:
+                    yield record
+        except UnreadableError as error:
+            report(error.bad_line)
+
+    def _line(self, number: int, pieces: Sequence[bytes], length: int) -> Iterator[Line | BadLine]:
+        if length > LONGEST_LINE:
+            reason = f"a line of {length:,} bytes; expected at most {LONGEST_LINE:,}"
+            yield BadLine(f"{self.name}:{number}", reason)
+            return
+        text = b"".join(pieces)
+        if number == 1:
+            text = text.removeprefix(b"\xef\xbb\xbf")
+        if text and not text.isspace():
+            yield Line(number, text)
+
+    def _read(self) -> bytes:
+        """The next piece as stored: what is there, without waiting for more."""
+        data = self._stream.read1(CHUNK)
+        self.bytes_read += len(data)
+        return data
+
+    def _chunks(self) -> Iterator[bytes]:
+        """The content, decompressed where its first bytes say that it is compressed."""
+        head = self._stream.read(len(ZSTANDARD))
+        self.bytes_read += len(head)
+        opened: Callable[[], Decompressor]
+        if head.startswith(GZIP):
+            opened = partial(zlib.decompressobj, wbits=31)
+        elif head.startswith(ZSTANDARD):
+            opened = zstandard.ZstdDecompressor().decompressobj
+        else:
+            yield head
+            while chunk := self._read():
+                yield chunk
+            return
+        yield from self._decompressed(head, opened)
+
+    def _decompressed(self, head: bytes, opened: Callable[[], Decompressor]) -> Iterator[bytes]:
+        """All members of a compressed file, one after the other."""
+        member = opened()
+        data = head
+        while data:
+            if member.eof:
+                member = opened()
+            piece, data = data[:COMPRESSED_CHUNK], data[COMPRESSED_CHUNK:]
+            yield member.decompress(piece)
+            if member.eof:
+                data = member.unused_data + data
+            data = data or self._read()
+        if not member.eof:
+            raise EOFError("the compressed data ends too early")
+
+
+def merged(
+    recordings: Iterable[Recording], parse: Callable[[bytes], Received], report: Callable[[BadLine], None]
+) -> Iterator[Received]:
+    """The records of several recordings by time: the next is always the earliest of those that come next in each.
+
+    Within a recording the order stays as it is; at the same time, the recording that was named first goes first. One
+    record of each is held in memory.
+    """
+    return heapq.merge(*(each.records(parse, report) for each in recordings), key=lambda record: record.ts)

@@ -1,0 +1,160 @@
+import gzip
+import io
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+import zstandard
+
+from laggard.producers import files
+from laggard.producers.files import BadLine, Line, Recording, UnreadableError, merged
+
+
+@dataclass(frozen=True)
+class Numbered:
+    ts: float
+
+
+def parse(text: bytes) -> Numbered:
+    return Numbered(float(text))
+
+
+def content(path):
+    with Recording(str(path)) as recording:
+        return [each.text for each in recording.lines()]
+
+
+def zst(data):
+    return zstandard.ZstdCompressor().compress(data)
+
+
+COMPRESSIONS = pytest.mark.parametrize("compress", [bytes, gzip.compress, zst], ids=["plain", "gzip", "zstd"])
+
+
+@COMPRESSIONS
+def test_lines_come_out_whatever_the_compression(tmp_path, compress):
+    path = tmp_path / "recording"
+    path.write_bytes(compress(b"one\n\n  \r\ntwo\r\nthree"))
+    with Recording(str(path)) as recording:
+        assert list(recording.lines()) == [Line(1, b"one"), Line(4, b"two\r"), Line(5, b"three")]
+        assert recording.bytes_read == recording.size == path.stat().st_size
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("data", [b"", b"\n", b"\n\n\n"])
+def test_nothing_gives_nothing(tmp_path, compress, data):
+    path = tmp_path / "recording"
+    path.write_bytes(compress(data))
+    assert content(path) == []
+
+
+@COMPRESSIONS
+def test_many_chunks_and_members_are_one_recording(tmp_path, compress):
+    lines = [os.urandom(40).hex().encode() * (1 + number % 40) for number in range(4000)]
+    data = b"\n".join(lines)
+    half = len(data) // 2 + 7
+    path = tmp_path / "recording"
+    path.write_bytes(compress(data[:half]) + compress(data[half:]))
+    assert content(path) == lines
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zst])
+def test_a_file_that_is_cut_off_gives_what_is_there_and_then_says_so(tmp_path, compress):
+    path = tmp_path / "day.jsonl.z"
+    path.write_bytes(compress(b"\n".join(os.urandom(20).hex().encode() for _ in range(5000)))[:-2000])
+    given = []
+    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.jsonl\.z:\d+: .* too early"):
+        given.extend(recording.lines())
+    assert len(given) > (1000 if compress is gzip.compress else -1)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zst])
+def test_damage_is_an_error_that_names_the_place(tmp_path, compress):
+    damaged = bytearray(compress(b"\n".join(os.urandom(20).hex().encode() for _ in range(5000))))
+    damaged[len(damaged) // 2 :] = b"\xff" * (len(damaged) - len(damaged) // 2)
+    path = tmp_path / "day.z"
+    path.write_bytes(damaged)
+    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.z:\d+: cannot be read any"):
+        list(recording.lines())
+
+
+def test_a_line_that_is_too_long_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
+    path = tmp_path / "day"
+    path.write_bytes(b"a\n" + b"x" * 300_000 + b"\nb\n" + b"y" * 100_001)
+    with Recording(str(path)) as recording:
+        assert list(recording.lines()) == [
+            Line(1, b"a"),
+            BadLine(f"{path}:2", "a line of 300,000 bytes; expected at most 100,000"),
+            Line(3, b"b"),
+            BadLine(f"{path}:4", "a line of 100,001 bytes; expected at most 100,000"),
+        ]
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path):
+    path = tmp_path / "day"
+    path.write_bytes(b"\xef\xbb\xbf1\n")
+    assert content(path) == [b"1"]
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(UnreadableError, match=r"absent: cannot be opened: No such file"):
+        Recording(str(tmp_path / "absent"))
+    with pytest.raises(UnreadableError, match=r"cannot be opened: Is a directory"):
+        Recording(str(tmp_path))
+
+
+def test_the_standard_input_may_be_compressed_and_has_no_size():
+    with Recording("-", io.BufferedReader(io.BytesIO(gzip.compress(b"1\n2\n")))) as recording:
+        assert recording.size is None
+        assert [each.text for each in recording.lines()] == [b"1", b"2"]
+
+
+def test_a_live_pipe_gives_its_lines_as_they_come():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as out:
+        out.write(b"one\ntwo\nthr")
+        lines = Recording("-", stream).lines()
+        assert next(lines) == Line(1, b"one")
+        assert next(lines) == Line(2, b"two")
+        out.write(b"ee\n")
+        assert next(lines) == Line(3, b"three")
+
+
+@pytest.fixture
+def recording_of(tmp_path):
+    with ExitStack() as stack:
+
+        def opened(name, text):
+            (tmp_path / name).write_bytes(text)
+            return stack.enter_context(Recording(str(tmp_path / name)))
+
+        yield opened
+
+
+def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of):
+    bad = []
+    recording = recording_of("day", b"1\nnonsense\n3\n")
+    assert list(recording.records(parse, bad.append)) == [Numbered(1.0), Numbered(3.0)]
+    assert [str(each) for each in bad] == [f"{tmp_path}/day:2: could not convert string to float: b'nonsense'"]
+
+
+def test_recordings_are_merged_by_time_and_ties_go_by_the_order_given(recording_of):
+    a, b = recording_of("a", b"1\n4\n5\n"), recording_of("b", b"2\n4\n9\n")
+    later = recording_of("later", b"20\n21\n")
+    seen = [record.ts for record in merged([later, a, b], parse, pytest.fail)]
+    assert seen == [1.0, 2.0, 4.0, 4.0, 5.0, 9.0, 20.0, 21.0]
+
+
+def test_within_a_recording_the_order_stays(recording_of):
+    a, b = recording_of("a", b"5\n1\n6\n"), recording_of("b", b"5.5\n")
+    assert [record.ts for record in merged([a, b], parse, pytest.fail)] == [5.0, 1.0, 5.5, 6.0]
+
+
+def test_a_recording_that_breaks_off_does_not_stop_the_others(recording_of):
+    cut = recording_of("cut", gzip.compress(b"1\n2\n")[:-8])
+    bad = []
+    assert [r.ts for r in merged([cut, recording_of("b", b"3\n")], parse, bad.append)] == [1.0, 2.0, 3.0]
+    assert len(bad) == 1
+    assert "too early" in bad[0].reason
