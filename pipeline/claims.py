@@ -1,0 +1,129 @@
+"""Which part of laggard runs on a bus of this machine: at most one agent, one worker and one `up` each.
+
+A claim is a lock on a small file beside the embedded bus. The kernel releases it when its holder ends, however that
+ends, so that nothing is ever left to clean up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Part = Literal["up", "agent", "work"]
+
+PARTS: tuple[Part, ...] = ("up", "agent", "work")
+
+_TRIES = 5
+_BETWEEN_TRIES_S = 0.05
+_MAX_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a claim, since when, and where it answers, if it does; `pid` is 0 where it has not said so yet."""
+
+    pid: int
+    since: float
+    url: str = ""
+
+
+class Claimed(Exception):  # noqa: N818 - named for what it says
+    """Another process runs this part on this bus already.
+
+    Attributes:
+        part: which.
+        holder: who has it.
+
+    """
+
+    def __init__(self, part: Part, location: str, holder: Holder) -> None:
+        who = f" (process {holder.pid})" if holder.pid else ""
+        super().__init__(f"`laggard {part}` runs already on {location}{who}; stop that one, or name another bus")
+        self.part = part
+        self.holder = holder
+
+
+def claim_path(location: str, state: Path, part: Part) -> Path:
+    """The file of a claim: beside the embedded bus; for a bus elsewhere in the state directory."""
+    if "://" in location:
+        return state / f"{part}.lock"
+    bus = os.path.realpath(Path(location.removeprefix("embedded:")).expanduser())
+    return Path(f"{bus}.{part}.lock")
+
+
+class Claim:
+    """The claim of one part, held until it is closed or the process ends.
+
+    Raises:
+        Claimed: another process holds it.
+        OSError: the file cannot be made.
+
+    """
+
+    def __init__(self, location: str, state: Path, part: Part) -> None:
+        path = claim_path(location, state, part)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._since = time.time()
+        # A look at who holds the claim locks for an instant too, so one refusal says nothing yet.
+        for attempt in range(1, _TRIES + 1):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt == _TRIES:
+                    holder = _read(self._descriptor)
+                    os.close(self._descriptor)
+                    raise Claimed(part, location, holder) from None
+                time.sleep(_BETWEEN_TRIES_S)
+        self.tell()
+
+    def tell(self, url: str = "") -> None:
+        """Write down who holds the claim and where it answers."""
+        text = json.dumps({"pid": os.getpid(), "since": self._since, "url": url})
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+    def close(self) -> None:
+        """Release it."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def holder_of(location: str, state: Path, part: Part) -> Holder | None:
+    """Who runs this part on this bus, None for nobody. Raises `OSError` when the file may not be read."""
+    try:
+        descriptor = os.open(claim_path(location, state, part), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(descriptor)
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> Holder:
+    try:
+        said = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
+        return Holder(int(said["pid"]), float(said["since"]), str(said["url"]))
+    except (ValueError, KeyError, TypeError):
+        return Holder(0, 0.0)

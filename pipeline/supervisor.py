@@ -1,0 +1,234 @@
+"""`laggard up`: starts the parts as processes, starts one again that dies, and stops all of them.
+
+It holds no state and imports little. A part is one child process in a session of its own, so that ^C reaches the
+supervisor alone, which then stops the parts in order. Two pipes connect them: a part writes one JSON object a line on
+its standard output, its *report*, and reads its standard input, where nothing ever comes but the end: then the
+supervisor has gone, however it went, and the part stops too. The standard error of a part is passed on, line by line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+STEADY_S = 60.0
+"""After it has run this long, a part that dies is started again after the first pause, not a longer one."""
+
+STOPPING_S = 15.0
+"""How long a part may take to stop before it is killed."""
+
+_LOOK_S = 1.0
+_ENDING_S = 0.2
+_READ_BYTES = 65536
+
+
+class Console(Protocol):
+    """Where the supervisor says what happens."""
+
+    def say(self, line: str) -> None:
+        """Something that a person has to know."""
+
+    def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
+        """The newest report of each part that has reported, after every one that came."""
+
+
+@dataclass(slots=True)
+class _Child:
+    """One part, as it runs or waits to be started again."""
+
+    name: str
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    pending: dict[IO[bytes], bytes] = field(default_factory=dict)
+    reported: bool = False
+    started: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    start_at: float = 0.0
+
+
+class Supervisor:
+    """Runs parts until it is told to stop.
+
+    Parameters:
+        parts: name and command line of each, in the order of starting; they are stopped in the reverse order.
+        console: what hears of deaths, of the parts' own errors and of their reports.
+        final: exit codes that say that starting again cannot help. They count for a part that has never reported.
+
+    Attributes:
+        restarts: how often a part was started again.
+
+    """
+
+    def __init__(self, parts: Mapping[str, Sequence[str]], console: Console, final: Collection[int] = ()) -> None:
+        self.restarts = 0
+        self._children = [_Child(name, arguments) for name, arguments in parts.items()]
+        self._reports: dict[str, dict[str, Any]] = {}
+        self._console = console
+        self._final = frozenset(final)
+        self._stops = 0
+        self._selector = selectors.DefaultSelector()
+        # Writing to it ends the wait for news at once, also from a signal handler. It stays open until the process
+        # ends: `stop` may be called at any time.
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+
+    def stop(self) -> None:
+        """Stop all parts; said twice, kill them. May be called by a signal handler."""
+        self._stops += 1
+        os.write(self._wake, b"!")
+
+    def run(self, duration_s: float = math.inf) -> int:
+        """Run until `stop`, or for `duration_s`, or until a part shows that it cannot be started at all.
+
+        Returns:
+            0 after a clean stop; the exit code of the part that could not be started; 1 where one did not stop well.
+
+        """
+        end = time.monotonic() + duration_s
+        code = 0
+        try:
+            while not self._stops and not code and time.monotonic() < end:
+                for child in self._children:
+                    if child.process is None and time.monotonic() >= child.start_at:
+                        self._start(child)
+                self._listen(min([end, *(child.start_at for child in self._children if child.process is None)]))
+                code = next((gone for child in self._children if (gone := self._mourn(child))), 0)
+        finally:
+            stopped = [self._end(child) for child in reversed(self._children)]
+            self._selector.close()
+        return code or int(not all(stopped))
+
+    def _start(self, child: _Child) -> None:
+        child.started = time.monotonic()
+        try:
+            child.process = subprocess.Popen(
+                child.arguments,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._again(child, f"cannot be started ({error.strerror})")
+            return
+        for stream in (child.process.stdout, child.process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            child.pending[stream] = b""
+            self._selector.register(stream, selectors.EVENT_READ, child)
+
+    def _listen(self, until: float) -> None:
+        """Wait for a report, an error, the end of a part or `stop`; until then at most, and not for long."""
+        for key, _ in self._selector.select(max(0.0, min(_LOOK_S, until - time.monotonic()))):
+            if key.data is None:
+                os.read(self._woken, _READ_BYTES)
+                continue
+            child: _Child = key.data
+            for stream in [stream for stream in child.pending if stream is key.fileobj]:
+                if not self._receive(child, stream):
+                    self._selector.unregister(stream)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        # The pipe ends a moment before the process does.
+                        if child.process is not None:
+                            child.process.wait(_ENDING_S)
+
+    def _receive(self, child: _Child, stream: IO[bytes]) -> bool:
+        """Take what a part has written; gives whether there was anything."""
+        try:
+            read = os.read(stream.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return False
+        *lines, rest = (child.pending[stream] + read).split(b"\n")
+        if not read or len(rest) > _READ_BYTES:
+            lines, rest = [*lines, rest], b""
+        child.pending[stream] = rest
+        for line in lines:
+            self._take(child, line, report=child.process is not None and stream is child.process.stdout)
+        return bool(read)
+
+    def _take(self, child: _Child, line: bytes, *, report: bool) -> None:
+        text = "".join(character if character.isprintable() else " " for character in line.decode(errors="replace"))
+        if not text.strip():
+            return
+        said: object = None
+        if report:
+            with contextlib.suppress(ValueError):
+                said = json.loads(text)
+        if isinstance(said, dict):
+            child.reported = True
+            self._reports[child.name] = said
+            self._console.show(self._reports)
+        else:
+            self._console.say(f"{child.name}: {text.rstrip()}")
+
+    def _mourn(self, child: _Child) -> int:
+        """See whether a part has died: plan its next start, or give the exit code that says that there is no use."""
+        if child.process is None or child.process.poll() is None:
+            return 0
+        code = child.process.returncode
+        self._close(child)
+        if code in self._final and not child.reported:
+            return code
+        self._again(child, f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}")
+        return 0
+
+    def _again(self, child: _Child, what: str) -> None:
+        now = time.monotonic()
+        if now - child.started >= STEADY_S:
+            child.pause_s = FIRST_PAUSE_S
+        self._console.say(f"{child.name} {what}; it starts again in {child.pause_s:g} s")
+        self.restarts += 1
+        child.start_at = now + child.pause_s
+        child.pause_s = min(2 * child.pause_s, LONGEST_PAUSE_S)
+
+    def _end(self, child: _Child) -> bool:
+        """Stop a part; gives whether it ended as it should."""
+        process = child.process
+        if process is None:
+            return True
+        process.terminate()
+        latest = time.monotonic() + STOPPING_S
+        while process.poll() is None and self._stops < 2 and time.monotonic() < latest:
+            self._listen(latest)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+            self._console.say(f"{child.name} did not stop and was killed")
+        # One that is just starting does not hear SIGTERM yet, and has nothing to put in order.
+        well = process.returncode in (0, -signal.SIGTERM)
+        self._close(child)
+        return well
+
+    def _close(self, child: _Child) -> None:
+        """Take what a dead part has still said, and give its pipes back."""
+        assert child.process is not None
+        for stream in child.pending:
+            while self._receive(child, stream):
+                pass
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(stream)
+            stream.close()
+        if child.process.stdin is not None:
+            child.process.stdin.close()
+        child.pending.clear()
+        child.process = None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,200 @@
+"""The supervisor with real child processes: they die, hang, cannot start, and outlive nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laggard.pipeline import supervisor
+from laggard.pipeline.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pytest
+
+GOOD = """
+import json, os, signal, sys, threading
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+print(json.dumps({"pid": os.getpid()}), flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+stop.wait()
+"""
+
+STUBBORN = GOOD.replace("lambda *_: stop.set())", "signal.SIG_IGN)")
+
+
+class Heard:
+    """Keeps what a supervisor says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.reports: list[dict[str, Any]] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
+        self.reports.append({name: dict(report) for name, report in reports.items()})
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-S", "-c", code]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Running:
+    """A supervisor that runs in a thread."""
+
+    def __init__(self, parts: Mapping[str, list[str]], final: tuple[int, ...] = ()) -> None:
+        self.heard = Heard()
+        self.supervisor = Supervisor(parts, self.heard, final)
+        self.code: int | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        self.code = self.supervisor.run()
+
+    def pid(self, part: str) -> int:
+        until(lambda: bool(self.heard.reports) and part in self.heard.reports[-1])
+        return int(self.heard.reports[-1][part]["pid"])
+
+    def stop(self) -> int | None:
+        self.supervisor.stop()
+        self.thread.join(20)
+        return self.code
+
+
+def test_parts_report_and_stop() -> None:
+    running = Running({"one": python(GOOD), "two": python(GOOD)})
+    pids = [running.pid("one"), running.pid("two")]
+    assert running.stop() == 0
+    assert not any(map(alive, pids))
+    assert running.heard.lines == []
+    assert running.supervisor.restarts == 0
+
+
+def test_a_killed_part_starts_again() -> None:
+    running = Running({"one": python(GOOD), "two": python(GOOD)})
+    first, other = running.pid("one"), running.pid("two")
+    os.kill(first, signal.SIGKILL)
+    until(lambda: running.pid("one") != first)
+    second = running.pid("one")
+    assert running.pid("two") == other, "the other part was left alone"
+    assert running.stop() == 0
+    assert not alive(second)
+    assert running.heard.lines == ["one was killed by SIGKILL; it starts again in 0.5 s"]
+    assert running.supervisor.restarts == 1
+
+
+def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(supervisor, "LONGEST_PAUSE_S", 0.05)
+    heard = Heard()
+    one = Supervisor({"one": python("raise SystemExit(7)")}, heard)
+    for child in one._children:
+        child.pause_s = 0.02
+    assert one.run(0.6) == 0
+    pauses = [line.split()[-2] for line in heard.lines]
+    assert pauses[:4] == ["0.02", "0.04", "0.05", "0.05"]
+    assert heard.lines[0].startswith("one ended with exit code 7; ")
+    assert one.restarts == len(heard.lines)
+
+
+def test_no_use_in_starting_again() -> None:
+    heard = Heard()
+    refused = python("import sys, time; time.sleep(0.3); sys.stderr.write('port taken\\n'); raise SystemExit(4)")
+    one = Supervisor({"good": python(GOOD), "bad": refused}, heard, final=(2, 4))
+    assert one.run(10) == 4
+    assert heard.lines == ["bad: port taken"]
+    assert not alive(heard.reports[-1]["good"]["pid"])
+
+
+def test_a_final_code_after_a_report_is_a_death_like_others() -> None:
+    heard = Heard()
+    one = Supervisor({"one": python("print('{}', flush=True); raise SystemExit(4)")}, heard, final=(4,))
+    assert one.run(0.4) == 0
+    assert heard.lines == ["one ended with exit code 4; it starts again in 0.5 s"]
+
+
+def test_a_program_that_is_not_there() -> None:
+    heard = Heard()
+    assert Supervisor({"one": ["/nowhere/laggard"]}, heard).run(0.1) == 0
+    assert heard.lines == ["one cannot be started (No such file or directory); it starts again in 0.5 s"]
+
+
+def test_a_part_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "STOPPING_S", 0.3)
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN)" + GOOD.replace(
+        "signal.signal(signal.SIGTERM", "(lambda *_: 0)(0"
+    )
+    running = Running({"one": python(STUBBORN)})
+    pid = running.pid("one")
+    assert running.stop() == 1
+    assert not alive(pid)
+    assert running.heard.lines == ["one did not stop and was killed"]
+
+
+def test_stop_said_twice_kills_at_once() -> None:
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN)" + GOOD.replace(
+        "signal.signal(signal.SIGTERM", "(lambda *_: 0)(0"
+    )
+    running = Running({"one": python(STUBBORN)})
+    running.pid("one")
+    began = time.monotonic()
+    running.supervisor.stop()
+    assert running.stop() == 1
+    assert time.monotonic() - began < 5
+
+
+def test_what_parts_write_besides_reports_is_passed_on() -> None:
+    noisy = r"""
+import sys
+sys.stdout.write('plain\n{"n": 1}\n[2]\n{"n": 3}')
+sys.stderr.write('\x1b[31mred\x1b[0m\n\n' + 'x' * 100_000)
+"""
+    heard = Heard()
+    Supervisor({"one": python(noisy)}, heard).run(0.3)
+    assert {"one: plain", "one: [2]", "one:  [31mred [0m"} <= set(heard.lines)
+    assert [report["one"]["n"] for report in heard.reports] == [1, 3]
+    assert sum(line.count("x") for line in heard.lines) >= 100_000
+
+
+def test_parts_end_with_a_supervisor_that_was_killed() -> None:
+    code = f"""
+import sys
+from laggard.pipeline.supervisor import Supervisor
+class Said:
+    def say(self, line): pass
+    def show(self, reports): print(reports["one"]["pid"], flush=True)
+Supervisor({{"one": {python(GOOD)!r}}}, Said()).run()
+"""
+    outer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert outer.stdout is not None
+    with outer.stdout:
+        pid = int(outer.stdout.readline())
+        assert alive(pid)
+        outer.kill()
+        outer.wait()
+    until(lambda: not alive(pid))
