@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 _STOPPING_S = 2
 """How long requests in flight may take to end."""
+_TICK_S = 1.0
+"""How long it may take until the event is seen, and how old the `Date` of an answer may be."""
 
 
 class Serving:
@@ -35,7 +39,7 @@ class Serving:
 
     def close(self) -> None:
         """Stop, and wait until requests in flight have ended."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
 
     def _run(self, opened: socket.socket) -> None:
@@ -44,14 +48,30 @@ class Serving:
 
 
 class _Server(uvicorn.Server):
-    """A server that also ends with an event, as everything else in the process does."""
+    """A server that also ends with an event, as everything else in the process does, and is idle when it is.
+
+    uvicorn's own loop wakes up ten times a second: 0.3 % of a core for nothing.
+    """
 
     def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
         super().__init__(config)
         self._stop = stop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
 
-    async def on_tick(self, counter: int) -> bool:
-        return await super().on_tick(counter) or self._stop.is_set()
+    def end(self) -> None:
+        """End at once. For any thread."""
+        self.should_exit = True
+        # Set before `should_exit` is looked at for the first time, so that one of the two sees the other.
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed, so ended already
+                self._loop.call_soon_threadsafe(self._ended.set)
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0) and not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _TICK_S)
 
 
 def serve(app: ASGIApp, listen: Listen, stop: threading.Event) -> Serving:
