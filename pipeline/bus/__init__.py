@@ -35,6 +35,21 @@ class Partition(NamedTuple):
     number: int
 
 
+class DamagedRecord(BusError):  # noqa: N818 - named for what it is
+    """A stored record that no longer is what was appended. A poll tells it once and goes on after it.
+
+    Attributes:
+        partition: where it is.
+        offset: its place there.
+
+    """
+
+    def __init__(self, partition: Partition, offset: int, reason: str) -> None:
+        super().__init__(f"{partition.topic}[{partition.number}]@{offset} is damaged: {reason}")
+        self.partition = partition
+        self.offset = offset
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
     """A topic as laggard wants it.
@@ -113,7 +128,8 @@ class Subscription(ABC):
         """Wait at most `timeout_s` for news.
 
         Records of a partition come in order, from the position that `seek` set (after an assignment: the committed
-        offset, or the beginning). A call now and then keeps the membership alive.
+        offset, or the beginning). A call now and then keeps the membership alive. A poll that revokes or assigns
+        partitions brings no records and does not wait, so that what it tells can be acted on, and `seek` called, first.
         """
 
     @abstractmethod

@@ -1,0 +1,313 @@
+"""The bus for one machine: topics, offsets and snapshots in one SQLite file, with nothing to install.
+
+Several processes may have it open at once: an agent appending, a worker committing, `why` reading. Its size is bounded
+by bytes and by age, the oldest goes first (see `trimming`); what the file survives is said in `database`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import Bus, BusError, Partition, Snapshot
+from laggard.pipeline.bus.database import PAGE_BYTES, Database
+from laggard.pipeline.bus.log import PackedRecord, bounds, fetch, incoming, insert, offset_at, pack_headers
+from laggard.pipeline.bus.membership import EmbeddedSubscription
+from laggard.pipeline.bus.packing import MAX_VALUE_BYTES, pack, unpack
+from laggard.pipeline.bus.partitioner import partition_number
+from laggard.pipeline.bus.trimming import expire, make_room
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from laggard.pipeline.bus import Incoming, Outgoing, Subscription, TopicSpec
+
+MIN_BYTES: Final = 1 << 20
+_CHUNK_RECORDS: Final = 500
+_EXPIRE_EVERY_S: Final = 10.0
+_EXPIRE_BATCH: Final = 256
+_OTHER_PROCESSES_S: Final = 0.04  # how often a poll looks for what other processes appended
+_ROW_BYTES: Final = 128  # what a record takes beside its value: its row, its part of two indexes
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    ids: tuple[int, ...]
+    compacted: bool
+
+
+class EmbeddedBus(Bus):
+    """The bus in one SQLite file.
+
+    Args:
+        path: the file; it and its folder are made, for their owner alone, when they are missing.
+        max_bytes: of the file and its write-ahead log together, at least 1 MiB. The oldest records and snapshots make
+            room; the newest snapshots and compacted records stay, and when they alone fill it, writes are refused.
+        retention_s: the longest that a record or a snapshot stays after it was appended; None leaves it to the
+            topics' own `retention_s` and to `max_bytes`. Not for compacted topics and newest snapshots.
+        clock: seconds since the Unix epoch, for ages only.
+        busy_timeout_s: how long to wait for another process that writes before `BusUnavailable`.
+
+    Groups: the newest subscriber takes all partitions of its topics over, at once and without asking; what it took
+    them from finds out at its next poll or commit. A member that died therefore needs no clearing away. When a member
+    leaves by `close`, one that was there before it gets the partitions back.
+
+    Offsets of a partition never repeat. Retention moves `bounds`: a reader whose position is below the first of them
+    has missed records, and goes on with the oldest that is there.
+
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int = 1 << 30,
+        retention_s: float | None = 48 * 3600.0,
+        clock: Callable[[], float] = time.time,
+        *,
+        busy_timeout_s: float = 10.0,
+    ) -> None:
+        if max_bytes < MIN_BYTES:
+            raise BusError(f"{path}: expected a bound of at least {MIN_BYTES} bytes, got {max_bytes}")
+        self.path = path
+        self.database = Database(path, max_bytes, busy_timeout_s)
+        self._retention_s = retention_s
+        self._clock = clock
+        self._expired_at = -math.inf
+        self._topics: dict[str, _Topic] = {}
+        self._news = threading.Condition()
+        self._news_count = 0
+
+    # Topics.
+
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        """Create what is missing, all or nothing."""
+        specs = list(topics)
+        for spec in specs:
+            if spec.partitions < 1:
+                raise BusError(f"{self.path}: topic {spec.name}: expected at least 1 partition, got {spec.partitions}")
+        with self.database.writing("create topics") as connection:
+            for spec in specs:
+                made = connection.execute(
+                    "INSERT INTO topics (name, partitions, retention_s, compacted) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (name) DO NOTHING",
+                    (spec.name, spec.partitions, spec.retention_s, spec.compacted),
+                )
+                if made.rowcount:
+                    connection.executemany(
+                        "INSERT INTO partitions (topic, number) VALUES (?, ?)",
+                        [(made.lastrowid, number) for number in range(spec.partitions)],
+                    )
+
+    def partitions(self, topic: str) -> Sequence[Partition]:
+        """All partitions of a topic."""
+        return [Partition(topic, number) for number in range(len(self._topic(topic).ids))]
+
+    def partition_of(self, topic: str, key: str) -> Partition:
+        """Where this key is: as Kafka's default partitioner says."""
+        return Partition(topic, partition_number(key, len(self._topic(topic).ids)))
+
+    def keys(self, topic: str) -> Sequence[str]:
+        """Sorted; from a table of keys, not from the records."""
+        found: list[str] = []
+        ids = self._topic(topic).ids
+        with self.database.reading("list keys") as connection:
+            for partition in ids:
+                found += [
+                    key for (key,) in connection.execute("SELECT key FROM keys WHERE partition = ?", (partition,))
+                ]
+        return sorted(found)
+
+    def _topic(self, name: str) -> _Topic:
+        """Topics neither change nor go, so that each is looked up once."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        with self.database.reading("look a topic up") as connection:
+            rows = connection.execute(
+                "SELECT p.id, t.compacted FROM topics AS t JOIN partitions AS p ON p.topic = t.id WHERE t.name = ? "
+                "ORDER BY p.number",
+                (name,),
+            ).fetchall()
+        if not rows:
+            raise BusError(f"{self.path}: expected an existing topic, got {name!r}; create it first")
+        topic = self._topics[name] = _Topic(tuple(row[0] for row in rows), bool(rows[0][1]))
+        return topic
+
+    def partition_id(self, partition: Partition) -> int:
+        """The partition's number in the file. Raises BusError for one that does not exist."""
+        ids = self._topic(partition.topic).ids
+        if not 0 <= partition.number < len(ids):
+            raise BusError(
+                f"{self.path}: expected a partition of {partition.topic} from 0 to {len(ids) - 1}, "
+                f"got {partition.number}"
+            )
+        return ids[partition.number]
+
+    # Writing.
+
+    def append(self, records: Sequence[Outgoing]) -> None:
+        """One transaction; wakes the polls of this process."""
+        packed = self.pack(records)
+        if not packed:
+            return
+        with self.database.writing("append") as connection:
+            self.write(connection, packed, ())
+        self.tell()
+
+    def pack(self, records: Sequence[Outgoing]) -> list[PackedRecord]:
+        """Check and compress records, before the file is locked for them."""
+        return [self._pack(record) for record in records]
+
+    def _pack(self, record: Outgoing) -> PackedRecord:
+        topic = self._topic(record.topic)
+        place = f"{self.path}: a record for {record.topic}"
+        if not math.isfinite(record.ts):
+            raise BusError(f"{place}: expected a finite time, got {record.ts}")
+        if len(record.value) > MAX_VALUE_BYTES:
+            raise BusError(f"{place}: expected a value of at most {MAX_VALUE_BYTES} bytes, got {len(record.value)}")
+        try:
+            record.key.encode()
+        except UnicodeEncodeError as error:
+            raise BusError(f"{place}: expected a key of Unicode characters, got {record.key!r}") from error
+        partition = topic.ids[partition_number(record.key, len(topic.ids))]
+        form, value = pack(record.value)
+        return PackedRecord(
+            partition, topic.compacted, record.key, record.ts, form, pack_headers(record.headers), value
+        )
+
+    def write(
+        self,
+        connection: sqlite3.Connection,
+        records: Sequence[PackedRecord],
+        snapshots: Sequence[tuple[Snapshot, int, bytes]],
+    ) -> None:
+        """Write records, and snapshots with form and stored bytes, in the transaction that is open; trims first."""
+        now = self._clock()
+        sizes = [len(record.value) + len(record.headers or "") for record in records]
+        sizes += [len(stored) for _, _, stored in snapshots]
+        self._trim(connection, now, sizes)
+        insert(connection, records, now)
+        connection.executemany(
+            "INSERT OR REPLACE INTO snapshots (operator, partition, key, next_offset, ts, appended, form, value) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (s.operator, self.partition_id(s.partition), s.key, s.offset, s.ts, now, form, stored)
+                for s, form, stored in snapshots
+            ],
+        )
+
+    def _trim(self, connection: sqlite3.Connection, now: float, sizes: Sequence[int]) -> None:
+        # A clock that steps back must not put retention off until it is there again.
+        if abs(now - self._expired_at) >= _EXPIRE_EVERY_S:
+            most = max(_EXPIRE_BATCH, 2 * len(sizes))
+            if expire(connection, now, self._retention_s, most) < most:
+                self._expired_at = now
+        # Short values share a page; a long one fills whole pages.
+        pages = sum((size + _ROW_BYTES) / PAGE_BYTES + (size > PAGE_BYTES // 4) for size in sizes)
+        needed = math.ceil(pages) + 2
+        # Until the next checkpoint the new pages are in the log too.
+        allowed = self.database.max_pages - max(0, needed - self.database.wal_bytes // PAGE_BYTES // 2)
+        if needed > allowed // 2:
+            raise BusError(
+                f"{self.path}: {sum(sizes)} bytes at once are too much for a bus bounded to {self.database.max_bytes}"
+            )
+        make_room(connection, needed, allowed)
+
+    def tell(self) -> None:
+        """Wake the polls of this process."""
+        with self._news:
+            self._news_count += 1
+            self._news.notify_all()
+
+    @property
+    def news_count(self) -> int:
+        """Changes whenever this process appends."""
+        return self._news_count
+
+    def await_news(self, seen: int, timeout_s: float) -> None:
+        """Wait until `news_count` is another, or for as long as another process's records may go unseen."""
+        with self._news:
+            self._news.wait_for(lambda: self._news_count != seen, min(timeout_s, _OTHER_PROCESSES_S))
+
+    # Reading.
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """The oldest offset still there and the next one."""
+        identity = self.partition_id(partition)
+        with self.database.reading("look at a partition") as connection:
+            return bounds(connection, identity)
+
+    def offset_at(self, partition: Partition, ts: float) -> int:
+        """By halving; a record that is late by its time is found where the order of arrival says."""
+        identity = self.partition_id(partition)
+        with self.database.reading("look for a time") as connection:
+            return offset_at(connection, identity, ts)
+
+    def read(
+        self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
+    ) -> Iterator[Incoming]:
+        """In steps of a few MB; what is trimmed meanwhile is passed over. Raises DamagedRecord."""
+        identity = self.partition_id(partition)
+        _, end = self.bounds(partition)
+        return self._read(partition, identity, max(0, start), end if stop is None else min(stop, end), key)
+
+    def _read(self, partition: Partition, identity: int, start: int, stop: int, key: str | None) -> Iterator[Incoming]:
+        """Step by step, so that no view of the file is held open between the steps."""
+        while start < stop:
+            with self.database.reading("read") as connection:
+                rows = fetch(connection, identity, start, stop, most=_CHUNK_RECORDS, key=key)
+            if not rows:
+                return
+            for row in rows:
+                yield incoming(partition, row)
+            start = rows[-1][0] + 1
+
+    def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
+        """Sorted by key. Those of the past are there as long as retention lets them."""
+        identity = self.partition_id(partition)
+        with self.database.reading("read snapshots") as connection:
+            rows = connection.execute(
+                "SELECT key, next_offset, ts, form, value FROM snapshots AS s WHERE operator = :operator "
+                "AND partition = :partition AND next_offset = (SELECT max(next_offset) FROM snapshots AS n "
+                "WHERE n.operator = s.operator AND n.partition = s.partition AND n.key = s.key "
+                "AND n.next_offset <= :bound) ORDER BY key",
+                {
+                    "operator": operator,
+                    "partition": identity,
+                    "bound": (1 << 62) if at_or_before is None else at_or_before,
+                },
+            ).fetchall()
+        found = []
+        for key, offset, ts, form, stored in rows:
+            try:
+                value = unpack(form, stored)
+            except ValueError as error:
+                place = f"snapshot of {operator} for {key!r} at {partition.topic}[{partition.number}]@{offset}"
+                raise BusError(f"{self.path}: {place} is damaged: {error}") from error
+            found.append(Snapshot(operator, partition, key, offset, ts, value))
+        return found
+
+    # Groups.
+
+    def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
+        """Take the partitions of these topics over from whoever has them."""
+        return EmbeddedSubscription(self, group, [each for topic in topics for each in self.partitions(topic)])
+
+    def committed(self, group: str, partition: Partition) -> int:
+        """The group's committed offset."""
+        identity = self.partition_id(partition)
+        with self.database.reading("read a group's offset") as connection:
+            row = connection.execute(
+                "SELECT next_offset FROM progress WHERE consumers = ? AND partition = ?", (group, identity)
+            ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def close(self) -> None:
+        """Close the file; calls that are under way end first."""
+        self.database.close()
+        self.tell()

@@ -1,0 +1,157 @@
+"""Members of the embedded bus's groups: who reads which partition, up to where, and who no longer may commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import BusError, DamagedRecord, Fenced, Partition, Polled, Subscription
+from laggard.pipeline.bus.log import fetch, incoming
+from laggard.pipeline.bus.packing import pack
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from laggard.pipeline.bus import Commit, Incoming
+    from laggard.pipeline.bus.embedded import EmbeddedBus
+
+
+class EmbeddedSubscription(Subscription):
+    """One member of a group; for one thread at a time."""
+
+    def __init__(self, bus: EmbeddedBus, group: str, partitions: Sequence[Partition]) -> None:
+        self._bus = bus
+        self._group = group
+        self._member = uuid.uuid4().hex
+        self._ids = {partition: bus.partition_id(partition) for partition in partitions}
+        self._positions: dict[Partition, int] = {}
+        self._turn = 0
+        with bus.database.writing("subscribe") as connection:
+            connection.executemany(
+                "INSERT INTO progress (consumers, partition, member) VALUES (?, ?, ?) "
+                "ON CONFLICT (consumers, partition) DO UPDATE SET member = excluded.member",
+                [(group, identity, self._member) for identity in self._ids.values()],
+            )
+
+    def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
+        """News of the partitions first, then records. A DamagedRecord is told once, after the records before it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            seen = self._bus.news_count
+            polled = self._poll_now(max_records)
+            left = deadline - time.monotonic()
+            if polled.records or polled.assigned or polled.revoked or left <= 0:
+                return polled
+            self._bus.await_news(seen, left)
+
+    def _poll_now(self, max_records: int) -> Polled:
+        with self._bus.database.reading("poll") as connection:
+            holders, offsets = self._progress(connection)
+            mine = {partition for partition, holder in holders.items() if holder == self._member}
+            free = {partition for partition, holder in holders.items() if holder is None}
+            revoked = frozenset(self._positions.keys() - mine)
+            if not revoked and not free and mine <= self._positions.keys():
+                return Polled(records=self._fetch(connection, max_records))
+        for partition in revoked:
+            del self._positions[partition]
+        if free:
+            mine |= self._take(free)
+            offsets = self._read_offsets()
+        assigned = frozenset(mine - self._positions.keys())
+        for partition in assigned:
+            self._positions[partition] = offsets[partition]
+        return Polled(revoked=revoked, assigned=assigned)
+
+    def _progress(self, connection: sqlite3.Connection) -> tuple[dict[Partition, str | None], dict[Partition, int]]:
+        """The member that holds each of the group's partitions, and what is committed of each."""
+        rows = {
+            identity: (member, offset)
+            for identity, member, offset in connection.execute(
+                "SELECT partition, member, next_offset FROM progress WHERE consumers = ?", (self._group,)
+            )
+        }
+        return (
+            {partition: rows[identity][0] for partition, identity in self._ids.items()},
+            {partition: rows[identity][1] for partition, identity in self._ids.items()},
+        )
+
+    def _read_offsets(self) -> dict[Partition, int]:
+        with self._bus.database.reading("read a group's offsets") as connection:
+            return self._progress(connection)[1]
+
+    def _take(self, free: Iterable[Partition]) -> set[Partition]:
+        """Those of the partitions that a member has left and nobody else took before us."""
+        taken = set()
+        with self._bus.database.writing("take partitions over") as connection:
+            for partition in free:
+                changed = connection.execute(
+                    "UPDATE progress SET member = ? WHERE consumers = ? AND partition = ? AND member IS NULL",
+                    (self._member, self._group, self._ids[partition]),
+                )
+                if changed.rowcount:
+                    taken.add(partition)
+        return taken
+
+    def _fetch(self, connection: sqlite3.Connection, max_records: int) -> list[Incoming]:
+        """New records, each time beginning with another partition, so that a busy one does not starve the others."""
+        partitions = list(self._positions)
+        records: list[Incoming] = []
+        self._turn += 1
+        for at in range(len(partitions)):
+            partition = partitions[(at + self._turn) % len(partitions)]
+            most = max_records - len(records)
+            if most <= 0:
+                break
+            for stored in fetch(connection, self._ids[partition], self._positions[partition], most=most):
+                try:
+                    record = incoming(partition, stored)
+                except DamagedRecord:
+                    if records:
+                        return records  # the next poll tells
+                    self._positions[partition] = stored.offset + 1
+                    raise
+                records.append(record)
+                self._positions[partition] = stored.offset + 1
+        return records
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from this offset."""
+        if partition not in self._positions:
+            raise BusError(f"group {self._group}: cannot seek in {partition}: it is not assigned to this member")
+        self._positions[partition] = max(0, offset)
+
+    def committed(self, partition: Partition) -> int:
+        """The group's committed offset."""
+        return self._bus.committed(self._group, partition)
+
+    def commit(self, commit: Commit) -> None:
+        """All of it, or nothing."""
+        bus = self._bus
+        packed = bus.pack(commit.outputs)
+        snapshots = [(snapshot, *pack(snapshot.value)) for snapshot in commit.snapshots]
+        touched = {*commit.offsets, *(snapshot.partition for snapshot in commit.snapshots)}
+        for partition in touched - self._ids.keys():
+            raise BusError(f"group {self._group}: cannot commit {partition}: it is of no topic of this member")
+        with bus.database.writing("commit") as connection:
+            holders, _ = self._progress(connection)
+            for partition in touched:
+                if holders[partition] != self._member:
+                    raise Fenced(f"group {self._group}: another member has taken {partition} over")
+            bus.write(connection, packed, snapshots)
+            connection.executemany(
+                "UPDATE progress SET next_offset = ? WHERE consumers = ? AND partition = ?",
+                [(offset, self._group, self._ids[partition]) for partition, offset in commit.offsets.items()],
+            )
+        if packed:
+            bus.tell()
+
+    def close(self) -> None:
+        """Leave; a member that was there before gets the partitions back."""
+        with self._bus.database.writing("leave a group") as connection:
+            connection.execute(
+                "UPDATE progress SET member = NULL WHERE consumers = ? AND member = ?", (self._group, self._member)
+            )
+        self._positions.clear()
+        self._bus.tell()

@@ -1,0 +1,32 @@
+"""Which partition a key belongs to, as Kafka's own clients decide it."""
+
+from __future__ import annotations
+
+_WORD = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_MIX = 0x5BD1E995
+
+
+def murmur2(key: bytes) -> int:
+    """32-bit MurmurHash2 with the seed of Kafka's default partitioner, unsigned.
+
+    Source: Austin Appleby, MurmurHash2 (public domain); `org.apache.kafka.common.utils.Utils.murmur2`.
+    """
+    length = len(key)
+    hashed = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * _MIX & _WORD
+        word = (word ^ word >> 24) * _MIX & _WORD
+        hashed = (hashed * _MIX & _WORD) ^ word
+    if whole < length:
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MIX & _WORD
+    hashed = (hashed ^ hashed >> 13) * _MIX & _WORD
+    return hashed ^ hashed >> 15
+
+
+def partition_number(key: str, partitions: int) -> int:
+    """The partition of `key` in a topic of that many, from 0. A single partition needs no hash."""
+    if partitions == 1:
+        return 0
+    return (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
