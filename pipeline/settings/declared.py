@@ -58,7 +58,7 @@ class Setting:
         read = READERS[self.kind](value)
         if self.choices:
             chosen = read if isinstance(read, tuple) else (read,)
-            if not set(chosen) <= set(self.choices):
+            if not chosen or not set(chosen) <= set(self.choices):
                 raise ValueError(f"{'names out of' if self.kind == 'words' else 'one of'} {', '.join(self.choices)}")
         if isinstance(read, int | float):
             low, high = (READERS[self.kind](bound) if bound else None for bound in (self.minimum, self.maximum))

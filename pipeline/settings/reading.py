@@ -238,6 +238,7 @@ def _lines(text: str) -> dict[str, int]:
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([\w.\- \"']+?)\s*\]", line):
             table = re.sub(r"[\"' ]", "", header[1]) + "."
+            lines.setdefault(table[:-1], number)
         elif key := re.match(r"\s*([\w.\- \"']+?)\s*=", line):
             lines.setdefault(table + re.sub(r"[\"' ]", "", key[1]), number)
     return lines

@@ -146,9 +146,6 @@ def test_a_program_that_is_not_there() -> None:
 
 def test_a_part_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "STOPPING_S", 0.3)
-    stubborn = "import signal; signal.signal(15, signal.SIG_IGN)" + GOOD.replace(
-        "signal.signal(signal.SIGTERM", "(lambda *_: 0)(0"
-    )
     running = Running({"one": python(STUBBORN)})
     pid = running.pid("one")
     assert running.stop() == 1
@@ -157,9 +154,6 @@ def test_a_part_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_stop_said_twice_kills_at_once() -> None:
-    stubborn = "import signal; signal.signal(15, signal.SIG_IGN)" + GOOD.replace(
-        "signal.signal(signal.SIGTERM", "(lambda *_: 0)(0"
-    )
     running = Running({"one": python(STUBBORN)})
     running.pid("one")
     began = time.monotonic()

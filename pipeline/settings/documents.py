@@ -1,0 +1,113 @@
+"""The documents that follow from the declared settings: `deploy/settings.md` and the sample `deploy/laggard.toml`.
+
+`python -m laggard.pipeline.settings.documents` writes both; a test fails when they are not current.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.settings.declared import SETTINGS
+from laggard.pipeline.settings.reading import CONFIG_VARIABLE
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings.declared import Setting
+
+_WRITTEN = {
+    "address": "an address and a port: `127.0.0.1:9464`, `[::1]:9464`",
+    "choice": "one of the names given",
+    "count": "a whole number",
+    "duration": "a number with `ms`, `s`, `m`, `h`, `d` or `w`, also together (`1h30m`); without, seconds",
+    "flag": "`true` or `false`",
+    "number": "a number",
+    "path": "a path; `~` is the home directory",
+    "rate": "a number for each `second`, `minute`, `hour`, `day` or `week`: `1/day`",
+    "ratio": "a number or a percentage: `0.85`, `85%`",
+    "size": "a number with `kB`, `MB`, `GB`, `TB` (1000) or `KiB`, `MiB`, `GiB`, `TiB` (1024); without, bytes",
+    "text": "a text on one line",
+    "words": "a list of names; in a variable or a flag separated by commas",
+}
+
+
+def settings_page() -> str:
+    """The reference of all settings, in Markdown."""
+    kinds = sorted({setting.kind for setting in SETTINGS})
+    lines = [
+        "# Settings",
+        "",
+        "A setting is looked for in three places; the later one wins:",
+        "",
+        f"1. the configuration file: the one that `--config` or `${CONFIG_VARIABLE}` names, else the first one there",
+        "   of `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`",
+        "   ([a sample](laggard.toml); the part of a name before the point is the TOML table);",
+        "2. the environment: `gaussian.context` is `LAGGARD_GAUSSIAN_CONTEXT`;",
+        "3. the command line: `--set gaussian.context=4h`, and the flags of a command such as `--bus`.",
+        "",
+        "A value that cannot be used, or a name that does not exist, is an error that says where it stands and what",
+        "was expected. `laggard doctor` checks all of it.",
+        "",
+        "| setting | kind | default | bounds | what it is |",
+        "|---|---|---|---|---|",
+        *(
+            f"| `{setting.name}` | {setting.kind} | {_default(setting)} | {_bounds(setting)} | {setting.help} |"
+            for setting in SETTINGS
+        ),
+        "",
+        "How a kind is written:",
+        "",
+        "| kind | in TOML, a variable or a flag |",
+        "|---|---|",
+        *(f"| {kind} | {_WRITTEN[kind]} |" for kind in kinds),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sample_file() -> str:
+    """A `laggard.toml` with every setting at its default, as a comment."""
+    lines = ["# Every setting of laggard with its default. Take the # away from what you change.", ""]
+    table = ""
+    for setting in sorted(SETTINGS, key=lambda setting: "." in setting.name):
+        head, _, last = setting.name.rpartition(".")
+        if head != table:
+            lines += [f"[{head}]", ""]
+            table = head
+        bounds = _bounds(setting).replace("`", "")
+        help_text = setting.help.replace("`", "") + (f" Allowed: {bounds}." if bounds else "")
+        lines += textwrap.wrap(help_text, 100, initial_indent="# ", subsequent_indent="# ")
+        if setting.found:
+            lines.append(f"# By default {setting.found_as.replace('`', '')}.")
+        lines += [f"#{last} = {_toml(setting)}", ""]
+    return "\n".join(lines)
+
+
+def _default(setting: Setting) -> str:
+    return setting.found_as if setting.found else f"`{setting.default}`" if setting.default else "empty"
+
+
+def _bounds(setting: Setting) -> str:
+    return (
+        ", ".join(f"`{choice}`" for choice in setting.choices)
+        if setting.choices
+        else setting.bounds.removeprefix("of ")
+    )
+
+
+def _toml(setting: Setting) -> str:
+    if setting.kind in {"flag", "count", "number"}:
+        return setting.default
+    if setting.kind == "words":
+        return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",")) + "]"
+    return f'"{setting.default}"'
+
+
+def write(deploy: Path) -> None:
+    """Write both documents."""
+    (deploy / "settings.md").write_text(settings_page(), encoding="utf-8")
+    (deploy / "laggard.toml").write_text(sample_file(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "deploy"))

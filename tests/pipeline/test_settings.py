@@ -1,0 +1,275 @@
+"""Settings: how values are written, which source wins, and that an error says everything."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from laggard.pipeline.settings import SETTINGS, Address, Given, SettingError, parse_assignment, read_settings
+from laggard.pipeline.settings.documents import sample_file, settings_page
+from laggard.pipeline.settings.kinds import READERS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration file of the machine takes part."""
+    monkeypatch.chdir(tmp_path)
+
+
+def environment(tmp_path: Path, **variables: str) -> dict[str, str]:
+    return {"HOME": str(tmp_path / "home"), **variables}
+
+
+def problems(
+    tmp_path: Path, *, config: str | bytes | None = None, flags: tuple[str, ...] = (), **variables: str
+) -> list[str]:
+    path = None
+    if config is not None:
+        path = tmp_path / "some.toml"
+        path.write_bytes(config if isinstance(config, bytes) else config.encode())
+    with pytest.raises(SettingError) as raised:
+        read_settings(path, environment(tmp_path, **variables), [parse_assignment(flag) for flag in flags])
+    assert str(raised.value) == "\n".join(raised.value.problems)
+    return [problem.replace(f"{tmp_path}/", "") for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        ("duration", "500ms", 0.5),
+        ("duration", "4h", 14400.0),
+        ("duration", " 1h 30m", 5400.0),
+        ("duration", "2d", 172800.0),
+        ("duration", "1.5min", 90.0),
+        ("duration", "7", 7.0),
+        ("duration", 7, 7.0),
+        ("duration", 0.5, 0.5),
+        ("size", "1GiB", 1 << 30),
+        ("size", "1.5 kB", 1500),
+        ("size", "2MB", 2_000_000),
+        ("size", "17", 17),
+        ("size", 17, 17),
+        ("rate", "1/day", 1 / 86400),
+        ("rate", "0.5 / hour", 0.5 / 3600),
+        ("ratio", "85%", 0.85),
+        ("ratio", "0.85", 0.85),
+        ("number", "-1e-3", -0.001),
+        ("number", 3, 3.0),
+        ("count", "10", 10),
+        ("flag", "Yes", True),
+        ("flag", False, False),
+        ("words", "a, b,,", ("a", "b")),
+        ("words", ["a"], ("a",)),
+        ("words", "", ()),
+        ("path", "/a/b", Path("/a/b")),
+        ("address", "127.0.0.1:9464", Address("127.0.0.1", 9464)),
+        ("address", "[::1]:0", Address("::1", 0)),
+        ("address", "web-1.example:80", Address("web-1.example", 80)),
+    ],
+)
+def test_values_as_people_write_them(kind: str, value: object, read: object) -> None:
+    got = READERS[kind](value)  # type: ignore[index]
+    assert got == pytest.approx(read) if isinstance(read, float) else got == read
+    assert type(got) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *(
+            ("duration", value)
+            for value in ("", "h", "4 parsecs", "4h x", "1,5h", "nan", "inf", "-", "٣s", True, None, [])
+        ),
+        *(("duration", value) for value in (math.nan, math.inf)),
+        *(("size", value) for value in ("", "1XB", "GiB", 1.5, True, "-1kB")),
+        *(("rate", value) for value in ("1", "1/fortnight", "/day", 1)),
+        *(("ratio", value) for value in ("%", "x", "1e999", None)),
+        *(("number", value) for value in ("1e999", "0x10", "1_000", "")),
+        *(("count", value) for value in ("1.0", 1.0, True, "9" * 400, "")),
+        *(("flag", value) for value in ("maybe", "", 1, None)),
+        *(("text", value) for value in ("two\nlines", 1, "\x1b[0m")),
+        *(("words", value) for value in ("a,a", [1], [""], {"a": 1}, 5)),
+        *(("path", value) for value in ("", "a\0b", 3)),
+        *(("address", value) for value in ("9464", "host:", ":9464", "h:99999", "::1:80", "http://h:1", "a b:1", 80)),
+    ],
+)
+def test_values_that_mean_nothing(kind: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"^(a|an|true|names) "):
+        READERS[kind](value)  # type: ignore[index]
+
+
+def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
+    settings = read_settings(environ=environment(tmp_path))
+    assert settings.config is None
+    assert settings.seconds("gaussian.context") == 14400
+    assert settings.size("bus.max_bytes") == 1 << 30
+    assert settings.address("web.listen") == Address("127.0.0.1", 9464)
+    assert settings.words("operators") == ("gaussian",)
+    assert settings.flag("agent.command_lines") is True
+    for setting in SETTINGS:
+        if not setting.found:
+            setting.read(setting.default)
+        assert settings.place(setting.name) == "default"
+
+
+def test_the_state_is_where_the_rule_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert read_settings(environ=environment(tmp_path)).text("bus.location") == "/var/lib/laggard/laggard.db"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert read_settings(environ=environment(tmp_path)).path("state") == tmp_path / "home/.local/state/laggard"
+    assert read_settings(environ=environment(tmp_path, XDG_STATE_HOME="/x")).path("state") == Path("/x/laggard")
+    assert read_settings(environ=environment(tmp_path, LAGGARD_STATE="/s")).text("bus.location") == "/s/laggard.db"
+
+
+def test_the_later_source_wins(tmp_path: Path) -> None:
+    config = tmp_path / "laggard.toml"
+    config.write_text('host = "file"\n[gaussian]\ncontext = 60\nminimum_features = 7\n[agent]\ninterval = "9s"\n')
+    settings = read_settings(
+        environ=environment(tmp_path, LAGGARD_GAUSSIAN_CONTEXT="2h", LAGGARD_AGENT_INTERVAL="8s"),
+        flags=[parse_assignment("agent.interval=6s"), Given("agent.interval", "7s", "--interval")],
+    )
+    assert settings.config == Path("laggard.toml")
+    assert settings.text("host") == "file"
+    assert settings.seconds("gaussian.context") == 7200
+    assert settings.count("gaussian.minimum_features") == 7
+    assert settings.seconds("agent.interval") == 7
+    places = [
+        settings.place(name) for name in ("host", "gaussian.minimum_features", "gaussian.context", "agent.interval")
+    ]
+    assert places == ["laggard.toml:1", "laggard.toml:4", "LAGGARD_GAUSSIAN_CONTEXT", "--interval"]
+
+
+def test_which_file_is_read(tmp_path: Path) -> None:
+    own = tmp_path / "home/.config/laggard/laggard.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('host = "own"')
+    named = tmp_path / "named.toml"
+    named.write_text('host = "named"')
+    assert read_settings(environ=environment(tmp_path)).text("host") == "own"
+    assert read_settings(environ=environment(tmp_path, LAGGARD_CONFIG=str(named))).text("host") == "named"
+    assert read_settings(named, environment(tmp_path, LAGGARD_CONFIG="/nowhere")).text("host") == "named"
+    (tmp_path / "laggard.toml").write_text('host = "here"')
+    assert read_settings(environ=environment(tmp_path)).text("host") == "here"
+
+
+def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> None:
+    config = (
+        '# a comment\nhost = 5\n\n[gaussian]\nminimum_features = "many"\ncontxt = "4h"\n\n[agent]\ninterval = "2h"\n'
+    )
+    assert problems(
+        tmp_path,
+        config=config,
+        LAGGARD_BUS_MAX_BYTES="1 cup",
+        LAGGARD_AGENT_INTERVALL="5s",
+        flags=("operators=gausian",),
+    ) == [
+        "LAGGARD_AGENT_INTERVALL: there is no setting of this name; did you mean LAGGARD_AGENT_INTERVAL?",
+        "some.toml:2: host is 5; expected a text on one line",
+        'some.toml:5: gaussian.minimum_features is "many"; expected a whole number',
+        "some.toml:6: there is no setting 'gaussian.contxt'; did you mean 'gaussian.context'?",
+        'some.toml:9: agent.interval is "2h"; expected a duration from 0.5s to 1h',
+        'LAGGARD_BUS_MAX_BYTES: bus.max_bytes is "1 cup"; expected a size such as 512MiB, 1GiB or 2GB',
+        '--set: operators is "gausian"; expected names out of gaussian',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ("host = \n", "some.toml:1: expected TOML: Invalid value"),
+        (b'host = "a"\nx = "\xff"\n', "some.toml:2: expected UTF-8"),
+        (
+            "[gaussian.context]\nx = 1",
+            "some.toml:1: gaussian.context is {'x': 1}; expected a duration such as 500ms, 5s, 1h30m or 2d",
+        ),
+        ("gaussian = 4", "some.toml:1: there is no setting 'gaussian'"),
+        (
+            'gaussian.context = "x"',
+            'some.toml:1: gaussian.context is "x"; expected a duration such as 500ms, 5s, 1h30m or 2d',
+        ),
+        (
+            '[ "gaussian" ]\n "context"="x"',
+            'some.toml:2: gaussian.context is "x"; expected a duration such as 500ms, 5s, 1h30m or 2d',
+        ),
+        (
+            'gaussian = {context = "x"}',
+            'some.toml: gaussian.context is "x"; expected a duration such as 500ms, 5s, 1h30m or 2d',
+        ),
+        ("x = " + "[" * 5000, "some.toml: expected TOML: "),
+        ("#" * (1 << 20) + "\n", "some.toml: expected a configuration file of at most 1048576 bytes"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path: Path, config: str | bytes, problem: str) -> None:
+    assert problems(tmp_path, config=config)[0].startswith(problem)
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"missing\.toml: the configuration file cannot be read: No such file"):
+        read_settings(tmp_path / "missing.toml", environment(tmp_path))
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, LAGGARD_WEB_TOKEN="hush\nhush")
+    assert problem == "LAGGARD_WEB_TOKEN: web.token is a secret; expected a text on one line"
+
+
+def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> None:
+    links = ("SERVICE_HOST", "PORT", "PORT_9464_TCP", "PORT_9464_TCP_ADDR", "WEB_SERVICE_PORT_HTTP", "WEB_PORT")
+    read_settings(environ=environment(tmp_path, **{f"LAGGARD_{link}": "x" for link in links}))
+    assert not any(setting.variable.endswith(links) for setting in SETTINGS)
+
+
+@pytest.mark.parametrize("text", ["", "=", "=4h", "gaussian.context"])
+def test_an_assignment_without_name_and_value(text: str) -> None:
+    with pytest.raises(SettingError, match="expected NAME=VALUE"):
+        parse_assignment(text)
+
+
+def test_a_getter_of_another_kind_is_a_mistake(tmp_path: Path) -> None:
+    settings = read_settings(environ=environment(tmp_path))
+    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
+        settings.count("gaussian.context")
+
+
+def test_names_are_one_to_one_with_variables_and_fit_toml() -> None:
+    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
+    names = [setting.name for setting in SETTINGS]
+    assert not [name for name in names if any(other.startswith(f"{name}.") for other in names)]
+
+
+def test_the_documents_are_current() -> None:
+    hint = "run python -m laggard.pipeline.settings.documents"
+    assert (ROOT / "deploy/settings.md").read_text() == settings_page(), hint
+    assert (ROOT / "deploy/laggard.toml").read_text() == sample_file(), hint
+
+
+def test_the_sample_with_its_comments_taken_away_gives_the_defaults(tmp_path: Path) -> None:
+    lines = sample_file().splitlines()
+    found = {setting.name.rpartition(".")[2] for setting in SETTINGS if setting.found}
+    taken = [line[1:] if line[:1] == "#" and line[1:2] != " " else line for line in lines]
+    text = "\n".join(line for line in taken if line.partition(" = ")[0] not in found)
+    assert tomllib.loads(text)
+    config = tmp_path / "sample.toml"
+    config.write_text(text)
+    sampled, default = (read_settings(path, environment(tmp_path)) for path in (config, None))
+    assert sampled._values == default._values
+    assert set(sampled._places) == {setting.name for setting in SETTINGS if not setting.found}
+
+
+def test_every_setting_is_used() -> None:
+    used: set[str] = set()
+    for path in (ROOT / "pipeline").rglob("*.py"):
+        if "settings" not in path.parts:
+            used |= {
+                node.value
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            }
+    assert not [setting.name for setting in SETTINGS if setting.name not in used | {"state"}]
