@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.phrases import PHRASES
 from laggard.pipeline.units import readable, readable_usual
 
 if TYPE_CHECKING:
@@ -18,18 +19,6 @@ ALIKE = 0.5
 
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
-
-PHRASES: dict[str, Mapping[str, str]] = {
-    "process": {
-        "cpu_user_ratio": "uses {} of one core in user mode",
-        "cpu_system_ratio": "uses {} of one core in the kernel",
-        "io_read_bytes_per_s": "reads {} from disk",
-        "io_write_bytes_per_s": "writes {} to disk",
-        "memory_rss_bytes": "holds {} of memory",
-    },
-    "host": {},
-}
-"""By scope, what a feature says of a row. A feature that is not here is told by its name."""
 
 
 def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process") -> str:
@@ -71,11 +60,13 @@ def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") 
     return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
 
 
-def phrase(feature: str, value: float, scope: str = "process") -> str:
-    """Say what a feature's value is, as the rest of a sentence that begins with "it"."""
+def clause(feature: str, value: float, scope: str = "process") -> str:
+    """Say what a feature's value is: `it writes 212 MB/s to disk`."""
     shown = readable(feature, value)
     known = PHRASES.get(scope, {}).get(feature)
-    return known.format(shown) if known else f"has {printable(feature)} at {shown}"
+    if known is None:
+        return f"its {printable(feature)} is {shown}"
+    return known.format(shown.removesuffix("/s") if known.endswith("a second") else shown)
 
 
 def comparison(feature: FeatureScore) -> str:
@@ -118,10 +109,10 @@ def _finding(row: RowScore, scope: str) -> str:
     if not row.features:
         return "all of it together, no feature alone"
     worst = row.features[0]
-    told = f"it {phrase(worst.feature, worst.value, scope)}, {comparison(worst)}"
+    told = f"{clause(worst.feature, worst.value, scope)}, {comparison(worst)}"
     other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
     if other is not None and other.score >= ALIKE * worst.score:
-        told += f"; and {phrase(other.feature, other.value, scope)}, {comparison(other)}"
+        told += f"; and {clause(other.feature, other.value, scope)}, {comparison(other)}"
     return told
 
 

@@ -36,7 +36,7 @@ SECONDS = (
     Step(172800.0, 86400.0, " d"),
 )
 
-SUFFIXES = (("_bytes", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))
+SUFFIXES = (("_bytes", BYTES), ("_characters", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))
 """By the end of a feature's name; everything else is a plain count. `_per_s` is taken off before and written `/s`."""
 
 ROUNDING = 5e-4

@@ -3,7 +3,8 @@ import math
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.explain import comparison, phrase, pid_of, printable, sentence, shortened, subject
+from laggard.pipeline.explain import clause, comparison, pid_of, printable, sentence, shortened, subject
+from laggard.pipeline.phrases import PHRASES
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 READS = FeatureScore("io_read_bytes_per_s", 20e6, 0.1e6, 0.3e6, 39.0)
@@ -38,7 +39,7 @@ def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
 def test_a_second_feature_is_told_when_it_is_about_another_resource():
     told = sentence(ranking(row(features=(WRITES, READS, USES))), {})
     assert "reads" not in told
-    assert "and uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %" in told
+    assert "and it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %" in told
 
 
 def test_a_second_feature_that_says_far_less_is_left_out():
@@ -79,7 +80,19 @@ def test_how_far_a_value_is_from_its_usual(value, mean, deviation, expected):
 
 
 def test_a_feature_nobody_knows_is_told_by_its_name_and_unit():
-    assert phrase("cache_misses_per_s", 1200.0) == "has cache_misses_per_s at 1,200/s"
+    assert clause("cache_misses_per_s", 1200.0) == "its cache_misses_per_s is 1,200/s"
+
+
+def test_a_rate_is_told_as_times_a_second():
+    assert clause("timeslices_per_s", 1234.5) == "it is scheduled 1,234 times a second"
+
+
+@pytest.mark.parametrize(("scope", "feature"), [(scope, name) for scope, known in PHRASES.items() for name in known])
+def test_every_phrase_has_one_place_for_the_value(scope, feature):
+    told = clause(feature, 3.0, scope)
+    assert "3" in told
+    assert PHRASES[scope][feature].count("{}") == 1
+    assert told.count("/s") + told.count(" a second") == feature.endswith("_per_s")
 
 
 @pytest.mark.parametrize(
