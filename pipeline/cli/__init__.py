@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from laggard.pipeline.cli.exits import FAILED, INTERRUPTED, MEANINGS, UNAVAILABLE, USAGE
+from laggard.pipeline.cli.exits import FAILED, INTERRUPTED, MEANINGS, UNAVAILABLE, USAGE, CommandError
 from laggard.pipeline.settings import SettingError
 
 if TYPE_CHECKING:
@@ -87,24 +87,26 @@ def _report(error: Exception) -> int:
     """Say in a line what went wrong; gives the exit code."""
     from laggard.pipeline.bus import BusError, BusUnavailable  # noqa: PLC0415 - only when something went wrong
 
+    lines: tuple[str, ...] = (str(error).partition("\n")[0],)
+    code = FAILED
     match error:
+        case CommandError():
+            lines, code = (error.message,), error.exit_code
         case click.ClickException():
             error.show()
-            return error.exit_code
+            lines, code = (), error.exit_code
         case click.Abort():
-            return INTERRUPTED
-        case BrokenPipeError():
-            # Whoever read the output has gone; the interpreter's own flush at exit must not say so again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
+            lines, code = (), INTERRUPTED
         case SettingError():
-            for problem in error.problems:
-                click.echo(f"laggard: {problem}", err=True)
-            return USAGE
+            lines, code = error.problems, USAGE
         case BusError():
-            click.echo(f"laggard: {error}", err=True)
-            return UNAVAILABLE if isinstance(error, BusUnavailable) else FAILED
+            code = UNAVAILABLE if isinstance(error, BusUnavailable) else FAILED
+        case BrokenPipeError():
+            # Whoever read the output has gone; the interpreter's own flush at the end must not say so again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            lines = ()
         case _:
-            said = str(error).partition("\n")[0]
-            click.echo(f"laggard: {type(error).__name__}: {said} (more with --debug)", err=True)
-            return FAILED
+            lines = (f"{type(error).__name__}: {lines[0]} (more with --debug)",)
+    for line in lines:
+        click.echo(f"laggard: {line}", err=True)
+    return code

@@ -1,45 +1,73 @@
-"""The options that every command with settings has."""
+"""The options that commands share, and how one command names another for a person to type."""
 
 from __future__ import annotations
 
 import functools
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from laggard.pipeline.settings import Given, Settings, parse_assignment, read_settings
+from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_FLAGS = "laggard.flags"
+PROGRAM_VARIABLE = "_LAGGARD_PROGRAM"
+"""What a person typed to get here, where that is not `laggard`; set by `deploy/laggard`."""
+
+_GIVEN = "laggard.given"
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001
+    """Callback of an option that takes a duration such as `60s` or `5m`."""
+    if value is None:
+        return None
+    try:
+        read = duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}; expected {error}") from None
+    if read <= 0:
+        raise click.BadParameter(f"{value!r}; expected more than nothing")
+    return read
+
+
+duration_option = click.option(
+    "--duration", "duration_s", metavar="DURATION", callback=_seconds, help="Stop after this time.  [default: never]"
+)
+"""Of a command that runs until it is stopped: its argument `duration_s`, None for ever."""
 
 
 def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """An option that is a shorter way to write `--set NAME=VALUE`; used together with `with_settings`."""
+    """An option that is a shorter way to write `--set NAME=VALUE`; used below `with_settings`."""
 
     def remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
-            context.meta.setdefault(_FLAGS, []).append(Given(name, value, flag))
+            context.meta.setdefault(_GIVEN, []).append(Given(name, value, flag))
 
     return click.option(flag, metavar=metavar, expose_value=False, callback=remember, help=description)
 
 
 def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:
-    """Give the command the settings as its first argument, with `--config`, `--bus`, `--set` and `--debug`."""
+    """Give the command the settings as its first argument, with `--config`, `--bus`, `--set` and `--debug`.
+
+    A flag of its own wins over `--set`.
+    """
 
     @click.option(
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Configuration file. [default: the first of ./laggard.toml, ~/.config/laggard/laggard.toml, "
+        help="Configuration file.  [default: the first of ./laggard.toml, ~/.config/laggard/laggard.toml, "
         "/etc/laggard/laggard.toml]",
     )
     @setting_flag("--bus", "bus.location", "PATH", "Where the bus is (setting bus.location).")
-    @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set any setting, repeatable.")
+    @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set any setting; repeatable.")
     @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
     @functools.wraps(command)
     def read_first(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -47,11 +75,32 @@ def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P,
         assignments = kwargs.pop("assignments")
         assert config is None or isinstance(config, Path)
         assert isinstance(assignments, tuple)
-        return command(read(config, assignments, click.get_current_context().meta.get(_FLAGS, ())), *args, **kwargs)
+        given = click.get_current_context().meta.get(_GIVEN, ())
+        settings = read_settings(config, flags=[*map(parse_assignment, assignments), *given])
+        return command(settings, *args, **kwargs)
 
     return read_first
 
 
-def read(config: Path | None, assignments: Sequence[str], flags: Sequence[Given]) -> Settings:
-    """The settings as the command line gives them; an own flag wins over `--set`."""
-    return read_settings(config, flags=[*(parse_assignment(text) for text in assignments), *flags])
+def same_settings() -> list[str]:
+    """The options that give another process the settings of this command."""
+    context = click.get_current_context()
+    config = context.params["config"]
+    given = [*map(parse_assignment, context.params["assignments"]), *context.meta.get(_GIVEN, ())]
+    return [
+        *(["--config", str(config)] if config is not None else []),
+        *(word for one in given for word in ("--set", f"{one.name}={one.value}")),
+    ]
+
+
+def to_type(settings: Settings, *words: str) -> str:
+    """The command line that a person types for another command on the same bus."""
+    where: list[str] = []
+    context = click.get_current_context(silent=True)
+    if context is not None and context.params.get("config") is not None:
+        where += ["--config", str(context.params["config"])]
+    if settings.place("state").startswith("--"):
+        where += ["--set", f"state={settings.path('state')}"]
+    if settings.place("bus.location").startswith("--"):
+        where += ["--bus", settings.text("bus.location")]
+    return shlex.join([os.environ.get(PROGRAM_VARIABLE, "laggard"), *words, *where])

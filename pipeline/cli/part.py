@@ -1,0 +1,106 @@
+"""What agent and worker have in common as processes: a claim, an end, and a report to the supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from laggard.pipeline.claims import Claim, Claimed
+from laggard.pipeline.cli.exits import BUSY, FAILED, CommandError
+from laggard.pipeline.supervisor import STOPPING_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.claims import Part
+    from laggard.pipeline.settings import Settings
+
+_STDIN = 0
+_STDOUT = 1
+
+
+class Session:
+    """One part as it runs.
+
+    Attributes:
+        stop: set when the part has to stop, by ^C, SIGTERM, the end of its time, or the end of its supervisor.
+        claim: of this part on its bus.
+        supervised: whether `laggard up` started it.
+
+    """
+
+    def __init__(self, claim: Claim, *, supervised: bool) -> None:
+        self.stop = threading.Event()
+        self.claim = claim
+        self.supervised = supervised
+
+    def report(self, **fields: Any) -> None:
+        """Tell the supervisor how it goes. One that does not read misses it: nothing here waits for it."""
+        if self.supervised:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                os.write(_STDOUT, json.dumps(fields).encode() + b"\n")
+
+    def say(self, line: str) -> None:
+        """Tell a person who started the part alone."""
+        if not self.supervised:
+            print(line, flush=True)  # noqa: T201 - the command's output
+
+
+@contextlib.contextmanager
+def session(settings: Settings, part: Part, *, supervised: bool, duration_s: float | None) -> Iterator[Session]:
+    """Claim the part and hear signals, for as long as the context lasts.
+
+    Raises:
+        CommandError: the part runs already on this bus, or its claim cannot be made.
+
+    """
+    with claimed(settings, part) as claim:
+        running = Session(claim, supervised=supervised)
+        logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+
+        def stop(number: int, _: object) -> None:
+            if running.stop.is_set() and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            running.stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, stop)
+        if supervised:
+            os.set_blocking(_STDOUT, False)
+            threading.Thread(target=_await_supervisor, args=(running.stop,), name="supervisor", daemon=True).start()
+        if duration_s is not None:
+            timer = threading.Timer(duration_s, running.stop.set)
+            timer.daemon = True
+            timer.start()
+        yield running
+
+
+@contextlib.contextmanager
+def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
+    """Hold the claim of a part. Raises `CommandError` where that cannot be."""
+    try:
+        claim = Claim(settings.text("bus.location"), settings.path("state"), part)
+    except Claimed as error:
+        raise CommandError(str(error), BUSY) from None
+    except OSError as error:
+        raise CommandError(
+            f"{error.filename}: {error.strerror}; set state or bus.location to a place where you may write", FAILED
+        ) from None
+    with claim:
+        yield claim
+
+
+def _await_supervisor(stop: threading.Event) -> None:
+    """Stop when standard input ends: the supervisor holds its other end, and has gone."""
+    while os.read(_STDIN, 4096):
+        pass
+    stop.set()
+    time.sleep(STOPPING_S)
+    os._exit(FAILED)

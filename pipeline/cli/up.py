@@ -1,0 +1,136 @@
+"""`laggard up`: agent and worker on this machine, watched over."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
+from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.claims import Part
+    from laggard.pipeline.settings import Settings
+
+PARTS: tuple[Part, ...] = ("work", "agent")
+"""In the order of starting. The agent stops first, so that the worker can still take what it wrote."""
+
+
+@click.command()
+@with_settings
+@duration_option
+@setting_flag("--interval", "agent.interval", "DURATION", "Time between ticks (setting agent.interval).")
+def up(settings: Settings, duration_s: float | None) -> int:
+    """Watch this machine: run agent and worker until ^C.
+
+    The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not.
+    """
+    with claimed(settings, "up"):
+        for part in PARTS:
+            holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
+            if holder is not None:
+                raise CommandError(
+                    f"`laggard {part}` runs on this bus already (process {holder.pid}); stop it, or name another bus",
+                    BUSY,
+                )
+        terminal = Terminal(settings)
+        supervisor = Supervisor(
+            {
+                part: [sys.executable, "-P", "-m", "laggard.pipeline.cli", part, "--supervised", *same_settings()]
+                for part in PARTS
+            },
+            terminal,
+            final={USAGE, BUSY},
+        )
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: supervisor.stop())
+        code = supervisor.run(math.inf if duration_s is None else duration_s)
+        terminal.end()
+        return code
+
+
+def introduction(settings: Settings, url: str) -> str:
+    """What runs, where its data lies, and what to type next."""
+    location = settings.text("bus.location")
+    interval_s = settings.seconds("agent.interval")
+    bounds = f"at most {settings.size('bus.max_bytes') / 2**30:.3g} GiB, {settings.seconds('bus.retention') / 3600:g} h"
+    commands = {
+        to_type(settings, "why"): "what is slow, and what is to blame",
+        to_type(settings, "mark", "checkout hangs"): "remember this moment, with a note",
+        to_type(settings, "watch"): "the same, live",
+    }
+    width = max(map(len, commands))
+    return "\n".join(
+        [
+            f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
+            f"  data     {location if '://' in location else Path(location).absolute()} ({bounds})",
+            f"  metrics  {url}/metrics",
+            "It learns what is usual, and has a first answer in a minute. Type next, in another terminal:",
+            *(f"  {command:{width}}  {purpose}" for command, purpose in commands.items()),
+            "^C stops it.",
+        ]
+    )
+
+
+def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
+    """How it goes, on one line."""
+    agent, work = reports["agent"], reports["work"]
+    parts = [f"{agent['ticks']} ticks", f"{agent['rows']} processes"]
+    if work["recovering"]:
+        parts.append(f"catching up, {work['recovering']} records left")
+    elif work["score"] is None:
+        parts.append("no score yet")
+    else:
+        young = ", still learning" if work["young"] else ""
+        parts.append(f"host score {work['score']:.2f}{young} (above 1 is anomalous)")
+    return "   ".join(parts)
+
+
+class Terminal:
+    """What `up` prints: an introduction once both parts run, what goes wrong, and on a terminal how it goes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._live = sys.stdout.isatty()
+        self._introduced = False
+        self._status = ""
+        self._ticks = 0
+
+    def say(self, line: str) -> None:
+        """What a person has to know."""
+        self._draw("")
+        click.echo(f"laggard: {line}", err=True)
+
+    def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
+        """Introduce the parts when both run; then draw the line of how it goes."""
+        if not self._introduced and all(part in reports for part in PARTS):
+            self._introduced = True
+            click.echo(introduction(self._settings, str(reports["work"]["url"])))
+        self._ticks = int(reports.get("agent", {}).get("ticks", 0))
+        if self._live and self._introduced:
+            self._draw(f"{time.strftime('%H:%M:%S')}  {status(reports)}")
+
+    def end(self) -> None:
+        """Say that all is stopped."""
+        self._draw("")
+        if self._live:
+            click.echo(f"Stopped after {self._ticks} ticks; what was recorded stays.")
+
+    def _draw(self, status: str) -> None:
+        if self._live and status != self._status:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stdout.write(f"\r\x1b[K{status[:width]}")
+            sys.stdout.flush()
+            self._status = status
