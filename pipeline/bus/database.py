@@ -39,16 +39,17 @@ CREATE TABLE keys (
     id INTEGER PRIMARY KEY, partition INTEGER NOT NULL, key TEXT NOT NULL, UNIQUE (partition, key));
 -- `id` is partition << 40 | offset: a partition is one stretch of the tree, in order, without a second index.
 -- `newest_ts` is the greatest time up to this record: it never falls, so that times can be searched by halving.
+-- `size` is the value's own, before it was compressed.
 CREATE TABLE records (
     id INTEGER PRIMARY KEY, key INTEGER NOT NULL, ts REAL NOT NULL, newest_ts REAL NOT NULL, appended REAL NOT NULL,
-    form INTEGER NOT NULL, headers BLOB, value BLOB NOT NULL);
+    size INTEGER NOT NULL, headers BLOB, value BLOB NOT NULL);
 CREATE INDEX records_by_key ON records (key);
 CREATE TABLE progress (
     consumers TEXT NOT NULL, partition INTEGER NOT NULL, next_offset INTEGER NOT NULL DEFAULT 0, member TEXT,
     PRIMARY KEY (consumers, partition)) WITHOUT ROWID;
 CREATE TABLE snapshots (
     id INTEGER PRIMARY KEY, operator TEXT NOT NULL, partition INTEGER NOT NULL, key TEXT NOT NULL,
-    next_offset INTEGER NOT NULL, ts REAL NOT NULL, appended REAL NOT NULL, form INTEGER NOT NULL, value BLOB NOT NULL);
+    next_offset INTEGER NOT NULL, ts REAL NOT NULL, appended REAL NOT NULL, size INTEGER NOT NULL, value BLOB NOT NULL);
 CREATE UNIQUE INDEX snapshots_by_key ON snapshots (operator, partition, key, next_offset);
 """
 

@@ -7,7 +7,6 @@ by bytes and by age, the oldest goes first (see `trimming`); what the file survi
 from __future__ import annotations
 
 import math
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from laggard.pipeline.bus.membership import EmbeddedSubscription
 from laggard.pipeline.bus.packing import MAX_VALUE_BYTES, pack, unpack
 from laggard.pipeline.bus.partitioner import partition_number
 from laggard.pipeline.bus.trimming import expire, make_room
+from laggard.pipeline.bus.watch import touch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 MIN_BYTES: Final = 1 << 20
 _CHUNK_RECORDS: Final = 500
+_NO_BOUND: Final = (1 << 63) - 1
 _EXPIRE_EVERY_S: Final = 10.0
 _EXPIRE_BATCH: Final = 256
-_OTHER_PROCESSES_S: Final = 0.04  # how often a poll looks for what other processes appended
 _ROW_BYTES: Final = 128  # what a record takes beside its value: its row, its part of two indexes
 
 
@@ -79,8 +79,6 @@ class EmbeddedBus(Bus):
         self._clock = clock
         self._expired_at = -math.inf
         self._topics: dict[str, _Topic] = {}
-        self._news = threading.Condition()
-        self._news_count = 0
 
     # Topics.
 
@@ -151,7 +149,7 @@ class EmbeddedBus(Bus):
     # Writing.
 
     def append(self, records: Sequence[Outgoing]) -> None:
-        """One transaction; wakes the polls of this process."""
+        """One transaction."""
         packed = self.pack(records)
         if not packed:
             return
@@ -165,39 +163,51 @@ class EmbeddedBus(Bus):
 
     def _pack(self, record: Outgoing) -> PackedRecord:
         topic = self._topic(record.topic)
-        place = f"{self.path}: a record for {record.topic}"
-        if not math.isfinite(record.ts):
-            raise BusError(f"{place}: expected a finite time, got {record.ts}")
-        if len(record.value) > MAX_VALUE_BYTES:
-            raise BusError(f"{place}: expected a value of at most {MAX_VALUE_BYTES} bytes, got {len(record.value)}")
-        try:
-            record.key.encode()
-        except UnicodeEncodeError as error:
-            raise BusError(f"{place}: expected a key of Unicode characters, got {record.key!r}") from error
-        partition = topic.ids[partition_number(record.key, len(topic.ids))]
-        form, value = pack(record.value)
+        self._check(f"a record for {record.topic}", record.key, record.ts, record.value)
         return PackedRecord(
-            partition, topic.compacted, record.key, record.ts, form, pack_headers(record.headers), value
+            topic.ids[partition_number(record.key, len(topic.ids))],
+            topic.compacted,
+            record.key,
+            record.ts,
+            len(record.value),
+            pack_headers(record.headers),
+            pack(record.value),
         )
+
+    def pack_snapshots(self, snapshots: Sequence[Snapshot]) -> list[tuple[Snapshot, bytes]]:
+        """Check and compress snapshots likewise."""
+        for snapshot in snapshots:
+            self._check(f"a snapshot of {snapshot.operator}", snapshot.key, snapshot.ts, snapshot.value)
+        return [(snapshot, pack(snapshot.value)) for snapshot in snapshots]
+
+    def _check(self, what: str, key: str, ts: float, value: bytes) -> None:
+        if not math.isfinite(ts):
+            raise BusError(f"{self.path}: {what}: expected a finite time, got {ts}")
+        if len(value) > MAX_VALUE_BYTES:
+            raise BusError(f"{self.path}: {what}: expected at most {MAX_VALUE_BYTES} bytes, got {len(value)}")
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            raise BusError(f"{self.path}: {what}: expected a key of Unicode characters, got {key!r}") from error
 
     def write(
         self,
         connection: sqlite3.Connection,
         records: Sequence[PackedRecord],
-        snapshots: Sequence[tuple[Snapshot, int, bytes]],
+        snapshots: Sequence[tuple[Snapshot, bytes]],
     ) -> None:
-        """Write records, and snapshots with form and stored bytes, in the transaction that is open; trims first."""
+        """Write records, and snapshots with their packed values, in the transaction that is open; trims first."""
         now = self._clock()
         sizes = [len(record.value) + len(record.headers or "") for record in records]
-        sizes += [len(stored) for _, _, stored in snapshots]
+        sizes += [len(packed) for _, packed in snapshots]
         self._trim(connection, now, sizes)
         insert(connection, records, now)
         connection.executemany(
-            "INSERT OR REPLACE INTO snapshots (operator, partition, key, next_offset, ts, appended, form, value) "
+            "INSERT OR REPLACE INTO snapshots (operator, partition, key, next_offset, ts, appended, size, value) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (s.operator, self.partition_id(s.partition), s.key, s.offset, s.ts, now, form, stored)
-                for s, form, stored in snapshots
+                (s.operator, self.partition_id(s.partition), s.key, s.offset, s.ts, now, len(s.value), packed)
+                for s, packed in snapshots
             ],
         )
 
@@ -219,20 +229,8 @@ class EmbeddedBus(Bus):
         make_room(connection, needed, allowed)
 
     def tell(self) -> None:
-        """Wake the polls of this process."""
-        with self._news:
-            self._news_count += 1
-            self._news.notify_all()
-
-    @property
-    def news_count(self) -> int:
-        """Changes whenever this process appends."""
-        return self._news_count
-
-    def await_news(self, seen: int, timeout_s: float) -> None:
-        """Wait until `news_count` is another, or for as long as another process's records may go unseen."""
-        with self._news:
-            self._news.wait_for(lambda: self._news_count != seen, min(timeout_s, _OTHER_PROCESSES_S))
+        """Wake the polls of all processes."""
+        touch(self.path)
 
     # Reading.
 
@@ -272,20 +270,21 @@ class EmbeddedBus(Bus):
         identity = self.partition_id(partition)
         with self.database.reading("read snapshots") as connection:
             rows = connection.execute(
-                "SELECT key, next_offset, ts, form, value FROM snapshots AS s WHERE operator = :operator "
-                "AND partition = :partition AND next_offset = (SELECT max(next_offset) FROM snapshots AS n "
-                "WHERE n.operator = s.operator AND n.partition = s.partition AND n.key = s.key "
-                "AND n.next_offset <= :bound) ORDER BY key",
+                "SELECT key, next_offset, ts, size, value FROM snapshots JOIN ("
+                "SELECT key AS newest_key, max(next_offset) AS newest FROM snapshots WHERE operator = :operator "
+                "AND partition = :partition AND next_offset <= :bound GROUP BY key) "
+                "ON operator = :operator AND partition = :partition AND key = newest_key AND next_offset = newest "
+                "ORDER BY key",
                 {
                     "operator": operator,
                     "partition": identity,
-                    "bound": (1 << 62) if at_or_before is None else at_or_before,
+                    "bound": _NO_BOUND if at_or_before is None else at_or_before,
                 },
             ).fetchall()
         found = []
-        for key, offset, ts, form, stored in rows:
+        for key, offset, ts, size, stored in rows:
             try:
-                value = unpack(form, stored)
+                value = unpack(stored, size)
             except ValueError as error:
                 place = f"snapshot of {operator} for {key!r} at {partition.topic}[{partition.number}]@{offset}"
                 raise BusError(f"{self.path}: {place} is damaged: {error}") from error

@@ -23,7 +23,7 @@ OFFSET_BITS: Final = 40
 """A record's id is its partition's id and its offset in this many bits: the whole partition in order, in one tree."""
 
 FETCH_BYTES: Final = 8 << 20
-"""What one fetch brings at most, in stored bytes, unless a single record is longer."""
+"""What one fetch brings at most, in bytes of values, unless a single record is longer."""
 
 
 def first_id(partition: int) -> int:
@@ -39,7 +39,7 @@ class PackedRecord:
     compacted: bool
     key: str
     ts: float
-    form: int
+    size: int
     headers: str | None
     value: bytes
 
@@ -50,7 +50,7 @@ class StoredRecord(NamedTuple):
     offset: int
     key: str
     ts: float
-    form: int
+    size: int
     headers: str | None
     value: bytes
 
@@ -75,7 +75,7 @@ def insert(connection: sqlite3.Connection, records: Sequence[PackedRecord], now:
         if key is None:
             key = keys[pair] = _key_id(connection, partition, record.key)
         rows.append(
-            (first_id(partition) + offset, key, record.ts, newest, now, record.form, record.headers, record.value)
+            (first_id(partition) + offset, key, record.ts, newest, now, record.size, record.headers, record.value)
         )
     connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     connection.executemany(
@@ -143,16 +143,16 @@ def fetch(
     # Without a key the tree is walked; with one its index is, and no other key's record is touched.
     only = "" if key is None else "AND r.key = (SELECT id FROM keys WHERE partition = :partition AND key = :key)"
     rows = connection.execute(
-        "SELECT r.id - :first, k.key, r.ts, r.form, r.headers, r.value FROM records AS r "  # noqa: S608 - constants
+        "SELECT r.id - :first, k.key, r.ts, r.size, r.headers, r.value FROM records AS r "  # noqa: S608 - constants
         f"CROSS JOIN keys AS k ON k.id = r.key WHERE r.id >= :start AND r.id < :last {only} ORDER BY r.id LIMIT :most",
         {"first": first, "start": first + start, "last": last, "partition": partition, "key": key, "most": most},
     )
     found: list[StoredRecord] = []
-    size = 0
+    total = 0
     for row in rows:
         record = StoredRecord._make(row)
-        size += len(record.value)
-        if found and size > FETCH_BYTES:
+        total += record.size
+        if found and total > FETCH_BYTES:
             break
         found.append(record)
     rows.close()
@@ -162,7 +162,7 @@ def fetch(
 def incoming(partition: Partition, stored: StoredRecord) -> Incoming:
     """The record as it was appended. Raises DamagedRecord where the file's bytes cannot be that."""
     try:
-        value = unpack(stored.form, stored.value)
+        value = unpack(stored.value, stored.size)
         headers = () if stored.headers is None else _headers(stored.headers)
     except (AttributeError, TypeError, ValueError) as error:
         raise DamagedRecord(partition, stored.offset, str(error)) from error

@@ -7,8 +7,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus import BusError, DamagedRecord, Fenced, Partition, Polled, Subscription
-from laggard.pipeline.bus.log import fetch, incoming
-from laggard.pipeline.bus.packing import pack
+from laggard.pipeline.bus.log import FETCH_BYTES, fetch, incoming
+from laggard.pipeline.bus.watch import Watch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,25 +28,28 @@ class EmbeddedSubscription(Subscription):
         self._ids = {partition: bus.partition_id(partition) for partition in partitions}
         self._positions: dict[Partition, int] = {}
         self._turn = 0
+        self._left = False
         with bus.database.writing("subscribe") as connection:
             connection.executemany(
                 "INSERT INTO progress (consumers, partition, member) VALUES (?, ?, ?) "
                 "ON CONFLICT (consumers, partition) DO UPDATE SET member = excluded.member",
                 [(group, identity, self._member) for identity in self._ids.values()],
             )
+        self._watch = Watch(bus.path)
 
     def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
         """News of the partitions first, then records. A DamagedRecord is told once, after the records before it."""
         deadline = time.monotonic() + timeout_s
         while True:
-            seen = self._bus.news_count
             polled = self._poll_now(max_records)
             left = deadline - time.monotonic()
             if polled.records or polled.assigned or polled.revoked or left <= 0:
                 return polled
-            self._bus.await_news(seen, left)
+            self._watch.wait(left)
 
     def _poll_now(self, max_records: int) -> Polled:
+        if self._left:
+            raise BusError(f"group {self._group}: cannot poll: this member has left")
         with self._bus.database.reading("poll") as connection:
             holders, offsets = self._progress(connection)
             mine = {partition for partition, holder in holders.items() if holder == self._member}
@@ -102,7 +105,7 @@ class EmbeddedSubscription(Subscription):
         for at in range(len(partitions)):
             partition = partitions[(at + self._turn) % len(partitions)]
             most = max_records - len(records)
-            if most <= 0:
+            if most <= 0 or sum(len(record.value) for record in records) >= FETCH_BYTES:
                 break
             for stored in fetch(connection, self._ids[partition], self._positions[partition], most=most):
                 try:
@@ -130,7 +133,7 @@ class EmbeddedSubscription(Subscription):
         """All of it, or nothing."""
         bus = self._bus
         packed = bus.pack(commit.outputs)
-        snapshots = [(snapshot, *pack(snapshot.value)) for snapshot in commit.snapshots]
+        snapshots = bus.pack_snapshots(commit.snapshots)
         touched = {*commit.offsets, *(snapshot.partition for snapshot in commit.snapshots)}
         for partition in touched - self._ids.keys():
             raise BusError(f"group {self._group}: cannot commit {partition}: it is of no topic of this member")
@@ -149,9 +152,13 @@ class EmbeddedSubscription(Subscription):
 
     def close(self) -> None:
         """Leave; a member that was there before gets the partitions back."""
+        if self._left:
+            return
+        self._left = True
+        self._positions.clear()
+        self._watch.close()
         with self._bus.database.writing("leave a group") as connection:
             connection.execute(
                 "UPDATE progress SET member = NULL WHERE consumers = ? AND member = ?", (self._group, self._member)
             )
-        self._positions.clear()
         self._bus.tell()

@@ -16,7 +16,6 @@ MAX_VALUE_BYTES = 64 << 20
 """The longest value that a bus takes, and the most that a stored one may claim to unpack to."""
 
 _COMPRESSED_FROM = 512
-_RAW, _ZSTANDARD = 0, 1
 
 
 class _Codec(threading.local):
@@ -31,32 +30,31 @@ class _Codec(threading.local):
 _codec = _Codec()
 
 
-def pack(value: bytes) -> tuple[int, bytes]:
-    """The form's number and the stored bytes."""
+def pack(value: bytes) -> bytes:
+    """The bytes to store: shorter than `value`, or `value` itself."""
     if len(value) >= _COMPRESSED_FROM:
         packed = _codec.compressor.compress(value)
         if len(packed) < len(value):
-            return _ZSTANDARD, packed
-    return _RAW, value
+            return packed
+    return value
 
 
-def unpack(form: int, stored: bytes) -> bytes:
-    """What was packed, bit for bit.
+def unpack(stored: bytes, size: int) -> bytes:
+    """What was packed, bit for bit; `size` is how long it was.
 
     Raises:
         ValueError: the bytes are damaged; the message says what was expected. Never takes more memory than
             `MAX_VALUE_BYTES`.
 
     """
-    if form == _RAW:
+    if len(stored) == size:
         return stored
-    if form != _ZSTANDARD:
-        raise ValueError(f"expected form {_RAW} or {_ZSTANDARD}, got {form}")
+    if not len(stored) < size <= MAX_VALUE_BYTES:
+        raise ValueError(f"expected from {len(stored)} to {MAX_VALUE_BYTES} bytes, got a size of {size}")
     try:
-        size = zstandard.get_frame_parameters(stored).content_size
-        # A frame without its size in the header answers a huge number here, and was not written by `pack`.
-        if size > MAX_VALUE_BYTES:
-            raise ValueError(f"expected at most {MAX_VALUE_BYTES} bytes, the header claims {size}")
-        return _codec.decompressor.decompress(stored, max_output_size=size)
+        claimed = zstandard.get_frame_parameters(stored).content_size
+        if claimed != size:
+            raise ValueError(f"expected {size} bytes, the compressed ones claim {claimed}")
+        return _codec.decompressor.decompress(stored)
     except zstandard.ZstdError as error:
         raise ValueError(f"expected a whole zstandard frame: {error}") from error
