@@ -56,7 +56,7 @@ class EmbeddedSubscription(Subscription):
             free = {partition for partition, holder in holders.items() if holder is None}
             revoked = frozenset(self._positions.keys() - mine)
             if not revoked and not free and mine <= self._positions.keys():
-                return Polled(records=self._fetch(connection, max_records))
+                return Polled(records=tuple(self._fetch(connection, max_records)))
         for partition in revoked:
             del self._positions[partition]
         if free:

@@ -65,8 +65,9 @@ def throughput(bus: EmbeddedBus, name: str, values: list[bytes], each: int) -> f
     size = sum(map(len, values))
     kept = bus.path.stat().st_size - before
     print(
-        f"{name:7} {len(values[0]) / 1e3:5.1f} kB, {each:3} a time: append {count / appending:7.0f}/s {size / appending / 1e6:6.0f} MB/s"
-        f"   read {count / reading:7.0f}/s {size / reading / 1e6:6.0f} MB/s   stored {kept / size:5.2f} of it"
+        f"{name:7} {len(values[0]) / 1e3:5.1f} kB, {each:3} a time: "
+        f"append {count / appending:7.0f}/s {size / appending / 1e6:6.0f} MB/s   "
+        f"read {count / reading:7.0f}/s {size / reading / 1e6:6.0f} MB/s   stored {kept / size:5.2f} of it"
     )
     return count / appending
 
@@ -111,8 +112,7 @@ def latency(appender: EmbeddedBus, reader: EmbeddedBus, name: str) -> None:
     thread = threading.Thread(target=ping)
     thread.start()
     while len(taken) < 100:
-        for record in member.poll(1.0).records:
-            taken.append(time.perf_counter() - float(record.value))
+        taken += [time.perf_counter() - float(record.value) for record in member.poll(1.0).records]
     thread.join()
     before, start = time.process_time(), time.perf_counter()
     member.poll(2.0)
