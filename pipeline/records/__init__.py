@@ -1,5 +1,20 @@
 """The shared words and how they travel: the only part of the pipeline that producers may import."""
 
+from laggard.pipeline.records.codec import Decoder, encode
+from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request
+from laggard.pipeline.records.layout import make_layout
 
-__all__ = ["UNNUMBERED", "Frame", "KeyedBy", "Layout", "Mark", "Received", "Request"]
+__all__ = [
+    "UNNUMBERED",
+    "Decoder",
+    "Frame",
+    "KeyedBy",
+    "Layout",
+    "Mark",
+    "Received",
+    "RecordError",
+    "Request",
+    "encode",
+    "make_layout",
+]

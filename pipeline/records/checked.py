@@ -1,0 +1,86 @@
+"""Records from fields of any type: each field is checked, whoever brings them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+import numpy as np
+
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Request
+from laggard.pipeline.records.limits import MAX_HOSTS, MAX_NAME, MAX_NOTE, MAX_SYSCALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEYED_BY: Final = frozenset(get_args(KeyedBy))
+_FLOAT64: Final = np.dtype(np.float64)
+
+
+def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) -> Frame:
+    """A frame, of the fields of `Frame` that are not passed themselves.
+
+    Raises:
+        RecordError: a field is of the wrong type or shape, or beyond a limit.
+
+    """
+    keyed_by: Any = fields.get("keyed_by")
+    if not isinstance(keyed_by, str) or keyed_by not in KEYED_BY:
+        raise RecordError(place, "keyed_by", "'host', 'application' or 'pool'", shown(keyed_by))
+    if not isinstance(values, np.ndarray) or values.dtype != _FLOAT64:
+        got = f"an array of {values.dtype}" if isinstance(values, np.ndarray) else shown(values)
+        raise RecordError(place, "values", "an array of float64", got)
+    expected = (len(layout.rows), len(layout.features))
+    if values.shape != expected:
+        raise RecordError(place, "values", f"the shape {expected}", f"{values.shape}")
+    hosts: tuple[str, ...] = ()
+    if named := checks.items(fields.get("hosts", ()), "hosts", place, MAX_HOSTS):
+        if keyed_by != "application":
+            raise RecordError(place, "hosts", f"nothing for a frame keyed by {keyed_by}", shown(named))
+        hosts = checks.unique(tuple(checks.key(each, "hosts", place) for each in named), "hosts", place)
+    return Frame(
+        cast("KeyedBy", keyed_by),
+        checks.key(fields.get("key"), "key", place),
+        checks.key(fields.get("scope"), "scope", place),
+        checks.ts(fields.get("ts"), "ts", place),
+        checks.sequence(fields.get("sequence"), "sequence", place),
+        layout,
+        values,
+        hosts,
+    )
+
+
+def mark(fields: Mapping[str, Any], place: str) -> Mark:
+    """A mark, of its fields.
+
+    Raises:
+        RecordError: a field is of the wrong type, or beyond a limit.
+
+    """
+    return Mark(
+        host=checks.key(fields.get("host"), "host", place),
+        ts=checks.ts(fields.get("ts"), "ts", place),
+        note=checks.text(fields.get("note"), "note", place, MAX_NOTE),
+        sequence=checks.sequence(fields.get("sequence"), "sequence", place),
+    )
+
+
+def request(fields: Mapping[str, Any], place: str) -> Request:
+    """A request, of its fields.
+
+    Raises:
+        RecordError: a field is of the wrong type, or beyond a limit.
+
+    """
+    syscalls = checks.items(fields.get("syscalls"), "syscalls", place, MAX_SYSCALLS)
+    return Request(
+        service=checks.key(fields.get("service"), "service", place),
+        ts=checks.ts(fields.get("ts"), "ts", place),
+        request=checks.text(fields.get("request"), "request", place, MAX_NAME, shortest=1),
+        duration_s=checks.amount(fields.get("duration_s"), "duration_s", place),
+        counts=checks.amounts(fields.get("counts"), "counts", place),
+        times_s=checks.amounts(fields.get("times_s"), "times_s", place),
+        syscalls=checks.texts(syscalls, "syscalls", place, MAX_NAME, shortest=1),
+        sequence=checks.sequence(fields.get("sequence"), "sequence", place),
+    )

@@ -1,0 +1,101 @@
+"""What each kind of field may hold, for whoever builds, writes or reads a record.
+
+Every function returns the value, or raises `RecordError` with the field and the place it was given.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.frame import UNNUMBERED
+from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEQUENCE, MAX_STATES, MAX_TS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def key(value: Any, field: str, place: str) -> str:
+    """A key or a scope: it becomes a topic's key, a metric's label, a line in a terminal."""
+    if isinstance(value, str) and 0 < len(value) <= MAX_KEY and not _CONTROL.search(value):
+        return value
+    raise RecordError(place, field, f"text of 1 to {MAX_KEY} characters without control characters", shown(value))
+
+
+def text(value: Any, field: str, place: str, longest: int, *, shortest: int = 0) -> str:
+    """Text that a person or a program chose: whatever UTF-8 can carry, but U+0000, which separates packed names."""
+    if isinstance(value, str) and shortest <= len(value) <= longest and not _UNUSABLE.search(value):
+        return value
+    expected = f"text of {shortest} to {longest:,} characters without U+0000 and lone surrogates"
+    raise RecordError(place, field, expected, shown(value))
+
+
+def texts(values: Sequence[Any], field: str, place: str, longest: int, *, shortest: int = 0) -> tuple[str, ...]:
+    """Several of `text`, checked all together: one by one only to name the wrong one."""
+    found = tuple(values)
+    if (
+        any(not isinstance(each, str) for each in found)
+        or not all(shortest <= len(each) <= longest for each in found)
+        or _UNUSABLE.search("".join(found))
+    ):
+        for number, each in enumerate(found):
+            text(each, f"{field}[{number}]", place, longest, shortest=shortest)
+    return found
+
+
+def items(value: Any, field: str, place: str, most: int) -> Sequence[Any]:
+    """A list that is not too long, of whatever."""
+    if isinstance(value, list | tuple) and len(value) <= most:
+        return value
+    raise RecordError(place, field, f"a list of at most {most:,}", shown(value))
+
+
+def unique(values: tuple[str, ...], field: str, place: str) -> tuple[str, ...]:
+    """Names that must differ."""
+    if len(set(values)) == len(values):
+        return values
+    [(repeated, times)] = Counter(values).most_common(1)
+    raise RecordError(place, field, "each name only once", f"{shown(repeated)} {times:,} times")
+
+
+def ts(value: Any, field: str, place: str) -> float:
+    """A time."""
+    if _is_number(value) and 0 <= value <= MAX_TS:
+        return float(value)
+    raise RecordError(place, field, f"seconds since the Unix epoch, from 0 to {MAX_TS:.0f}", shown(value))
+
+
+def sequence(value: Any, field: str, place: str) -> int:
+    """A record's number."""
+    if isinstance(value, int) and not isinstance(value, bool) and UNNUMBERED <= value <= MAX_SEQUENCE:
+        return value
+    raise RecordError(place, field, f"an integer from 0 to 2**63 - 1, or {UNNUMBERED} for none", shown(value))
+
+
+def amount(value: Any, field: str, place: str) -> float:
+    """A count or a duration."""
+    if _is_number(value) and 0 <= value <= sys.float_info.max:
+        return float(value)
+    raise RecordError(place, field, "a finite number of at least 0", shown(value))
+
+
+def amounts(value: Any, field: str, place: str) -> dict[str, float]:
+    """Counts or durations by state."""
+    if not isinstance(value, Mapping) or len(value) > MAX_STATES:
+        raise RecordError(place, field, f"a map of at most {MAX_STATES:,} states to numbers", shown(value))
+    return {
+        text(state, field, place, MAX_NAME, shortest=1): amount(each, f"{field}.{state}", place)
+        for state, each in value.items()
+    }
+
+
+def _is_number(value: Any) -> bool:
+    # Python compares integers with floats exactly, so that a huge integer needs no conversion before it is refused.
+    return isinstance(value, float | int) and not isinstance(value, bool)

@@ -1,0 +1,153 @@
+"""Building and reading layouts: the names of a frame, packed once and sent with each frame.
+
+A packed layout is a MessagePack map of texts, `rows`, `names`, `features` and perhaps `commands`; each is the names
+joined by U+0000, which no name may hold. So reading one is splitting four strings, and hostile bytes cannot blow up
+into more objects than a layout may have.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.frame import Layout
+from laggard.pipeline.records.limits import (
+    MAX_CELLS,
+    MAX_COMMAND,
+    MAX_FEATURES,
+    MAX_LAYOUT_BYTES,
+    MAX_NAME,
+    MAX_ROWS,
+)
+from laggard.pipeline.records.messagepack import pack, unpack_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SEPARATOR: Final = "\0"
+MAX_LAYOUTS: Final = 4_096
+MAX_LAYOUTS_BYTES: Final = 64 << 20
+
+
+def make_layout(
+    rows: Iterable[str], names: Iterable[str], features: Iterable[str], commands: Iterable[str] = ()
+) -> Layout:
+    """Name the rows and features of frames. Make it once, and use it for as long as the names stay the same.
+
+    Args:
+        rows: ids, each only once.
+        names: one per row.
+        features: each only once.
+        commands: one per row, or none at all.
+
+    Raises:
+        RecordError: a name is there twice, too long or no text, or they are too many or not one per row.
+
+    """
+    return _layout(tuple(rows), tuple(names), tuple(features), tuple(commands), place="")
+
+
+def read_layout(packed: bytes, place: str) -> Layout:
+    """The layout that was packed.
+
+    Raises:
+        RecordError: these bytes are no packed layout.
+
+    """
+    if len(packed) > MAX_LAYOUT_BYTES:
+        raise RecordError(place, "layout", f"at most {MAX_LAYOUT_BYTES:,} bytes", f"{len(packed):,}")
+    try:
+        fields = unpack_map(packed)
+    except ValueError as error:
+        raise RecordError(place, "layout", "a MessagePack map of texts", str(error)) from None
+    rows = _split(fields.get("rows"), "rows", place, MAX_ROWS)
+    names = _split(fields.get("names"), "names", place, MAX_ROWS)
+    features = _split(fields.get("features"), "features", place, MAX_FEATURES)
+    commands: list[str] = []
+    if "commands" in fields:
+        # Those of one row may be one empty text; those of no row are not there.
+        commands = _split(fields["commands"], "commands", place, MAX_ROWS) or [""]
+    return _layout(rows, names, features, commands, place=place, packed=packed)
+
+
+class LayoutMemory:
+    """Layouts by what they were packed as, so that frames with the same names share one.
+
+    It keeps at most `MAX_LAYOUTS` of them, whose packed bytes are at most `MAX_LAYOUTS_BYTES` together; as objects
+    they take about four times that. What was not asked for longest goes first.
+    """
+
+    def __init__(self, most: int = MAX_LAYOUTS, most_bytes: int = MAX_LAYOUTS_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._by_packed: OrderedDict[bytes, Layout] = OrderedDict()
+        self._bytes = 0
+
+    def read(self, packed: bytes, place: str) -> Layout:
+        """The layout that was packed, the same one for the same bytes.
+
+        Raises:
+            RecordError: these bytes are no packed layout.
+
+        """
+        known = self._by_packed.get(packed)
+        if known is not None:
+            self._by_packed.move_to_end(packed)
+            return known
+        layout = read_layout(packed, place)
+        self._by_packed[packed] = layout
+        self._bytes += len(packed)
+        while len(self._by_packed) > self._most or self._bytes > self._most_bytes:
+            oldest, _ = self._by_packed.popitem(last=False)
+            self._bytes -= len(oldest)
+        return layout
+
+
+def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
+    if not isinstance(joined, str):
+        raise RecordError(place, field, "text", shown(joined))
+    if (count := joined.count(SEPARATOR) + 1) > most:
+        raise RecordError(place, field, f"at most {most:,}", f"{count:,}")
+    return joined.split(SEPARATOR) if joined else []
+
+
+def _layout(
+    rows: Sequence[str],
+    names: Sequence[str],
+    features: Sequence[str],
+    commands: Sequence[str],
+    *,
+    place: str,
+    packed: bytes | None = None,
+) -> Layout:
+    rows = checks.texts(checks.items(rows, "rows", place, MAX_ROWS), "rows", place, MAX_NAME, shortest=1)
+    names = checks.texts(checks.items(names, "names", place, MAX_ROWS), "names", place, MAX_NAME, shortest=1)
+    features = checks.items(features, "features", place, MAX_FEATURES)
+    features = checks.texts(features, "features", place, MAX_NAME, shortest=1)
+    commands = checks.texts(checks.items(commands, "commands", place, MAX_ROWS), "commands", place, MAX_COMMAND)
+    checks.unique(rows, "rows", place)
+    checks.unique(features, "features", place)
+    if len(names) != len(rows):
+        raise RecordError(place, "names", f"one for each of {len(rows):,} rows", f"{len(names):,}")
+    if commands and len(commands) != len(rows):
+        raise RecordError(place, "commands", f"none, or one for each of {len(rows):,} rows", f"{len(commands):,}")
+    if len(rows) * len(features) > MAX_CELLS:
+        got = f"{len(rows):,} x {len(features):,}"
+        raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
+    if packed is None:
+        packed = _packed(rows, names, features, commands)
+    return Layout(rows, names, features, commands, packed)
+
+
+def _packed(
+    rows: tuple[str, ...], names: tuple[str, ...], features: tuple[str, ...], commands: tuple[str, ...]
+) -> bytes:
+    fields = {"rows": rows, "names": names, "features": features}
+    if commands:
+        fields["commands"] = commands
+    packed = pack({field: SEPARATOR.join(each) for field, each in fields.items()})
+    if len(packed) > MAX_LAYOUT_BYTES:
+        raise RecordError("", "rows", f"names of at most {MAX_LAYOUT_BYTES:,} bytes together", f"{len(packed):,}")
+    return packed

@@ -1,0 +1,49 @@
+"""How large a record and its parts may be: what is beyond is refused, by the one who writes and the one who reads.
+
+Everything that decodes within these limits takes at most the record's own size and about 130 MiB more for a moment,
+whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_RECORD_BYTES: Final = 64 << 20
+"""Of an encoded record, and of a line of JSON. What a bus takes at most."""
+
+MAX_ROWS: Final = 100_000
+MAX_FEATURES: Final = 10_000
+MAX_CELLS: Final = 4_000_000
+"""Rows times features: 32 MB of values."""
+
+MAX_LAYOUT_BYTES: Final = 24 << 20
+"""Of a packed layout: 100,000 rows with 80 characters of ids, names and command lines each need a third of it."""
+
+MAX_KEY: Final = 253
+"""Characters of a host's, application's, pool's or service's name and of a scope: a DNS name fits."""
+
+MAX_NAME: Final = 1_024
+"""Characters of a row's id, a row's name, a feature, a state, a system call and a request's id."""
+
+MAX_COMMAND: Final = 4_096
+"""Characters of a command line."""
+
+MAX_NOTE: Final = 4_096
+"""Characters of a mark's note."""
+
+MAX_HOSTS: Final = 10_000
+"""Hosts that serve one application."""
+
+MAX_STATES: Final = 10_000
+"""States of a request."""
+
+MAX_SYSCALLS: Final = 100_000
+"""System calls of a request."""
+
+MAX_TS: Final = 253_402_300_799.0
+"""The last second of the year 9999: milliseconds taken for seconds lie beyond."""
+
+MAX_SEQUENCE: Final = (1 << 63) - 1
+
+MAX_PLAIN_BYTES: Final = 1 << 20
+"""What an encoded record may have beside its byte strings. It becomes objects, up to a hundred times as large."""

@@ -1,0 +1,75 @@
+"""MessagePack with bounds on what hostile bytes may cost."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgpack  # type: ignore[import-untyped]
+
+from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_RECORD_BYTES
+
+MAX_FIELDS: Final = 10_000
+"""Of one map."""
+
+MAX_ITEMS: Final = 100_000
+"""Of one array."""
+
+_BYTE_STRINGS: Final = frozenset((0xC4, 0xC5, 0xC6))
+_LIMITS: Final = {"max_map_len": MAX_FIELDS, "max_array_len": MAX_ITEMS, "max_ext_len": 0}
+
+
+def pack(value: Any) -> bytes:
+    """The value as MessagePack.
+
+    Raises:
+        ValueError: it holds text with lone surrogates, or an integer of more than 64 bits.
+
+    """
+    try:
+        return cast("bytes", msgpack.packb(value))
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+
+
+def unpack_map(packed: bytes) -> dict[Any, Any]:
+    """The map that was packed.
+
+    It takes memory in proportion to the byte strings in it, and at most some 130 MiB for all else, whatever the bytes
+    are. Extension types are refused; of a field that is there twice the last one counts.
+
+    Raises:
+        ValueError: the bytes are no such map, or are beyond a limit; the message says what they are instead.
+
+    """
+    try:
+        if len(packed) > MAX_PLAIN_BYTES:
+            _weigh(packed)
+        found = msgpack.unpackb(packed, **_LIMITS)
+    except msgpack.StackError:
+        raise ValueError("values nested too deeply") from None
+    except (msgpack.UnpackException, RecursionError) as error:
+        raise ValueError(str(error) or "bytes that are not MessagePack") from None
+    except ValueError as error:
+        raise ValueError(str(error) or "bytes that are not MessagePack") from None
+    if isinstance(found, dict):
+        return found
+    raise ValueError(f"MessagePack of type {type(found).__name__}")
+
+
+def _weigh(packed: bytes) -> None:
+    """Refuse a map whose fields, without those that are byte strings, are more than may become objects."""
+    if len(packed) > MAX_RECORD_BYTES:
+        raise ValueError(f"{len(packed):,} bytes")
+    outline = msgpack.Unpacker(max_buffer_size=MAX_RECORD_BYTES, **_LIMITS)
+    outline.feed(packed)
+    plain = 0
+    for _ in range(outline.read_map_header()):
+        start = outline.tell()
+        outline.skip()
+        after_name = outline.tell()
+        outline.skip()
+        plain += after_name - start
+        if packed[after_name] not in _BYTE_STRINGS:
+            plain += outline.tell() - after_name
+        if plain > MAX_PLAIN_BYTES:
+            raise ValueError(f"more than {MAX_PLAIN_BYTES:,} bytes that are not in byte strings")
