@@ -1,0 +1,178 @@
+"""The host agent: at each tick, a frame of all processes, one of the host, and one of what the agent itself costs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import psutil
+
+from laggard.pipeline.records import Frame, Layout, Mark, make_layout
+from laggard.producers.clock import Clock, Schedule, Timeline
+from laggard.producers.host import HostCounters
+from laggard.producers.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Publish = Callable[[Sequence[Frame | Mark]], None]
+"""Where a tick's frames go."""
+
+AGENT_FEATURES = (
+    "cpu_ratio",
+    "memory_rss_bytes",
+    "tick_duration_s",
+    "publish_duration_s",
+    "processes",
+    "held_files",
+    "unreadable_files",
+    "read_errors",
+    "publish_failures",
+    "missed_ticks",
+    "clock_offset_s",
+    "suspended_s",
+)
+"""What the agent says of itself.
+
+`cpu_ratio` is that of its thread, publishing included, of one core since the last tick; `memory_rss_bytes` that of its
+program; `tick_duration_s` how long reading took, `publish_duration_s` how long the last tick's frames took to publish;
+`publish_failures` how often that failed since the agent began; `missed_ticks` how many fell out since the last one;
+`clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`); `suspended_s` how long the machine was
+suspended since the last tick.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class Stop(Protocol):
+    """What ends a run: `threading.Event`, or a test's own time."""
+
+    def is_set(self) -> bool:
+        """Whether to stop now."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds for it."""
+
+
+class Agent:
+    """Samples a machine's counters, every `interval_s` seconds.
+
+    The frames of a tick have the same time and growing sequences, over restarts too as long as the wall clock does not
+    step back by more than the agent was away.
+
+    An exception that `publish` raises is logged and counted (`publish_failures`), and the agent goes on: that tick's
+    frames are lost, and their rates with them. A `publish` for which that is not good enough keeps and repeats them
+    itself.
+
+    Args:
+        publish: takes a tick's frames.
+        host: their key.
+        interval_s: seconds between ticks, 0.5 to 3600.
+        root: where procfs is mounted.
+        clock: what tells the time.
+        command_lines: whether frames carry the processes' command lines, which may hold secrets.
+        descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
+
+    Raises:
+        ValueError: the interval is out of its bounds.
+
+    """
+
+    def __init__(
+        self,
+        publish: Publish,
+        host: str,
+        interval_s: float = 5.0,
+        *,
+        root: str = "/proc",
+        clock: Clock | None = None,
+        command_lines: bool = True,
+        descriptor_limit: int | None = None,
+    ) -> None:
+        self._clock = clock or Clock()
+        self._schedule = Schedule(interval_s, self._clock)
+        self._timeline = Timeline(self._clock)
+        self._publish = publish
+        self._host = host
+        self._processes = ProcessTable(
+            self._clock, interval_s, root=root, command_lines=command_lines, descriptor_limit=descriptor_limit
+        )
+        self._counters = HostCounters(self._clock, root)
+        self._program = psutil.Process()
+        self._layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
+        self._sequence = -1
+        self._publish_s = np.nan
+        self._publish_failures = 0
+        self._last: tuple[int, int, int] | None = None  # monotonic, boot and CPU time of the last tick's beginning
+
+    def run(self, stop: Stop) -> None:
+        """Tick until stopped, and close."""
+        try:
+            while not stop.is_set():
+                delay_s = self._schedule.delay_s()
+                if delay_s > 0:
+                    stop.wait(delay_s)
+                else:
+                    self.tick()
+        finally:
+            self.close()
+
+    def tick(self) -> None:
+        """Read all counters once and publish their frames."""
+        clock = self._clock
+        missed = self._schedule.begin()
+        ts = self._timeline.now()
+        begun = clock.monotonic(), clock.boottime(), clock.cpu()
+        processes = self._processes.read()
+        counters = self._counters.read()
+        frames = [
+            self._frame("process", ts, *processes),
+            self._frame("host", ts, *counters),
+            self._frame("agent", ts, self._layout, self._cost(begun, missed, len(processes[1]))),
+        ]
+        self._last = begun
+        started = clock.monotonic()
+        try:
+            self._publish(frames)
+        except Exception:
+            self._publish_failures += 1
+            logger.exception("the frames of %s at %.3f could not be published and are lost", self._host, ts)
+        self._publish_s = (clock.monotonic() - started) / 1e9
+
+    def close(self) -> None:
+        """Close all files."""
+        self._processes.close()
+
+    def _frame(self, scope: str, ts: float, layout: Layout, values: NDArray[np.float64]) -> Frame:
+        self._sequence = max(self._sequence + 1, int(ts * 1000))
+        return Frame("host", self._host, scope, ts, self._sequence, layout, values)
+
+    def _cost(self, begun: tuple[int, int, int], missed: int, processes: int) -> NDArray[np.float64]:
+        cpu_ratio = suspended_s = np.nan
+        if self._last is not None:
+            elapsed, boot, cpu = (now - last for now, last in zip(begun, self._last, strict=True))
+            cpu_ratio = cpu / elapsed if elapsed > 0 else np.nan
+            suspended_s = max(0, boot - elapsed) / 1e9
+        values = np.array(
+            [
+                [
+                    cpu_ratio,
+                    self._program.memory_info().rss,
+                    (self._clock.monotonic() - begun[0]) / 1e9,
+                    self._publish_s,
+                    processes,
+                    self._processes.held_files,
+                    self._processes.unreadable_files,
+                    self._processes.read_errors + self._counters.read_errors,
+                    self._publish_failures,
+                    missed,
+                    self._timeline.offset_s,
+                    suspended_s,
+                ]
+            ],
+            np.float64,
+        )
+        values.setflags(write=False)
+        return values

@@ -1,0 +1,258 @@
+"""Every process of a machine at a tick: one row each, counters as rates and ratios.
+
+What makes it cheap: the files of a process stay open and are read in place; of a process that did not run since the
+last tick nothing is read but its CPU clock; what is left of the arithmetic is done for all processes at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.held import HeldFiles, raise_descriptor_limit
+from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
+from laggard.producers.process import GAUGES, RATES, Environment, Process
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.producers.clock import Clock
+
+FEATURES = RATES + GAUGES
+
+REFRESH_S = 10.0
+"""How old a value may get that others change while its process sleeps: memory under reclaim, a new name."""
+
+_START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
+
+
+class ProcessTable:
+    """The processes of a machine, kernel threads among them.
+
+    A row is one process from its start, or from the tick at which its name changed (exec), to its end; its id is
+    `name[pid@start_ticks]`. The first values of a row's rates are NaN, for there is nothing to compare with, but for
+    - a process that began after the last tick: its counters began at zero. They are divided by the time since its
+      start, at least one interval: what a process does in its first moments is no faster than what it does to the
+      tick, and many short lives do not look like many busy cores.
+    - a changed name: the counters are still those of the same process.
+    A counter that goes backwards has no rate (NaN) at that tick.
+
+    Args:
+        clock: what times the rates.
+        interval_s: between ticks, as planned.
+        root: where procfs is mounted.
+        command_lines: whether to read them; they may hold secrets.
+        descriptor_limit: files to hold open; by default as many as the (raised) limit of this process allows.
+
+    Attributes:
+        unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
+        read_errors: how many texts did not have their form, at the last tick.
+
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        interval_s: float,
+        *,
+        root: str = "/proc",
+        command_lines: bool = True,
+        descriptor_limit: int | None = None,
+    ) -> None:
+        limit = raise_descriptor_limit() if descriptor_limit is None else descriptor_limit
+        self.unreadable_files = 0
+        self.read_errors = 0
+        self._clock = clock
+        self._interval_s = interval_s
+        self._root = root
+        self._command_lines = command_lines
+        self._environment = Environment(root, HeldFiles(limit))
+        self._phases = max(1, round(REFRESH_S / interval_s))
+        self._phase = 0
+        self._processes: dict[str, Process] = {}
+        self._hidden: set[str] = set()
+        self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
+        # One line per slot. A process keeps its slot as long as it lives.
+        self._free: list[int] = []
+        self._now = np.full((0, len(FEATURES) - 1), np.nan)  # the children are counted apart
+        self._before = np.full((0, len(RATES)), np.nan)
+        self._now_s = np.zeros(0)
+        self._before_s = np.zeros(0)
+        self._layout: Layout | None = None
+        self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
+        self._children = np.zeros(0)
+        self._families_changed = False
+        self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
+
+    @property
+    def held_files(self) -> int:
+        """How many files are held open."""
+        return self._environment.files.held
+
+    def read(self) -> tuple[Layout, NDArray[np.float64]]:
+        """Read every process. The values have the shape (processes, `FEATURES`) and are read-only."""
+        started = self._clock.monotonic() / 1e9
+        started_boot = self._clock.boottime() / 1e9
+        self._environment.errors = 0
+        self._phase = (self._phase + 1) % self._phases
+        pids = {entry for entry in os.listdir(self._root) if entry.isdecimal() and entry.isascii()}  # noqa: PTH208 - names
+        for pid in self._processes.keys() - pids:
+            self._remove(pid)
+        self._wake_orphans()
+        self._now_s[:] = started
+        self._read_known()
+        self._read_new(pids)
+        self._listed = started, started_boot
+        if self._families_changed:
+            self._count_children()
+        self.read_errors = self._environment.errors
+        self.unreadable_files = len(self._hidden) + sum(process.unreadable for process in self._processes.values())
+        return self._layout or self._lay_out(), self._rates()
+
+    def close(self) -> None:
+        """Close all files; the next tick starts anew."""
+        for pid in list(self._processes):
+            self._remove(pid)
+        self._listed = None
+
+    def _read_known(self) -> None:
+        clock, phase = self._clock.monotonic, self._phase
+        slots: list[int] = []
+        values: list[tuple[float, ...]] = []
+        times: list[int] = []
+        for pid, process in list(self._processes.items()):
+            refresh = process.phase == phase
+            try:
+                if not refresh and process.sleeps():
+                    continue
+                now = clock()
+                before = process.stat
+                read = process.read(refresh)
+            except (OSError, ProcError):
+                self._remove(pid)  # gone; if its pid is in use again, it is a new process below
+                continue
+            slots.append(process.slot)
+            values.append(read)
+            times.append(now)
+            stat = process.stat
+            if stat.comm != before.comm:
+                self._name(process)
+            if stat.parent != before.parent:
+                self._families_changed = True
+            if stat.state == b"Z":
+                self._lost_parents.add(process.pid)
+        if slots:
+            self._now[slots] = values
+            self._now_s[slots] = np.array(times) / 1e9
+
+    def _read_new(self, pids: set[str]) -> None:
+        self._hidden &= pids
+        for pid in pids - self._processes.keys():
+            if pid in self._hidden and self._phase:
+                continue
+            process = Process(int(pid), f"{self._root}/{pid}", self._environment)
+            try:
+                now, now_boot = self._clock.monotonic() / 1e9, self._clock.boottime() / 1e9
+                read = process.read(refresh=True)
+            except PermissionError:
+                process.release()
+                self._hidden.add(pid)
+                continue
+            except ProcError:
+                process.release()
+                self._environment.errors += 1
+                continue
+            except OSError:
+                process.release()  # gone since the listing
+                continue
+            self._hidden.discard(pid)
+            self._add(pid, process)
+            slot = process.slot
+            self._now[slot] = read
+            self._now_s[slot] = now
+            self._before[slot] = np.nan
+            if self._listed is not None:
+                listed, listed_boot = self._listed
+                start_s = process.stat.start_ticks * self._environment.tick_s
+                if start_s >= listed_boot - _START_SLACK_TICKS * self._environment.tick_s:
+                    self._before[slot] = 0.0
+                    self._before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
+
+    def _add(self, pid: str, process: Process) -> None:
+        if not self._free:
+            size = len(self._now)
+            more = max(64, size)
+            self._free = list(range(size + more - 1, size - 1, -1))
+            self._now = np.concatenate([self._now, np.full((more, self._now.shape[1]), np.nan)])
+            self._before = np.concatenate([self._before, np.full((more, self._before.shape[1]), np.nan)])
+            self._now_s = np.concatenate([self._now_s, np.zeros(more)])
+            self._before_s = np.concatenate([self._before_s, np.zeros(more)])
+            self._children = np.concatenate([self._children, np.zeros(more)])
+        process.slot = self._free.pop()
+        process.phase = process.pid % self._phases
+        self._processes[pid] = process
+        self._families_changed = True
+        self._name(process)
+
+    def _remove(self, pid: str) -> None:
+        process = self._processes.pop(pid)
+        process.release()
+        self._free.append(process.slot)
+        self._lost_parents.add(process.pid)
+        self._families_changed = True
+        self._layout = None
+
+    def _name(self, process: Process) -> None:
+        stat = process.stat
+        kernel_thread = bool(stat.flags & PF_KTHREAD)
+        name = parse_name(stat.comm, kernel_thread)
+        if name != process.name or not process.row:
+            process.name = name
+            process.row = f"{name}[{process.pid}@{stat.start_ticks}]"
+            process.command = process.read_command() if self._command_lines and not kernel_thread else ""
+            self._layout = None
+
+    def _wake_orphans(self) -> None:
+        """Read those again whose parent ended: they got another one in their sleep."""
+        if self._lost_parents:
+            for process in self._processes.values():
+                if process.stat.parent in self._lost_parents:
+                    process.wake()
+            self._lost_parents.clear()
+
+    def _count_children(self) -> None:
+        counts = Counter(process.stat.parent for process in self._processes.values())
+        for process in self._processes.values():
+            self._children[process.slot] = counts[process.pid]
+        self._families_changed = False
+
+    def _lay_out(self) -> Layout:
+        processes = self._processes.values()
+        self._slots = np.fromiter((process.slot for process in processes), np.intp, len(processes))
+        self._layout = make_layout(
+            [process.row for process in processes],
+            [process.name for process in processes],
+            FEATURES,
+            [process.command for process in processes] if self._command_lines else (),
+        )
+        return self._layout
+
+    def _rates(self) -> NDArray[np.float64]:
+        slots, rates = self._slots, len(RATES)
+        now = self._now[slots]
+        values = np.empty((len(slots), len(FEATURES)))
+        values[:, rates:-1] = now[:, rates:]
+        values[:, -1] = self._children[slots]
+        elapsed = (self._now_s - self._before_s)[slots]
+        elapsed[elapsed <= 0] = np.nan
+        differences = now[:, :rates] - self._before[slots]
+        differences[differences < 0] = np.nan
+        np.divide(differences, elapsed[:, np.newaxis], out=values[:, :rates])
+        self._before[slots] = now[:, :rates]
+        self._before_s[:] = self._now_s
+        values.setflags(write=False)
+        return values
