@@ -1,0 +1,147 @@
+"""The house: which room may import what, what operators may not touch, and that the package holds all of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ROOMS = ("operators", "pipeline", "producers")
+
+MODULES = sorted(path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+ALLOWED_IN_OPERATORS = {"numpy", "scipy", "river", "sklearn", "laggard.operators"}
+FORBIDDEN_IN_OPERATORS = {
+    *("asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "pickle", "random", "secrets"),
+    *("shelve", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"),
+}
+SEEDED = {"default_rng", "Generator", "BitGenerator", "PCG64", "Philox", "SeedSequence"}
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported, also inside functions and for type checking only."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: expected an absolute import"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def within(name: str, packages: set[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def backwards(room: str, name: str) -> bool:
+    """Whether code of this room must not import this name."""
+    if room == "operators":
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return within(name, FORBIDDEN_IN_OPERATORS)
+        return not within(name, ALLOWED_IN_OPERATORS)
+    if room == "producers" and name.startswith("laggard"):
+        return not within(name, {"laggard.producers", "laggard.pipeline.records"})
+    return False
+
+
+def wrong_imports(room: str, source: str) -> list[str]:
+    return [f"{line}: {name}" for line, name in imported(ast.parse(source)) if backwards(room, name)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_no_arrow_runs_backwards(path: Path) -> None:
+    assert wrong_imports(path.parts[0], (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "wrong"),
+    [
+        ("operators", "import math, time", ["1: time"]),
+        (
+            "operators",
+            "def f():\n    from laggard.pipeline.records import Frame",
+            ["2: laggard.pipeline.records.Frame"],
+        ),
+        ("operators", "from laggard.operators.ranking import Ranking\nimport numpy.linalg", []),
+        ("operators", "import numpydoc", ["1: numpydoc"]),
+        ("operators", "from laggard import producers", ["1: laggard.producers"]),
+        ("producers", "from laggard.pipeline.records.frame import Frame\nimport psutil, os", []),
+        ("producers", "from laggard.pipeline import bus", ["1: laggard.pipeline.bus"]),
+        ("producers", "import laggard.operators.ranking", ["1: laggard.operators.ranking"]),
+        ("pipeline", "from laggard.operators.ranking import Ranking", []),
+    ],
+)
+def test_the_rule_itself(room: str, source: str, wrong: list[str]) -> None:
+    assert wrong_imports(room, source) == wrong
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "operators"], ids=str)
+def test_operators_read_nothing_and_draw_nothing_unseeded(path: Path) -> None:
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"open", "print", "input", "eval", "exec"}, f"line {node.lineno}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "random":
+            assert node.attr in SEEDED, f"line {node.lineno}: expected a seeded generator"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "default_rng":
+            assert node.args or node.keywords, f"line {node.lineno}: expected a seed"
+
+
+def test_only_the_wiring_knows_concrete_operators() -> None:
+    shared = {"laggard.operators.contract", "laggard.operators.ranking", "laggard.operators.calibration"}
+    for path in MODULES:
+        if path.parts[0] == "pipeline" and path != Path("pipeline/wiring.py"):
+            names = [name for _, name in imported(ast.parse((ROOT / path).read_text()))]
+            concrete = [name for name in names if name.startswith("laggard.operators.") and not within(name, shared)]
+            assert not concrete, path
+
+
+def test_third_party_imports_are_declared() -> None:
+    declared = {re.split(r"[<>=!~\[; ]", wanted)[0].lower() for wanted in PROJECT["project"]["dependencies"]}
+    distributions = packages_distributions()
+    for path in MODULES:
+        for line, name in imported(ast.parse((ROOT / path).read_text())):
+            top = name.partition(".")[0]
+            if top not in sys.stdlib_module_names | {"laggard"}:
+                found = {distribution.lower().replace("_", "-") for distribution in distributions.get(top, [top])}
+                assert found & declared, f"{path}:{line}: {top} is not among the dependencies"
+
+
+def test_every_folder_is_a_listed_package() -> None:
+    folders = {"laggard." + ".".join(path.parent.parts) for path in MODULES}
+    assert sorted(folders) == sorted(PROJECT["tool"]["setuptools"]["packages"])
+    assert [folder for folder in folders if not (ROOT / folder[8:].replace(".", "/") / "__init__.py").is_file()] == []
+
+
+def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    build = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+    built = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+    names = zipfile.ZipFile(tmp_path / built.stdout.split()[-1]).namelist()
+    assert {f"laggard/{path}" for path in MODULES} <= set(names)
+    assert {f"laggard/{room}/py.typed" for room in ROOMS} <= set(names)
+    assert not [name for name in names if name.endswith(".py") and Path(name).relative_to("laggard") not in MODULES]
