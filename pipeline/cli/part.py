@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from laggard.pipeline.claims import Claim, Claimed
 from laggard.pipeline.cli.exits import BUSY, FAILED, CommandError
 from laggard.pipeline.supervisor import STOPPING_S
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 _STDOUT = 1
+
+supervised_option = click.option("--supervised", is_flag=True, hidden=True)
+"""How `laggard up` starts a part: see `laggard.pipeline.supervisor`."""
 
 
 class Session:

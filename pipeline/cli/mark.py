@@ -1,0 +1,52 @@
+"""`laggard mark`: it is slow now, says a person (S0's button, with the note that its section 6 wishes for)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import USAGE, CommandError
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.times import FORMS, parse_time
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+
+
+@click.command()
+@with_settings
+@click.argument("note", default="")
+@click.option("--at", metavar="TIME", default="now", help=f"When it was slow: {FORMS}.  [default: now]")
+@click.option("--host", help="The host that was slow.  [default: this one]")
+def mark(settings: Settings, note: str, at: str, host: str | None) -> None:
+    """Say that it is slow now, with a NOTE such as "checkout hangs"."""
+    now = time.time()
+    try:
+        ts = parse_time(at, now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--at") from None
+    if ts > now:
+        raise CommandError(f"--at {at} is not over yet; a mark is about what has happened", USAGE)
+
+    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415 - a wrong time is said without them
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
+    from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
+
+    host = host or settings.text("host")
+    topic = topics_of(settings).name(COUNTERS)
+    try:
+        value = encode(Mark(host, ts, note))
+    except RecordError as error:
+        raise CommandError(str(error), USAGE) from None
+    with existing_bus(settings) as bus:
+        hosts = bus.keys(topic)
+        if host not in hosts:
+            known = f"; recorded are {', '.join(hosts[:10])}" if hosts else ""
+            click.echo(f"laggard: nothing is recorded of {host} yet{known}", err=True)
+        bus.append([Outgoing(topic, host, value, ts)])
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
+    click.echo(f"Marked {shown} on {host}{': ' if note else ''}{note}")
+    click.echo(f"Next: {to_type(settings, 'why', '--mark', 'last')}")
