@@ -1,0 +1,244 @@
+"""What Prometheus reads: a collector that fills the metrics of `metrics.py` anew at each scrape.
+
+Counters accumulate where the work is done and are only copied here; scores are those of the newest frame. No label is
+a process id or a row id, which come and go: rows of one name share a series. What hostile or careless names could do
+to a metrics store is bounded: a label's length, the rows of a stream, and the number of streams.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from laggard.pipeline.metrics import BY_NAME, METRICS, PREFIX, TASK_LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from laggard.operators.ranking import Ranking, RowScore
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
+
+MAX_LABEL = 100
+"""Characters of a label's value; a longer one is cut and ends in an ellipsis."""
+
+MAX_STREAMS = 1000
+"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent."""
+
+STALE_S = 300.0
+"""A stream is shown no longer when it has been silent for this long and for three of its ticks."""
+
+AGENT_SCOPE = "agent"
+
+
+class Scores(Protocol):
+    """What an operator answered to one frame."""
+
+    @property
+    def score(self) -> float:
+        """Of the whole frame."""
+
+    def ranking(self, rows: int, features: int) -> Ranking:
+        """The worst rows, each with its worst features."""
+
+
+class _Stream(NamedTuple):
+    """Whose newest frame is shown; the operator is empty for an agent's own frames."""
+
+    keyed_by: str
+    key: str
+    operator: str
+    scope: str
+
+
+class _Sample(NamedTuple):
+    """One line of the page, as yet without its metric's type and help."""
+
+    metric: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is shown of a stream's newest frame, when that came, and how long after the one before it."""
+
+    samples: Sequence[_Sample]
+    came_s: float
+    tick_s: float
+
+    def stale(self, now: float) -> bool:
+        return now - self.came_s > max(STALE_S, 3 * self.tick_s)
+
+
+class Exporter(Collector):
+    """Collects everything that laggard has to say to Prometheus. May be called from several threads.
+
+    Frames are ranked as they come, in the caller's thread: a scrape never looks at what an operator is changing, and
+    no frame is kept for it.
+
+    Parameters:
+        telemetry: what the runner counts.
+        top_rows: how many names of rows have series of their own in each stream.
+        clock: seconds on a clock that never steps.
+
+    Example:
+        >>> from prometheus_client import CollectorRegistry, generate_latest
+        >>> from laggard.pipeline.telemetry import Telemetry
+        >>> registry = CollectorRegistry()
+        >>> registry.register(Exporter(Telemetry(), top_rows=10))
+        >>> print(generate_latest(registry).decode().splitlines()[0])
+        # HELP laggard_build_info The versions of laggard and of Python.
+
+    """
+
+    def __init__(self, telemetry: Telemetry, top_rows: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._telemetry = telemetry
+        self._top_rows = top_rows
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shown: OrderedDict[_Stream, _Shown] = OrderedDict()  # the one silent longest first
+        self._frames_left_out = 0
+
+    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        """Show what an operator answered to this frame."""
+        labels: dict[str, str] = {
+            frame.keyed_by: label(frame.key),
+            "operator": label(operator),
+            "scope": label(frame.scope),
+        }
+        ranking, worst = _worst(scores, self._top_rows, len(frame.layout.rows))
+        samples = [
+            _Sample("score", labels, scores.score),
+            _Sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
+            _Sample("frame_timestamp_seconds", labels, frame.ts),
+            _Sample("model_age_seconds", labels, ranking.age_s),
+            _Sample("model_young", labels, ranking.young),
+        ]
+        for name, row in worst.items():
+            samples.append(_Sample("row_score", {**labels, "row": name}, row.score))
+            samples += (
+                _Sample("feature_score", {**labels, "row": name, "feature": label(feature.feature)}, feature.score)
+                for feature in row.features
+            )
+        self._show(_Stream(frame.keyed_by, frame.key, operator, frame.scope), samples)
+
+    def received(self, frame: Frame) -> None:
+        """Show what an agent says about itself; other frames are shown when they are scored."""
+        if frame.scope != AGENT_SCOPE or not len(frame.values):
+            return
+        features = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
+        labels: dict[str, str] = {frame.keyed_by: label(frame.key)}
+        samples = [
+            _Sample(metric.name, labels, features[metric.feature])
+            for metric in METRICS
+            if not math.isnan(features.get(metric.feature, math.nan))
+        ]
+        self._show(_Stream(frame.keyed_by, frame.key, "", frame.scope), samples)
+
+    def _show(self, stream: _Stream, samples: Sequence[_Sample]) -> None:
+        now = self._clock()
+        with self._lock:
+            before = self._shown.pop(stream, None)
+            if before is None and len(self._shown) >= MAX_STREAMS:
+                silent = next(iter(self._shown))
+                if not self._shown[silent].stale(now):
+                    self._frames_left_out += 1
+                    return
+                del self._shown[silent]
+            self._shown[stream] = _Shown(samples, now, now - before.came_s if before else 0.0)
+
+    def describe(self) -> Iterable[Family]:
+        """The metrics without samples, so that registering does not collect."""
+        return _families().values()
+
+    def collect(self) -> Iterable[Family]:
+        """All metrics as they are now; those without a sample are left out."""
+        now = self._clock()
+        with self._lock:
+            shown = sorted((stream, one.samples) for stream, one in self._shown.items() if not one.stale(now))
+            frames_left_out = self._frames_left_out
+        families = _families()
+        build = {"version": version("laggard"), "python": platform.python_version()}
+        process = {
+            "frames_left_out": frames_left_out,
+            "retries": self._telemetry.retries,
+            "fenced": self._telemetry.fenced,
+        }
+        _add(families, [_Sample("build", build, 1), *(_Sample(name, {}, value) for name, value in process.items())])
+        # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
+        # the whole page: the first one stays.
+        series: dict[tuple[str, ...], _Sample] = {}
+        for _, samples in shown:
+            for sample in samples:
+                series.setdefault((sample.metric, *sample.labels.values()), sample)
+        _add(families, series.values())
+        for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
+            _add_task(families, task)
+        return [family for family in families.values() if family.samples]
+
+
+def label(text: str) -> str:
+    """A name as a label's value: printable, in UTF-8, and not too long.
+
+    Names come from other people's processes: they may hold control characters, halves of characters (what is left of
+    bytes that were no UTF-8), and as many characters as their author liked.
+    """
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+
+
+def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
+    """The worst row of each name, of the worst `names`; rows come worst first, so the first of a name is its worst."""
+    asked = min(4 * names, rows)  # enough as a rule, so that not all rows need to be ranked
+    while True:
+        ranking = scores.ranking(rows=asked, features=1)
+        worst: dict[str, RowScore] = {}
+        for row in ranking.rows:
+            if len(worst) == names:
+                break
+            if not math.isnan(row.score):
+                worst.setdefault(label(row.name), row)
+        if len(worst) == names or asked == rows:
+            return ranking, worst
+        asked = rows
+
+
+def _families() -> dict[str, Family]:
+    return {metric.name: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
+
+
+def _add(families: Mapping[str, Family], samples: Iterable[_Sample]) -> None:
+    for sample in samples:
+        families[sample.metric].add_sample(BY_NAME[sample.metric].exposed, sample.labels, sample.value)
+
+
+def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
+    labels = {"operator": task.operator, "topic": task.topic, "partition": str(task.partition)}
+    for metric in METRICS:
+        if metric.labels != TASK_LABELS:
+            continue
+        value = getattr(task, metric.name)
+        if metric.kind == "histogram":
+            _add_histogram(families[metric.name], labels, value)
+        else:
+            families[metric.name].add_sample(metric.exposed, labels, value)
+
+
+def _add_histogram(family: Family, labels: dict[str, str], seen: Distribution) -> None:
+    reached = list(accumulate(tuple(seen.counts)))  # a copy: the runner goes on counting
+    for bound, count in zip((*map(repr, seen.bounds), "+Inf"), reached, strict=True):
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count)
+    family.add_sample(f"{family.name}_sum", labels, seen.total)
+    family.add_sample(f"{family.name}_count", labels, reached[-1])

@@ -1,0 +1,306 @@
+"""The exporter: what /metrics shows, and that no name and no number of streams can spoil it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.bus import Partition
+from laggard.pipeline.exporter import MAX_LABEL, MAX_STREAMS, STALE_S, Exporter, label
+from laggard.pipeline.metrics import METRICS, TASK_LABELS, document
+from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
+from laggard.producers.agent import AGENT_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ROOT = Path(__file__).parents[2]
+TS = 1_700_000_000.0
+FEATURES = ("cpu_user_ratio", "memory_rss_bytes")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Given:
+    """Scores as an operator would give them, with a ranking that is known."""
+
+    def __init__(self, rows: Sequence[tuple[str, float]], score: float = 1.5, *, young: bool = False) -> None:
+        self.score = score
+        self.asked: list[int] = []
+        self._young = young
+        self._rows = sorted(
+            (
+                RowScore(
+                    row=f"{name}[{number}@1]",
+                    name=name,
+                    score=score,
+                    features=(
+                        FeatureScore("cpu_user_ratio", 0.9, 0.1, 0.05, 2 * score),
+                        FeatureScore("memory_rss_bytes", 1e6, 1e6, 1.0, score),
+                    ),
+                    age_s=60.0,
+                )
+                for number, (name, score) in enumerate(rows)
+            ),
+            key=lambda row: -row.score if not math.isnan(row.score) else math.inf,
+        )
+
+    def ranking(self, rows: int, features: int) -> Ranking:
+        self.asked.append(rows)
+        worst = tuple(dataclasses.replace(row, features=row.features[:features]) for row in self._rows[:rows])
+        return Ranking(TS, self.score, worst, 3600.0, self._young)
+
+
+def frame(names: Sequence[str], scope: str = "process", host: str = "web-1") -> Frame:
+    rows = [f"{name}[{number}@1]" for number, name in enumerate(names)]
+    return Frame("host", host, scope, TS, 1, make_layout(rows, names, FEATURES), np.zeros((len(rows), 2)))
+
+
+def agent_frame(values: Sequence[float], host: str = "web-1") -> Frame:
+    layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
+    return Frame("host", host, "agent", TS, 1, layout, np.array([values], np.float64))
+
+
+class Page:
+    """An exporter on a registry of its own."""
+
+    def __init__(self, top_rows: int = 2) -> None:
+        self.clock = Clock()
+        self.telemetry = Telemetry()
+        self.exporter = Exporter(self.telemetry, top_rows, self.clock)
+        self.registry = CollectorRegistry()
+        self.registry.register(self.exporter)
+
+    def scored(self, rows: Sequence[tuple[str, float]], host: str = "web-1", scope: str = "process") -> Given:
+        scores = Given(rows)
+        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores)
+        return scores
+
+    def text(self) -> str:
+        return generate_latest(self.registry).decode()
+
+    def samples(self, name: str) -> dict[tuple[str, ...], float]:
+        """Values of the labels host, row and feature -> value; read as Prometheus does."""
+        return {
+            tuple(sample.labels[key] for key in ("host", "row", "feature") if key in sample.labels): sample.value
+            for family in parse_text(self.text())
+            for sample in family.samples
+            if sample.name == name
+        }
+
+
+def busy() -> Page:
+    """One of everything, by hand."""
+    page = Page()
+    page.scored([("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)])
+    page.scored([("host", 0.8)], scope="host")
+    page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 1, 0.25, 0.0]))
+    task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
+    for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
+        if name != "partition":
+            setattr(task, name, 100 + number)
+    for seconds in (0.0, 0.005, 0.02, 3.0, 1000.0):
+        task.latency_seconds.add(seconds)
+        task.processing_seconds.add(seconds, times=2)
+        task.commit_duration_seconds.add(seconds / 10)
+    task.recovery_seconds = 1.5
+    page.telemetry.retries, page.telemetry.fenced = 3, 1
+    return page
+
+
+def test_the_page_is_what_it_was(golden: Callable[[Path, str], None]) -> None:
+    page = re.sub(r"(?m)^laggard_build_info{.*}", "laggard_build_info{}", busy().text())
+    golden(Path(__file__).parent / "golden/metrics.txt", page)
+
+
+def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "deploy/metrics.md", document())
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on this machine")
+def test_promtool_has_nothing_to_say() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=busy().text(), text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_metric_is_shown_once_with_its_labels() -> None:
+    families = {family.name: family for family in busy().exporter.collect()}
+    assert len(families) == len(METRICS)
+    for metric in METRICS:
+        family = families["laggard_" + metric.name]
+        assert family.documentation == metric.help
+        for sample in family.samples:
+            assert sample.name.startswith(metric.exposed)
+            assert tuple(key for key in sample.labels if key != "le") == metric.labels
+
+
+def test_both_formats_are_read_back() -> None:
+    page = busy()
+    plain = {family.name for family in parse_text(page.text())}
+    open_metrics = {family.name for family in parse_openmetrics(generate_openmetrics(page.registry).decode())}
+    assert {name.removesuffix("_info") for name in plain} == open_metrics == {f"laggard_{m.name}" for m in METRICS}
+
+
+def test_nothing_that_is_counted_is_hidden() -> None:
+    shown = {metric.name for metric in METRICS if metric.labels == TASK_LABELS}
+    # How many commits there were is the count of their durations.
+    assert shown == {field.name for field in dataclasses.fields(TaskTelemetry)} - {*TASK_LABELS, "commits"}
+    assert {metric.feature for metric in METRICS if metric.feature} == set(AGENT_FEATURES)
+
+
+def test_nothing_yet() -> None:
+    names = {family.name for family in Page().exporter.collect()}
+    assert names == {"laggard_build", "laggard_frames_left_out", "laggard_retries", "laggard_fenced"}
+
+
+def test_rows_of_one_name_are_one_series_and_the_rest_is_counted() -> None:
+    page = Page(top_rows=2)
+    scores = page.scored([("a", 0.1), *(("b", n / 10) for n in range(20)), ("c", 0.2), ("d", 0.3)])
+    assert page.samples("laggard_row_score") == {("web-1", "b"): 1.9, ("web-1", "d"): 0.3}
+    assert page.samples("laggard_feature_score") == {
+        ("web-1", "b", "cpu_user_ratio"): 3.8,
+        ("web-1", "d", "cpu_user_ratio"): 0.6,
+    }
+    assert page.samples("laggard_rows_left_out") == {("web-1",): 2}
+    assert scores.asked == [8, 23]  # the first eight are all called b
+
+
+def test_not_all_rows_are_ranked_where_a_few_are_enough() -> None:
+    assert Page(top_rows=2).scored([(f"row-{n}", n) for n in range(100)]).asked == [8]
+
+
+@pytest.mark.parametrize("top_rows", [0, 1, 1000])
+@pytest.mark.parametrize("rows", [[], [("a", 0.5)], [("a", math.nan), ("a", 0.5)], [("a", math.nan)]])
+def test_degenerate_rankings(top_rows: int, rows: list[tuple[str, float]]) -> None:
+    page = Page(top_rows)
+    page.scored(rows)
+    scored = {name for name, score in rows if not math.isnan(score)}
+    expected = {("web-1", name): 0.5 for name in list(scored)[:top_rows]}
+    assert page.samples("laggard_row_score") == expected
+    assert page.samples("laggard_rows_left_out") == {("web-1",): len({name for name, _ in rows}) - len(expected)}
+    assert page.samples("laggard_score") == {("web-1",): 1.5}
+
+
+def test_not_one_id_is_a_label() -> None:
+    assert "@1" not in busy().text()
+
+
+def test_values_that_are_not_there_are_not_shown() -> None:
+    page = Page()
+    page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * 7))
+    page.exporter.received(frame(["nginx"]))
+    page.exporter.received(dataclasses.replace(agent_frame([0.0] * 12), values=np.zeros((0, 12))))
+    assert page.samples("laggard_agent_processes") == {("web-1",): 285}
+    assert page.samples("laggard_agent_cpu_ratio") == {}
+
+
+def test_the_newest_frame_counts() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    page.scored([("b", 0.6)])
+    assert page.samples("laggard_row_score") == {("web-1", "b"): 0.6}
+
+
+def test_silent_streams_go() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    page.clock.now += STALE_S - 1
+    page.scored([("a", 0.5)], host="web-2")
+    page.clock.now += 1
+    assert page.samples("laggard_score") == {("web-1",): 1.5, ("web-2",): 1.5}
+    page.clock.now += 1
+    assert page.samples("laggard_score") == {("web-2",): 1.5}
+
+
+def test_slow_ticks_are_not_silence() -> None:
+    page = Page()
+    for _ in range(2):
+        page.scored([("a", 0.5)])
+        page.clock.now += 3600
+    page.clock.now += 2 * 3600
+    assert page.samples("laggard_score") == {("web-1",): 1.5}
+    page.clock.now += 1
+    assert page.samples("laggard_score") == {}
+
+
+def test_the_number_of_streams_is_bounded() -> None:
+    page = Page()
+    first = [f"host-{number}" for number in range(MAX_STREAMS)]
+    for host in (*first, "a", "b", "a", *first):
+        page.scored([("row", 0.5)], host=host)
+    assert set(page.samples("laggard_score")) == {(host,) for host in first}
+    assert page.samples("laggard_frames_left_out_total") == {(): 3}
+    page.clock.now += STALE_S + 1
+    page.scored([("row", 0.5)], host="a")
+    assert set(page.samples("laggard_score")) == {("a",)}
+
+
+def test_keys_that_look_alike_do_not_spoil_the_page() -> None:
+    page = Page()
+    page.scored([("row\x01", 0.5), ("row\x02", 0.7)], host="web\x01")
+    page.scored([("row", 0.9)], host="web\x02")
+    assert page.samples("laggard_score") == {("web\ufffd",): 1.5}
+    assert page.samples("laggard_row_score")["web\ufffd", "row\ufffd"] == 0.7
+
+
+@given(st.text(st.characters(codec=None), max_size=3 * MAX_LABEL))
+def test_any_name_is_a_label_that_is_read_back(name: str) -> None:
+    page = Page()
+    page.exporter.scored("gaussian", frame(["a"], host=name), Given([("a", 0.5)]))
+    assert list(page.samples("laggard_score")) == [(label(name),)]
+    assert len(label(name)) <= MAX_LABEL
+
+
+def test_an_ordinary_name_stays_as_it_is() -> None:
+    for name in ("nginx", "kworker/0:1", "日本語 Content", 'a "quoted" \\ name', "x" * MAX_LABEL):
+        assert label(name) == name
+    assert label("x" * 101) == "x" * 99 + "…"
+    assert label("a\nb\x1b\udcff") == "a\ufffdb\ufffd\ufffd"
+
+
+def test_scrapes_while_frames_come() -> None:
+    page = Page(top_rows=5)
+    done = threading.Event()
+    failed: list[Exception] = []
+
+    def scrape() -> None:
+        try:
+            while not done.is_set():
+                page.text()
+        except Exception as error:  # noqa: BLE001 - reported by the assertion
+            failed.append(error)
+
+    scraping = threading.Thread(target=scrape)
+    scraping.start()
+    for number in range(300):
+        page.scored([("a", 0.5), ("b", 0.7)], host=f"host-{number}")
+        page.telemetry.task("gaussian", Partition("laggard.counters", number)).latency_seconds.add(0.1)
+    done.set()
+    scraping.join()
+    assert failed == []
+    assert len(page.samples("laggard_score")) == 300
