@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,14 +55,51 @@ class Bank:
     def empty(cls) -> Bank:
         """No rows, no features."""
         none = np.zeros(0)
-        blocks = [Moments.empty(0, 0) for _ in range(3)]
-        return cls((), (), (), none, none.copy(), none.copy(), *blocks, np.zeros((0, 0)))
+        vectors = (none, none.copy(), none.copy())
+        blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Moments.empty(0, 0))
+        return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)))
+
+    def turn(self, decay: float) -> None:
+        """Learn the block that waits, let the open one wait, and open an empty one.
+
+        What is usual is forgotten but for the share `decay`.
+        """
+        self.usual.merge(self.waiting, decay)
+        self.waiting.clear()
+        self.waiting, self.open = self.open, self.waiting
 
     def matrices(self) -> dict[str, Matrix]:
         """Every matrix of the state by its name; each has the shape (rows, features)."""
         blocks = {"usual": self.usual, "waiting": self.waiting, "open": self.open}
         found = {f"{name}_{part}": getattr(block, part) for name, block in blocks.items() for part in PARTS}
         return found | {"evidence": self.evidence}
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "rows": list(self.rows),
+            "names": list(self.names),
+            "features": list(self.features),
+            **{name: getattr(self, name).copy() for name in VECTORS},
+            **{name: matrix.copy() for name, matrix in self.matrices().items()},
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Bank:
+        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        names = (state["rows"], state["names"], state["features"])
+        shape = (len(names[0]), len(names[2]))
+        lengths = {"first_ts": shape[:1], "last_ts": shape[:1], "feature_ts": shape[1:]}
+        matrices = dict.fromkeys(cls.empty().matrices(), shape)
+        arrays = {}
+        for name, expected in (lengths | matrices).items():
+            arrays[name] = np.array(state[name], dtype=np.float64)
+            if arrays[name].shape != expected:
+                raise ValueError(f"{name}: expected the shape {expected}, got {arrays[name].shape}")
+        if len(names[1]) != len(names[0]):
+            raise ValueError(f"names: expected one per row, {len(names[0])}, got {len(names[1])}")
+        vectors = tuple(arrays.pop(name) for name in VECTORS)
+        return cls.of(names, (vectors[0], vectors[1], vectors[2]), arrays)
 
     @classmethod
     def of(
@@ -72,9 +109,11 @@ class Bank:
         matrices: dict[str, Matrix],
     ) -> Bank:
         """Put one together from rows, names, features; from the three vectors of times; and from `matrices`."""
-        blocks = [Moments(*(matrices[f"{name}_{part}"] for part in PARTS)) for name in ("usual", "waiting", "open")]
+        usual, waiting, opened = (
+            Moments(*(matrices[f"{name}_{part}"] for part in PARTS)) for name in ("usual", "waiting", "open")
+        )
         rows, row_names, features = (tuple(each) for each in names)
-        return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"])
+        return cls(rows, row_names, features, *vectors, usual, waiting, opened, matrices["evidence"])
 
     def aligned(self, layout: Layout, ts: float, keep_s: float, limit: int) -> Bank:
         """A copy whose first rows and features are those of `layout`, in its order.
@@ -108,6 +147,7 @@ class Bank:
 
 
 PARTS = ("weight", "mean", "squares")
+VECTORS = ("first_ts", "last_ts", "feature_ts")
 
 
 def _order(

@@ -1,0 +1,303 @@
+"""S0's detector: a Gaussian for every feature of every row, learned as the stream goes by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from laggard.operators.calibration import Calibration
+from laggard.operators.gaussian.bank import Bank
+from laggard.operators.gaussian.likelihood import Likelihood, Reference, paper, scale_free
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+
+    Matrix = NDArray[np.float64]
+
+LARGEST = 1e150
+"""Values beyond this count as not there: their squares would not fit."""
+
+CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (2.0, 0.5), "paper": (3.0, 1.0)}
+"""Where the tail of the frames' raw scores starts and how it falls off, before any were seen; see `Calibration`."""
+
+
+class Gaussian:
+    """Ranks the rows of a frame, and their features, by how unlike their usual selves they are.
+
+    Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
+    with the time constant `context_s` / 2, so that it has the mean age and the effective number of values of a plain
+    window of `context_s`, at a state that does not grow with the window: ten numbers per feature of a row. A row's
+    anomaly is the mean over its features that are not constant; a row with fewer than `minimum_features` of those is
+    not ranked (in a frame with fewer than twice as many features: half of them). The frame's score is that of its worst
+    row, on a scale where 1 is the false-alarm budget.
+
+    With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, as published.
+    With `"scale_free"` (see `scale_free`) a feature's unit does not decide, the mean of the last `evidence_s` is judged, and
+    the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is usual.
+
+    Memory: 80 bytes per row and feature, for the rows of the last frame and at most `spare_rows` that were seen in the
+    last `context_s`.
+
+    Reference: "S0", sections 3 and 4.
+
+    Parameters:
+        context_s: the window that is usual, in seconds.
+        minimum_features: how many features that are not constant a row needs.
+        likelihood: `scale_free` or `paper`.
+        evidence_s: what is judged is the mean over about this time, in seconds; 0 for the tick alone.
+        exclude_s: the last half to whole of this time is not yet part of what is usual, in seconds.
+        false_alarms_per_day: the budget that a score of 1 stands for.
+        spare_rows: how many rows that are not in the frame are remembered.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> layout = SimpleNamespace(rows=("a[1]", "b[2]"), names=("a", "b"), features=("cpu_ratio", "memory_bytes"))
+        >>> noise = np.random.default_rng(1)
+        >>> gaussian = Gaussian()
+        >>> for tick in range(200):
+        ...     gaussian.learn(5.0 * tick, layout, noise.normal([[0.2, 1e8], [0.1, 2e8]], [[0.02, 1e6]] * 2))
+        >>> slow = np.array([[0.2, 1e8], [0.9, 2e8]])
+        >>> worst = gaussian.score(1000.0, layout, slow).ranking(1, 1).rows[0]
+        >>> worst.row, worst.features[0].feature
+        ('b[2]', 'cpu_ratio')
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        context_s: float = 4 * 3600.0,
+        minimum_features: int = 10,
+        likelihood: Likelihood = "scale_free",
+        evidence_s: float = 5.0,
+        exclude_s: float = 20.0,
+        false_alarms_per_day: float = 1.0,
+        spare_rows: int = 256,
+    ) -> None:
+        if likelihood not in CALIBRATION_PRIORS:
+            raise ValueError(f"likelihood: expected scale_free or paper, got {likelihood!r}")
+        if not (context_s > 0.0 and evidence_s >= 0.0 and exclude_s >= 0.0):
+            raise ValueError(f"expected times above 0, got {context_s=}, {evidence_s=}, {exclude_s=}")
+        if minimum_features < 1 or spare_rows < 0:
+            raise ValueError(f"expected at least 1 feature and 0 rows, got {minimum_features=}, {spare_rows=}")
+        self.context_s = context_s
+        self.minimum_features = minimum_features
+        self.likelihood: Likelihood = likelihood
+        self.evidence_s = evidence_s if likelihood == "scale_free" else 0.0
+        self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
+        self.spare_rows = spare_rows
+        self._calibration = Calibration(per_day=false_alarms_per_day, prior=CALIBRATION_PRIORS[likelihood])
+        self._bank = Bank.empty()
+        self._times = _Times(math.nan, math.nan, math.nan, math.nan)
+        # What follows from the state and the last names and values; never part of a snapshot.
+        self._aligned: tuple[Layout, Bank] | None = None
+        self._reference: Reference | None = None
+        self._judged: tuple[float, Layout, Matrix, Scores] | None = None
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """How unlike its usual self each row is at this tick. Changes nothing.
+
+        `values` has the shape (rows, features) and is not copied: it must not change while the result is in use.
+        """
+        if self._judged is not None:
+            at, names, judged, scores = self._judged
+            if at == ts and names is layout and judged is values:
+                return scores
+        bank = self._align(layout, ts)
+        rows, features = values.shape
+        if self._reference is None:
+            self._reference = Reference.of(bank.usual.head(rows, features))
+        reference = self._reference
+        there = np.abs(values) <= LARGEST
+        clean = values if there.all() else np.where(there, values, np.nan)
+        evidence = self._evidence(bank, ts, clean)
+        surprise, varies = (scale_free if self.likelihood == "scale_free" else paper)(evidence, reference)
+        counted = varies.sum(axis=1)
+        needed = min(self.minimum_features, max(features // 2, 1))
+        with np.errstate(invalid="ignore"):
+            raw = np.where(counted >= needed, np.nansum(surprise, axis=1) / np.maximum(counted, 1), np.nan)
+        worst = float(np.nanmax(raw)) if np.isfinite(raw).any() else math.nan
+        scores = Scores(
+            ts=ts,
+            layout=layout,
+            values=evidence,
+            raw=raw,
+            surprise=surprise,
+            reference=reference,
+            first_ts=bank.first_ts[:rows],
+            score=self._calibration.score(worst),
+            worst=worst,
+            limit=self._calibration.limit,
+            age_s=max(ts - self._times.first, 0.0) if self._times.first == self._times.first else 0.0,
+            context_s=self.context_s,
+        )
+        self._judged = (ts, layout, values, scores)
+        return scores
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
+        if values.shape != (len(layout.rows), len(layout.features)):
+            expected = (len(layout.rows), len(layout.features))
+            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        scores = self.score(ts, layout, values)
+        bank = self._align(layout, ts)
+        if bank is not self._bank:
+            self._bank = bank
+        rows, features = values.shape
+        present = np.abs(values) <= LARGEST
+        whole = bool(present.all())
+        bank.evidence[:rows, :features] = scores.values
+        self._turn(ts)
+        head = bank.open.head(rows, features)
+        if whole:
+            head.learn(values, None)
+        else:
+            head.learn(np.where(present, values, 0.0), present)
+        bank.last_ts[:rows] = ts
+        bank.feature_ts[:features] = ts
+        self._calibration.learn(ts, scores.worst)
+        self._judged = None
+
+    def _align(self, layout: Layout, ts: float) -> Bank:
+        """The bank with this frame's rows and features first."""
+        if self._aligned is None or self._aligned[0] is not layout:
+            bank = self._bank.aligned(layout, ts, self.context_s, len(layout.rows) + self.spare_rows)
+            self._aligned = (layout, bank)
+            self._reference = None
+        return self._aligned[1]
+
+    def _evidence(self, bank: Bank, ts: float, values: Matrix) -> Matrix:
+        """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)), x where there is no e."""
+        step = ts - self._times.last
+        if not step > 0.0 or 2.0 * step > 30.0 * self.evidence_s:
+            return values
+        before = bank.evidence[: values.shape[0], : values.shape[1]]
+        evidence = values - before
+        evidence *= -math.expm1(-2.0 * step / self.evidence_s)
+        evidence += before
+        gaps = np.isnan(evidence)
+        return np.where(gaps, values, evidence) if gaps.any() else evidence
+
+    def _turn(self, ts: float) -> None:
+        """Close the open block of ticks when its time is over, and learn the one before it.
+
+        After a gap, or when the clock has stepped back, both are learned: none of their ticks is recent.
+        """
+        first, opened, merged, _ = self._times
+        if first != first:  # noqa: PLR0124 - NaN: the first tick of all
+            self._times = _Times(ts, ts, ts, ts)
+            return
+        if not 0.0 <= ts - opened < self.exclude_s / 2.0:
+            for _ in range(1 if 0.0 <= ts - opened < self.exclude_s else 2):
+                decay = math.exp(-2.0 * max(ts - merged, 0.0) / self.context_s)
+                self._bank.turn(decay)
+                merged = ts
+            opened = ts
+            self._reference = None
+        self._times = _Times(first, opened, merged, ts)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            **self._bank.snapshot(),
+            "times": list(self._times),
+            "calibration": self._calibration.snapshot(),
+            "likelihood": self.likelihood,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        if state["likelihood"] != self.likelihood:
+            raise ValueError(f"likelihood: expected a state of {self.likelihood}, got one of {state['likelihood']}")
+        self._bank = Bank.restored(state)
+        self._times = _Times(*(float(each) for each in state["times"]))
+        self._calibration.restore(state["calibration"])
+        self._aligned = self._reference = self._judged = None
+
+
+class _Times(NamedTuple):
+    """Seconds since the Unix epoch, NaN before the first tick."""
+
+    first: float
+    opened: float
+    merged: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """How unusual one frame is.
+
+    Attributes:
+        ts: the frame's time.
+        layout: its rows and features.
+        values: what was judged, shape (rows, features), NaN where a value is not there.
+        raw: each row's anomaly, the mean over its features; NaN for rows that are not ranked.
+        surprise: each feature's anomaly, NaN where it is constant or not there.
+        reference: what is usual.
+        first_ts: when each row was first seen.
+        score: of the frame; above 1 is anomalous.
+        worst: the raw score of the worst row, NaN where none is ranked.
+        limit: the raw score that stands for 1.
+        age_s: how long the model has been learning.
+        context_s: the window that is usual.
+
+    """
+
+    ts: float
+    layout: Layout
+    values: Matrix
+    raw: NDArray[np.float64]
+    surprise: Matrix
+    reference: Reference
+    first_ts: NDArray[np.float64]
+    score: float
+    worst: float
+    limit: float
+    age_s: float
+    context_s: float
+
+    @property
+    def young(self) -> bool:
+        """Whether less than an eighth of the window has been seen."""
+        return self.age_s < self.context_s / 8.0
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """The worst rows and their worst features, worst first; ties in the frame's order."""
+        order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
+        worst = tuple(self._row(int(row), features) for row in order[:rows])
+        return Ranking(self.ts, self.score, worst, self.age_s, self.young)
+
+    def row_scores(self) -> NDArray[np.float64]:
+        """Each row's score on the scale where 1 is the budget; NaN for rows that are not ranked."""
+        return np.exp(np.arcsinh(self.raw) - math.asinh(self.limit))
+
+    def _row(self, row: int, features: int | None) -> RowScore:
+        surprise = self.surprise[row]
+        order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
+        weight, squares = self.reference.weight[row], self.reference.squares[row]
+        deviation = np.sqrt(squares / np.maximum(weight - 1.0, 1.0))
+        return RowScore(
+            row=self.layout.rows[row],
+            name=self.layout.names[row],
+            score=float(self.row_scores()[row]),
+            features=tuple(
+                FeatureScore(
+                    feature=self.layout.features[feature],
+                    value=float(self.values[row, feature]),
+                    mean=float(self.reference.center[row, feature]),
+                    standard_deviation=float(deviation[feature]),
+                    score=float(surprise[feature]),
+                )
+                for feature in map(int, order)
+            ),
+            age_s=max(self.ts - float(self.first_ts[row]), 0.0),
+        )
