@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_UNUSABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def key(value: Any, field: str, place: str) -> str:
@@ -31,7 +30,7 @@ def key(value: Any, field: str, place: str) -> str:
 
 def text(value: Any, field: str, place: str, longest: int, *, shortest: int = 0) -> str:
     """Text that a person or a program chose: whatever UTF-8 can carry, but U+0000, which separates packed names."""
-    if isinstance(value, str) and shortest <= len(value) <= longest and not _UNUSABLE.search(value):
+    if isinstance(value, str) and shortest <= len(value) <= longest and _is_usable(value):
         return value
     expected = f"text of {shortest} to {longest:,} characters without U+0000 and lone surrogates"
     raise RecordError(place, field, expected, shown(value))
@@ -40,11 +39,7 @@ def text(value: Any, field: str, place: str, longest: int, *, shortest: int = 0)
 def texts(values: Sequence[Any], field: str, place: str, longest: int, *, shortest: int = 0) -> tuple[str, ...]:
     """Several of `text`, checked all together: one by one only to name the wrong one."""
     found = tuple(values)
-    if (
-        any(not isinstance(each, str) for each in found)
-        or not all(shortest <= len(each) <= longest for each in found)
-        or _UNUSABLE.search("".join(found))
-    ):
+    if found and not _all_usable(found, longest, shortest):
         for number, each in enumerate(found):
             text(each, f"{field}[{number}]", place, longest, shortest=shortest)
     return found
@@ -91,9 +86,26 @@ def amounts(value: Any, field: str, place: str) -> dict[str, float]:
     if not isinstance(value, Mapping) or len(value) > MAX_STATES:
         raise RecordError(place, field, f"a map of at most {MAX_STATES:,} states to numbers", shown(value))
     return {
-        text(state, field, place, MAX_NAME, shortest=1): amount(each, f"{field}.{state}", place)
+        text(state, field, place, MAX_NAME, shortest=1): amount(each, f"{field}[{shown(state)}]", place)
         for state, each in value.items()
     }
+
+
+def _is_usable(value: str) -> bool:
+    if "\0" in value:
+        return False
+    try:
+        return value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _all_usable(found: tuple[Any, ...], longest: int, shortest: int) -> bool:
+    try:
+        joined = "".join(found)
+    except TypeError:
+        return False
+    return shortest <= min(map(len, found)) and max(map(len, found)) <= longest and _is_usable(joined)
 
 
 def _is_number(value: Any) -> bool:

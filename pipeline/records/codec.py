@@ -8,20 +8,26 @@ fields it does not know, so that a newer minor version may add some.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from laggard.pipeline.records import checked
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import Frame, Mark, Received, Request
-from laggard.pipeline.records.layout import LayoutMemory
-from laggard.pipeline.records.limits import MAX_RECORD_BYTES
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Received, Request
+from laggard.pipeline.records.layout import read_layout
+from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
+from laggard.pipeline.records.memory import LayoutMemory
 from laggard.pipeline.records.messagepack import pack, unpack_map
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 VERSION: Final = (1, 0)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
+_OWN_VERSION: Final = list(VERSION)
+_MAX_STREAMS: Final = 4_096
 _FLOAT64: Final = np.dtype("<f8")
 
 
@@ -52,13 +58,17 @@ def encode(record: Received) -> bytes:
 
 
 class Decoder:
-    """Reads records, and remembers layouts (see `LayoutMemory`) so that names that do not change cost a look-up.
+    """Reads records, and remembers layouts (see `LayoutMemory`) so that names that do not change cost a comparison.
 
     For one thread at a time.
     """
 
     def __init__(self) -> None:
-        self._layouts = LayoutMemory()
+        self._layouts = LayoutMemory[bytes]()
+        # The last frame's layout by what the frames are of: to compare it is quicker than to hash what has just come,
+        # and names that stand here need no other check.
+        self._latest: dict[tuple[Any, Any, Any], Layout] = {}
+        self._forgotten = 0
 
     def decode(self, value: bytes, place: str) -> Received:
         """The record that was encoded.
@@ -90,25 +100,62 @@ class Decoder:
             return checked.request(fields, place)
         raise RecordError(place, "kind", "'frame', 'mark' or 'request'", shown(kind))
 
-    def _frame(self, fields: dict[str, Any], place: str) -> Frame:
+    def _frame(self, fields: dict[Any, Any], place: str) -> Frame:
         packed = fields.get("layout")
         if not isinstance(packed, bytes):
             raise RecordError(place, "layout", "a byte string", shown(packed))
-        layout = self._layouts.read(packed, place)
-        shape = len(layout.rows), len(layout.features)
-        raw = fields.get("values")
-        if not isinstance(raw, bytes) or len(raw) != shape[0] * shape[1] * _FLOAT64.itemsize:
-            expected = f"a byte string of {shape[0]:,} rows x {shape[1]:,} features x {_FLOAT64.itemsize} bytes"
-            raise RecordError(place, "values", expected, shown(raw))
-        return checked.frame(fields, layout, np.frombuffer(raw, _FLOAT64).reshape(shape), place)
+        keyed_by: Any = fields.get("keyed_by")
+        key: Any = fields.get("key")
+        scope: Any = fields.get("scope")
+        ts, sequence = fields.get("ts"), fields.get("sequence")
+        frames_of = keyed_by, key, scope
+        latest = self._latest_of(frames_of)
+        if latest is not None and latest.packed == packed:
+            layout = self._layouts.get(latest.packed, lambda: latest)
+            values = _values(fields.get("values"), layout, place)
+            if (
+                type(ts) is float
+                and 0.0 <= ts <= MAX_TS
+                and type(sequence) is int
+                and UNNUMBERED <= sequence <= MAX_SEQUENCE
+                and not fields.get("hosts", True)
+            ):
+                return Frame(keyed_by, key, scope, ts, sequence, layout, values)
+        else:
+            layout = self._layouts.get(packed, lambda: read_layout(packed, place))
+            values = _values(fields.get("values"), layout, place)
+        frame = checked.frame(fields, layout, values, place)
+        self._remember(frames_of, layout)
+        return frame
+
+    def _latest_of(self, frames_of: tuple[Any, Any, Any]) -> Layout | None:
+        try:
+            return self._latest.get(frames_of)
+        except TypeError:  # lists or maps in the place of text: refused later, by name
+            return None
+
+    def _remember(self, frames_of: tuple[Any, Any, Any], layout: Layout) -> None:
+        if self._layouts.forgotten > self._forgotten or len(self._latest) >= _MAX_STREAMS:
+            self._forgotten = self._layouts.forgotten
+            self._latest.clear()
+        self._latest[frames_of] = layout
+
+
+def _values(raw: Any, layout: Layout, place: str) -> NDArray[np.float64]:
+    shape = len(layout.rows), len(layout.features)
+    if isinstance(raw, bytes) and len(raw) == shape[0] * shape[1] * _FLOAT64.itemsize:
+        return np.ndarray(shape, _FLOAT64, raw)
+    expected = f"a byte string of {shape[0]:,} rows x {shape[1]:,} features x {_FLOAT64.itemsize} bytes"
+    raise RecordError(place, "values", expected, shown(raw))
 
 
 def _check_version(version: Any, place: str) -> None:
+    if version == _OWN_VERSION:
+        return
     match version:
         case [int(major), int(minor)] if major == VERSION[0] and minor >= 0:
             return
         case [int(major), int(minor)] if major > VERSION[0] and minor >= 0:
-            known, found = f"{VERSION[0]}.{VERSION[1]}", f"{major}.{minor}"
-            expected = f"version {known} or another {VERSION[0]}.x"
-            raise RecordError(place, "v", expected, f"{found}, which is newer: update laggard here first")
+            expected = f"{VERSION[0]}.x"
+            raise RecordError(place, "v", expected, f"{major}.{minor}, which is newer: update laggard here first")
     raise RecordError(place, "v", f"a version [{VERSION[0]}, minor]", shown(version))

@@ -7,7 +7,6 @@ into more objects than a layout may have.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.pipeline.records import checks
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SEPARATOR: Final = "\0"
-MAX_LAYOUTS: Final = 4_096
-MAX_LAYOUTS_BYTES: Final = 64 << 20
 
 
 def make_layout(
@@ -70,39 +67,6 @@ def read_layout(packed: bytes, place: str) -> Layout:
         # Those of one row may be one empty text; those of no row are not there.
         commands = _split(fields["commands"], "commands", place, MAX_ROWS) or [""]
     return _layout(rows, names, features, commands, place=place, packed=packed)
-
-
-class LayoutMemory:
-    """Layouts by what they were packed as, so that frames with the same names share one.
-
-    It keeps at most `MAX_LAYOUTS` of them, whose packed bytes are at most `MAX_LAYOUTS_BYTES` together; as objects
-    they take about four times that. What was not asked for longest goes first.
-    """
-
-    def __init__(self, most: int = MAX_LAYOUTS, most_bytes: int = MAX_LAYOUTS_BYTES) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._by_packed: OrderedDict[bytes, Layout] = OrderedDict()
-        self._bytes = 0
-
-    def read(self, packed: bytes, place: str) -> Layout:
-        """The layout that was packed, the same one for the same bytes.
-
-        Raises:
-            RecordError: these bytes are no packed layout.
-
-        """
-        known = self._by_packed.get(packed)
-        if known is not None:
-            self._by_packed.move_to_end(packed)
-            return known
-        layout = read_layout(packed, place)
-        self._by_packed[packed] = layout
-        self._bytes += len(packed)
-        while len(self._by_packed) > self._most or self._bytes > self._most_bytes:
-            oldest, _ = self._by_packed.popitem(last=False)
-            self._bytes -= len(oldest)
-        return layout
 
 
 def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
