@@ -15,6 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import Metric as Family
@@ -69,13 +70,15 @@ class _Sample(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shown:
-    """What is shown of a stream's newest frame, when that came, and how long after the one before it."""
+    """A stream's newest frame, what the operator answered to it, when it came, and how long after the one before."""
 
-    samples: Sequence[_Sample]
+    frame: Frame
+    scores: Scores | None
     came_s: float
     tick_s: float
+    samples: Sequence[_Sample] | None = None  # made when they are first asked for
 
     def stale(self, now: float) -> bool:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
@@ -84,8 +87,7 @@ class _Shown:
 class Exporter(Collector):
     """Collects everything that laggard has to say to Prometheus. May be called from several threads.
 
-    Frames are ranked as they come, in the caller's thread: a scrape never looks at what an operator is changing, and
-    no frame is kept for it.
+    To note a frame costs about a microsecond. It is ranked when it is scraped: most frames never are.
 
     Parameters:
         telemetry: what the runner counts.
@@ -112,41 +114,14 @@ class Exporter(Collector):
 
     def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
         """Show what an operator answered to this frame."""
-        labels: dict[str, str] = {
-            frame.keyed_by: label(frame.key),
-            "operator": label(operator),
-            "scope": label(frame.scope),
-        }
-        ranking, worst = _worst(scores, self._top_rows, len(frame.layout.rows))
-        samples = [
-            _Sample("score", labels, scores.score),
-            _Sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
-            _Sample("frame_timestamp_seconds", labels, frame.ts),
-            _Sample("model_age_seconds", labels, ranking.age_s),
-            _Sample("model_young", labels, ranking.young),
-        ]
-        for name, row in worst.items():
-            samples.append(_Sample("row_score", {**labels, "row": name}, row.score))
-            samples += (
-                _Sample("feature_score", {**labels, "row": name, "feature": label(feature.feature)}, feature.score)
-                for feature in row.features
-            )
-        self._show(_Stream(frame.keyed_by, frame.key, operator, frame.scope), samples)
+        self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores)
 
     def received(self, frame: Frame) -> None:
         """Show what an agent says about itself; other frames are shown when they are scored."""
-        if frame.scope != AGENT_SCOPE or not len(frame.values):
-            return
-        features = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
-        labels: dict[str, str] = {frame.keyed_by: label(frame.key)}
-        samples = [
-            _Sample(metric.name, labels, features[metric.feature])
-            for metric in METRICS
-            if not math.isnan(features.get(metric.feature, math.nan))
-        ]
-        self._show(_Stream(frame.keyed_by, frame.key, "", frame.scope), samples)
+        if frame.scope == AGENT_SCOPE and len(frame.values):
+            self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None)
 
-    def _show(self, stream: _Stream, samples: Sequence[_Sample]) -> None:
+    def _note(self, stream: _Stream, frame: Frame, scores: Scores | None) -> None:
         now = self._clock()
         with self._lock:
             before = self._shown.pop(stream, None)
@@ -156,7 +131,7 @@ class Exporter(Collector):
                     self._frames_left_out += 1
                     return
                 del self._shown[silent]
-            self._shown[stream] = _Shown(samples, now, now - before.came_s if before else 0.0)
+            self._shown[stream] = _Shown(frame, scores, now, now - before.came_s if before else 0.0)
 
     def describe(self) -> Iterable[Family]:
         """The metrics without samples, so that registering does not collect."""
@@ -166,7 +141,9 @@ class Exporter(Collector):
         """All metrics as they are now; those without a sample are left out."""
         now = self._clock()
         with self._lock:
-            shown = sorted((stream, one.samples) for stream, one in self._shown.items() if not one.stale(now))
+            for stream in [stream for stream, one in self._shown.items() if one.stale(now)]:
+                del self._shown[stream]
+            shown = sorted(self._shown.items(), key=itemgetter(0))
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -179,8 +156,10 @@ class Exporter(Collector):
         # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
         # the whole page: the first one stays.
         series: dict[tuple[str, ...], _Sample] = {}
-        for _, samples in shown:
-            for sample in samples:
+        for stream, one in shown:
+            if one.samples is None:
+                one.samples = _samples(stream.operator, one.frame, one.scores, self._top_rows)
+            for sample in one.samples:
                 series.setdefault((sample.metric, *sample.labels.values()), sample)
         _add(families, series.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
@@ -199,9 +178,36 @@ def label(text: str) -> str:
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 
+def _samples(operator: str, frame: Frame, scores: Scores | None, top_rows: int) -> Sequence[_Sample]:
+    labels: dict[str, str] = {frame.keyed_by: label(frame.key)}
+    if scores is None:
+        features = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
+        return [
+            _Sample(metric.name, labels, features[metric.feature])
+            for metric in METRICS
+            if not math.isnan(features.get(metric.feature, math.nan))
+        ]
+    labels |= {"operator": label(operator), "scope": label(frame.scope)}
+    ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))
+    samples = [
+        _Sample("score", labels, scores.score),
+        _Sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
+        _Sample("frame_timestamp_seconds", labels, frame.ts),
+        _Sample("model_age_seconds", labels, ranking.age_s),
+        _Sample("model_young", labels, ranking.young),
+    ]
+    for name, row in worst.items():
+        samples.append(_Sample("row_score", {**labels, "row": name}, row.score))
+        samples += (
+            _Sample("feature_score", {**labels, "row": name, "feature": label(feature.feature)}, feature.score)
+            for feature in row.features
+        )
+    return samples
+
+
 def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
     """The worst row of each name, of the worst `names`; rows come worst first, so the first of a name is its worst."""
-    asked = min(4 * names, rows)  # enough as a rule, so that not all rows need to be ranked
+    asked = min(2 * names, rows)  # enough as a rule: to rank a row costs more than to score it
     while True:
         ranking = scores.ranking(rows=asked, features=1)
         worst: dict[str, RowScore] = {}
@@ -212,7 +218,7 @@ def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, Ro
                 worst.setdefault(label(row.name), row)
         if len(worst) == names or asked == rows:
             return ranking, worst
-        asked = rows
+        asked = min(4 * asked, rows)
 
 
 def _families() -> dict[str, Family]:

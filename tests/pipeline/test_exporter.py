@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import MAX_LABEL, MAX_STREAMS, STALE_S, Exporter, label
@@ -187,11 +188,16 @@ def test_rows_of_one_name_are_one_series_and_the_rest_is_counted() -> None:
         ("web-1", "d", "cpu_user_ratio"): 0.6,
     }
     assert page.samples("laggard_rows_left_out") == {("web-1",): 2}
-    assert scores.asked == [8, 23]  # the first eight are all called b
+    assert scores.asked == [4, 16, 23]  # the first twenty are all called b
 
 
 def test_not_all_rows_are_ranked_where_a_few_are_enough() -> None:
-    assert Page(top_rows=2).scored([(f"row-{n}", n) for n in range(100)]).asked == [8]
+    page = Page(top_rows=2)
+    scores = page.scored([(f"row-{n}", n) for n in range(100)])
+    assert scores.asked == []
+    page.text()
+    page.text()
+    assert scores.asked == [4]  # at the first scrape only
 
 
 @pytest.mark.parametrize("top_rows", [0, 1, 1000])
@@ -204,6 +210,29 @@ def test_degenerate_rankings(top_rows: int, rows: list[tuple[str, float]]) -> No
     assert page.samples("laggard_row_score") == expected
     assert page.samples("laggard_rows_left_out") == {("web-1",): len({name for name, _ in rows}) - len(expected)}
     assert page.samples("laggard_score") == {("web-1",): 1.5}
+
+
+def test_an_operators_answer_is_shown_as_it_was_given() -> None:
+    names = [f"worker-{number}" for number in range(30)]
+    layout = make_layout([f"{name}[1@1]" for name in names], names, [f"feature_{number}" for number in range(12)])
+    noise = np.random.default_rng(1)
+    gaussian = Gaussian()
+    pages = Page(), Page()
+    for tick in range(300):
+        values = noise.normal(5.0, 1.0, (30, 12))
+        values[7, 3] += 100.0 * (tick == 200)
+        now = dataclasses.replace(frame([]), ts=TS + tick, layout=layout, values=values)
+        scores = gaussian.score(now.ts, layout, values)
+        if tick == 200:
+            for page in pages:
+                page.exporter.scored("gaussian", now, scores)
+            before = pages[0].text()
+        gaussian.learn(now.ts, layout, values)
+    assert pages[1].text() == before  # though the operator has learned a hundred more
+    worst = pages[1].samples("laggard_row_score")["web-1", "worker-7"]
+    assert worst == pytest.approx(pages[1].samples("laggard_score")["web-1",])
+    assert ("web-1", "worker-7", "feature_3") in pages[1].samples("laggard_feature_score")
+    assert pages[1].samples("laggard_rows_left_out") == {("web-1",): 28}
 
 
 def test_not_one_id_is_a_label() -> None:
