@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.phrases import PHRASES
+from laggard.pipeline.phrases import DEVICES, PHRASES
 from laggard.pipeline.units import readable, readable_usual
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") 
 def clause(feature: str, value: float, scope: str = "process") -> str:
     """Say what a feature's value is: `it writes 212 MB/s to disk`."""
     shown = readable(feature, value)
-    known = PHRASES.get(scope, {}).get(feature)
+    known = PHRASES.get(scope, {}).get(feature) or _device_clause(feature)
     if known is None:
         return f"its {printable(feature)} is {shown}"
-    return known.format(shown.removesuffix("/s") if known.endswith("a second") else shown)
+    return known.replace("{}", shown.removesuffix("/s") if known.endswith("a second") else shown)
 
 
 def comparison(feature: FeatureScore) -> str:
@@ -114,6 +114,15 @@ def _finding(row: RowScore, scope: str) -> str:
     if other is not None and other.score >= ALIKE * worst.score:
         told += f"; and {clause(other.feature, other.value, scope)}, {comparison(other)}"
     return told
+
+
+def _device_clause(feature: str) -> str | None:
+    kind, _, rest = feature.partition("_")
+    for end, known in DEVICES.get(kind, {}).items():
+        device = rest.removesuffix(f"_{end}")
+        if device != rest:
+            return known.replace("{device}", printable(device).replace("{}", ""))
+    return None
 
 
 def _resource(feature: FeatureScore) -> str:

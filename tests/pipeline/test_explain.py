@@ -4,7 +4,10 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.explain import clause, comparison, pid_of, printable, sentence, shortened, subject
-from laggard.pipeline.phrases import PHRASES
+from laggard.pipeline.phrases import DEVICES, PHRASES, PROCESS
+from laggard.producers.clock import Clock
+from laggard.producers.host import HostCounters
+from laggard.producers.processes import FEATURES
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 READS = FeatureScore("io_read_bytes_per_s", 20e6, 0.1e6, 0.3e6, 39.0)
@@ -93,6 +96,25 @@ def test_every_phrase_has_one_place_for_the_value(scope, feature):
     assert "3" in told
     assert PHRASES[scope][feature].count("{}") == 1
     assert told.count("/s") + told.count(" a second") == feature.endswith("_per_s")
+
+
+@pytest.mark.parametrize(("kind", "end"), [(kind, end) for kind, known in DEVICES.items() for end in known])
+def test_a_device_is_named(kind, end):
+    told = clause(f"{kind}_x_y_{end}", 3.0, "host")
+    assert " x_y " in told
+    assert "3" in told
+    assert told.count("/s") + told.count(" a second") == end.endswith("_per_s")
+
+
+def test_a_device_may_have_any_name():
+    assert clause("disk_{}{device}_busy_ratio", 0.5, "host") == "disk {device} is busy 50 % of the time"
+    assert clause("disk_busy_ratio", 0.5, "host") == "its disk_busy_ratio is 50 %"
+
+
+def test_every_counter_of_the_agent_has_its_phrase():
+    assert set(FEATURES) == set(PROCESS)
+    layout, _ = HostCounters(Clock()).read()
+    assert [name for name in layout.features if clause(name, 1.0, "host").startswith(f"its {name}")] == []
 
 
 @pytest.mark.parametrize(
