@@ -54,53 +54,78 @@ def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callab
     return click.option(flag, metavar=metavar, expose_value=False, callback=remember, help=description)
 
 
+def settings_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The options `--config`, `--bus`, `--set` and `--debug`, for `given_settings` to read."""
+
+    def remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        context.meta[f"{_GIVEN}.{parameter.name}"] = value
+
+    for option in (
+        click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
+        click.option(
+            "--set",
+            "assignments",
+            metavar="NAME=VALUE",
+            multiple=True,
+            expose_value=False,
+            callback=remember,
+            help="Set any setting; repeatable.",
+        ),
+        setting_flag("--bus", "bus.location", "PATH", "Where the bus is (setting bus.location)."),
+        click.option(
+            "--config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            expose_value=False,
+            callback=remember,
+            help="Configuration file.  [default: the first of ./laggard.toml, ~/.config/laggard/laggard.toml, "
+            "/etc/laggard/laggard.toml]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def given_settings() -> Settings:
+    """The settings as the command line gives them; a flag of its own wins over `--set`. Raises `SettingError`."""
+    return read_settings(_config(), flags=_given())
+
+
 def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:
-    """Give the command the settings as its first argument, with `--config`, `--bus`, `--set` and `--debug`.
+    """Give the command the settings as its first argument, with `settings_options`."""
 
-    A flag of its own wins over `--set`.
-    """
-
-    @click.option(
-        "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Configuration file.  [default: the first of ./laggard.toml, ~/.config/laggard/laggard.toml, "
-        "/etc/laggard/laggard.toml]",
-    )
-    @setting_flag("--bus", "bus.location", "PATH", "Where the bus is (setting bus.location).")
-    @click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set any setting; repeatable.")
-    @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
     @functools.wraps(command)
     def read_first(*args: P.args, **kwargs: P.kwargs) -> R:
-        config = kwargs.pop("config")
-        assignments = kwargs.pop("assignments")
-        assert config is None or isinstance(config, Path)
-        assert isinstance(assignments, tuple)
-        given = click.get_current_context().meta.get(_GIVEN, ())
-        settings = read_settings(config, flags=[*map(parse_assignment, assignments), *given])
-        return command(settings, *args, **kwargs)
+        return command(given_settings(), *args, **kwargs)
 
-    return read_first
+    return settings_options(read_first)
 
 
 def same_settings() -> list[str]:
     """The options that give another process the settings of this command."""
-    context = click.get_current_context()
-    config = context.params["config"]
-    given = [*map(parse_assignment, context.params["assignments"]), *context.meta.get(_GIVEN, ())]
+    config = _config()
     return [
-        *(["--config", str(config)] if config is not None else []),
-        *(word for one in given for word in ("--set", f"{one.name}={one.value}")),
+        *(["--config", str(config)] if config else []),
+        *(word for one in _given() for word in ("--set", f"{one.name}={one.value}")),
     ]
 
 
 def to_type(settings: Settings, *words: str) -> str:
     """The command line that a person types for another command on the same bus."""
     where: list[str] = []
-    context = click.get_current_context(silent=True)
-    if context is not None and context.params.get("config") is not None:
-        where += ["--config", str(context.params["config"])]
+    if click.get_current_context(silent=True) and _config():
+        where += ["--config", str(_config())]
     if settings.place("state").startswith("--"):
         where += ["--set", f"state={settings.path('state')}"]
     if settings.place("bus.location").startswith("--"):
         where += ["--bus", settings.text("bus.location")]
     return shlex.join([os.environ.get(PROGRAM_VARIABLE, "laggard"), *words, *where])
+
+
+def _config() -> Path | None:
+    config = click.get_current_context().meta.get(f"{_GIVEN}.config")
+    return config if isinstance(config, Path) else None
+
+
+def _given() -> list[Given]:
+    meta = click.get_current_context().meta
+    return [*map(parse_assignment, meta.get(f"{_GIVEN}.assignments", ())), *meta.get(_GIVEN, ())]

@@ -1,0 +1,62 @@
+"""`laggard doctor`: checks, each with what was found and what to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED
+from laggard.pipeline.cli.options import given_settings, settings_options
+from laggard.pipeline.doctor import Finding
+from laggard.pipeline.settings import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command()
+@settings_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
+def doctor(as_json: bool) -> int:
+    """Check configuration, permissions, kernel, disk, bus, clock and parts, and say what to do.
+
+    The exit code is 1 when there is a problem; warnings cost some of the evidence but nothing breaks.
+    """
+    findings = []
+    for finding in examine():
+        findings.append(finding)
+        if not as_json:
+            show(finding)
+    problems = sum(finding.level == "problem" for finding in findings)
+    if as_json:
+        click.echo(json.dumps({"problems": problems, "findings": [asdict(finding) for finding in findings]}))
+    return FAILED if problems else 0
+
+
+def examine() -> Iterator[Finding]:
+    """Everything, the machine first: it can be looked at without usable settings."""
+    from laggard.pipeline.doctor.installation import examine_installation  # noqa: PLC0415 - `--help` needs no bus
+    from laggard.pipeline.doctor.machine import examine_machine  # noqa: PLC0415
+
+    yield from examine_machine()
+    try:
+        settings = given_settings()
+    except SettingError as error:
+        for problem in error.problems:
+            found, _, advice = problem.partition("; ")
+            yield Finding("configuration", "problem", found, advice)
+    else:
+        yield from examine_installation(settings)
+
+
+def show(finding: Finding) -> None:
+    """Print one finding, and below it what to do."""
+    level = click.style(f"{finding.level:8}", fg=COLOURS[finding.level])
+    click.echo(f"{level} {finding.check:16} {finding.found}")
+    if finding.advice:
+        click.echo(f"{'':25} {finding.advice}")

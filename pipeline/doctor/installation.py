@@ -1,0 +1,196 @@
+"""How laggard itself stands on this machine: its configuration, its disk, its bus, its parts and its port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.bus.opening import open_bus
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.doctor.machine import mounts
+from laggard.pipeline.settings import SETTINGS
+from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.web.listen import Listen, ListenError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.claims import Holder, Part
+    from laggard.pipeline.settings import Settings
+
+SPARE_BYTES = 64 << 20
+"""Less room than this is a problem at once."""
+
+SILENT_TICKS = 3
+"""An agent that has not been heard for so many ticks, and some seconds, does not publish."""
+
+_SILENT_S = 10.0
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs"}
+_MEMORY = {"tmpfs", "ramfs"}
+_ANSWER_S = 2.0
+
+
+def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iterator[Finding]:
+    """All checks of laggard's own installation, with usable settings."""
+    yield configuration(settings)
+    bus = bus_path(settings)
+    if bus is not None:
+        yield file_system(bus, mounts(proc))
+        yield room(bus, settings.size("bus.max_bytes"))
+    location, state = settings.text("bus.location"), settings.path("state")
+    try:
+        agent, worker = holder_of(location, state, "agent"), holder_of(location, state, "work")
+    except PermissionError as error:
+        yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
+        return
+    yield from history(settings, bus, agent)
+    yield running("agent", agent)
+    yield running("work", worker)
+    yield port(settings, worker)
+
+
+def configuration(settings: Settings) -> Finding:
+    """Where the settings come from, and that secrets are not for everybody's eyes."""
+    given = [setting for setting in SETTINGS if settings.place(setting.name) != "default"]
+    places = ", ".join(dict.fromkeys(settings.place(setting.name) for setting in given))
+    file = settings.config
+    found = f"valid; {file or 'no configuration file'}{f', set by {places}' if places else ', all defaults'}"
+    if file is not None and file.stat().st_mode & 0o077:
+        secrets = [s.name for s in given if s.secret and settings.place(s.name).startswith(str(file))]
+        if secrets:
+            return Finding("configuration", "warning", f"others may read {', '.join(secrets)}", f"chmod 600 {file}")
+    return Finding("configuration", "ok", found)
+
+
+def bus_path(settings: Settings) -> Path | None:
+    """The embedded bus's file, None for a bus elsewhere."""
+    location = settings.text("bus.location")
+    return None if "://" in location else Path(location.removeprefix("embedded:")).expanduser().absolute()
+
+
+def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
+    """Whether the bus's file lies where SQLite's locks and its write-ahead log work, and where it lasts."""
+    holding = max(
+        (fields for fields in mounted if bus.is_relative_to(fields[1].replace("\\040", " "))),
+        key=lambda fields: len(fields[1]),
+        default=None,
+    )
+    kind = holding[2] if holding else "unknown"
+    if kind in _NETWORK:
+        advice = "set bus.location to a local disk: shared memory and locks do not work over a network"
+        return Finding("file system", "problem", f"{bus} is on {kind}", advice)
+    if kind in _MEMORY:
+        return Finding(
+            "file system", "warning", f"{bus} is on {kind}", "set bus.location to a disk to keep the history"
+        )
+    return Finding("file system", "ok", f"{bus} is on {kind}")
+
+
+def room(bus: Path, max_bytes: int) -> Finding:
+    """Whether the bus may be written, and can grow to its bound."""
+    folder = next(parent for parent in bus.parents if parent.exists())
+    advice = "set bus.location or state to a place where you may write"
+    if not os.access(folder, os.W_OK | os.X_OK) or (bus.exists() and not os.access(bus, os.R_OK | os.W_OK)):
+        return Finding("disk", "problem", f"{bus if bus.exists() else folder} may not be written", advice)
+    free = shutil.disk_usage(folder).free
+    files = (bus, *(bus.with_name(bus.name + suffix) for suffix in ("-wal", "-shm")))
+    taken = sum(file.stat().st_size for file in files if file.exists())
+    found = f"{_size(taken)} of at most {_size(max_bytes)} taken, {_size(free)} free on the disk"
+    if free < SPARE_BYTES:
+        return Finding("disk", "problem", found, "free some room, or set bus.location to another disk")
+    if free < max_bytes - taken:
+        return Finding("disk", "warning", found, "free some room, or set bus.max_bytes lower")
+    return Finding("disk", "ok", found)
+
+
+def history(settings: Settings, path: Path | None, agent: Holder | None) -> Iterator[Finding]:
+    """Whether the bus opens, what it holds of this host, and whether that fits the clock."""
+    if path is not None and not path.exists():
+        yield Finding("bus", "ok", "nothing is recorded yet")
+        return
+    try:
+        bus = open_bus(
+            settings.text("bus.location"),
+            max_bytes=settings.size("bus.max_bytes"),
+            retention_s=settings.seconds("bus.retention"),
+        )
+        with bus:
+            yield from _recorded(settings, bus, agent)
+    except BusError as error:
+        found, _, advice = str(error).partition("; ")
+        yield Finding("bus", "problem", found, advice)
+
+
+def _recorded(settings: Settings, bus: Bus, agent: Holder | None) -> Iterator[Finding]:
+    topic, host = Topics(settings.text("topics.prefix")).name(COUNTERS), settings.text("host")
+    try:
+        hosts = bus.keys(topic)
+    except BusError:
+        hosts = ()  # opened, but no part has created its topics yet
+    if host not in hosts:
+        others = f", only of {', '.join(hosts[:5])}" if hosts else ""
+        yield Finding("bus", "ok", f"nothing is recorded of {host}{others}")
+        return
+    partition = bus.partition_of(topic, host)
+    first, end = bus.bounds(partition)
+    oldest = next(iter(bus.read(partition, first, min(first + 1, end))))
+    newest = next(
+        record for start in range(end - 1, first - 1, -1) for record in bus.read(partition, start, start + 1, host)
+    )
+    now = time.time()
+    span_h = (newest.ts - oldest.ts) / 3600
+    found = f"{end - first} records over {span_h:.1f} h, the last of {host} {max(0.0, now - newest.ts):.0f} s ago"
+    interval_s = settings.seconds("agent.interval")
+    if agent is not None and now - max(newest.ts, agent.since) > SILENT_TICKS * interval_s + _SILENT_S:
+        advice = "look at what the agent writes; is its agent.interval the one that is set here?"
+        yield Finding("bus", "problem", f"{found}, though the agent runs", advice)
+    else:
+        yield Finding("bus", "ok", found)
+    if newest.ts > now + interval_s:
+        yield Finding(
+            "clock steps",
+            "warning",
+            f"the newest record is {newest.ts - now:.0f} s ahead: the clock was set back",
+            "nothing; the agent's time goes on at half speed until the clock has caught up",
+        )
+
+
+def running(part: Part, holder: Holder | None) -> Finding:
+    """Whether a part runs."""
+    name = "worker" if part == "work" else part
+    if holder is None:
+        return Finding(name, "warning", "does not run on this bus", f"start `laggard up`, or `laggard {part}`")
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+    return Finding(name, "ok", f"runs as process {holder.pid} since {since}")
+
+
+def port(settings: Settings, worker: Holder | None) -> Finding:
+    """Whether the worker's port answers or, while no worker runs, is free."""
+    if worker is not None and worker.url:
+        try:
+            with urllib.request.urlopen(f"{worker.url}/-/healthy", timeout=_ANSWER_S):  # noqa: S310 - its own address
+                return Finding("port", "ok", f"{worker.url} answers")
+        except (OSError, urllib.error.URLError) as error:
+            return Finding("port", "problem", f"{worker.url} does not answer: {error}", "restart the worker")
+    try:
+        Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
+    except ListenError as error:
+        found, _, advice = str(error).rpartition("; ")
+        return Finding("port", "problem", found or advice, advice if found else "set web.listen or web.token")
+    return Finding("port", "ok", f"{settings.address('web.listen')} is free")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"
