@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import unicodedata
-from typing import Any
 
-from laggard.pipeline.records import Mark
+from laggard.pipeline.records import Mark, RecordError, checks
+from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.web.errors import RequestError
 
-MAX_BODY_BYTES = 16 * 1024
-MAX_NOTE = 1000
-"""Characters of a note."""
-MAX_HOST = 253
-"""Characters of a host's name, as in DNS."""
+MAX_BODY_BYTES = 64 * 1024
+"""Of a mark's JSON: the longest note fits, escaped."""
 MAX_AHEAD_S = 300.0
 """How far in the future a mark may lie: clocks differ, but nobody has felt tomorrow's slowness."""
 
@@ -40,33 +35,15 @@ def read_mark(body: bytes, host: str, now: float) -> Mark:
     if not isinstance(fields, dict) or "note" not in fields:
         raise RequestError(400, "the body is not a mark", _EXPECTED)
     if unknown := sorted(fields.keys() - {"note", "ts", "host"}):
-        raise RequestError(400, f"unknown field {unknown[0][:100]!r}", _EXPECTED)
-    return Mark(
-        host=_text("host", fields.get("host", host), 1, MAX_HOST),
-        ts=_time(fields.get("ts", now), now),
-        note=_text("note", fields["note"], 0, MAX_NOTE),
-    )
-
-
-def _text(name: str, value: Any, shortest: int, longest: int) -> str:
-    # What is written here is shown in terminals later: no escape sequences, nothing that UTF-8 cannot carry.
-    if (
-        isinstance(value, str)
-        and shortest <= len(value) <= longest
-        and not any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
-    ):
-        return value
-    raise RequestError(
-        400, f"field {name!r} is not usable", f"text of {shortest} to {longest} characters without control characters"
-    )
-
-
-def _time(value: Any, now: float) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            ts = float(value)
-        except OverflowError:
-            ts = math.inf
-        if 0 <= ts <= now + MAX_AHEAD_S:  # not true for NaN
-            return ts
-    raise RequestError(400, "field 'ts' is not usable", "seconds since the Unix epoch, not in the future")
+        raise RequestError(400, f"unknown field {unknown[0][:100]!a}", _EXPECTED)
+    try:
+        mark = Mark(
+            host=checks.key(fields.get("host", host), "host", ""),
+            ts=checks.ts(fields.get("ts", now), "ts", ""),
+            note=checks.text(fields["note"], "note", "", MAX_NOTE),
+        )
+    except RecordError as error:
+        raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None
+    if mark.ts > now + MAX_AHEAD_S:
+        raise RequestError(400, f"field 'ts' is {mark.ts!r}, which is not over yet", f"at most {now!r}, which is now")
+    return mark
