@@ -19,9 +19,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 
-from laggard.pipeline.metrics import BY_NAME, METRICS, PREFIX, TASK_LABELS
+from laggard.pipeline.metrics import BY_NAME, MAX_LABEL, MAX_STREAMS, METRICS, PREFIX, STALE_S, TASK_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,15 +30,6 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking, RowScore
     from laggard.pipeline.records import Frame
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
-
-MAX_LABEL = 100
-"""Characters of a label's value; a longer one is cut and ends in an ellipsis."""
-
-MAX_STREAMS = 1000
-"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent."""
-
-STALE_S = 300.0
-"""A stream is shown no longer when it has been silent for this long and for three of its ticks."""
 
 AGENT_SCOPE = "agent"
 
@@ -165,6 +157,14 @@ class Exporter(Collector):
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)
         return [family for family in families.values() if family.samples]
+
+
+def metrics_registry(exporter: Exporter) -> CollectorRegistry:
+    """What `/metrics` shows: the exporter's metrics, and this process's CPU, memory and files by their usual names."""
+    registry = CollectorRegistry()
+    registry.register(exporter)
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def label(text: str) -> str:

@@ -7,6 +7,15 @@ from typing import Literal
 
 PREFIX = "laggard_"
 
+MAX_LABEL = 100
+"""Characters of a label's value; a longer one is cut and ends in an ellipsis."""
+
+MAX_STREAMS = 1000
+"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent."""
+
+STALE_S = 300.0
+"""A stream is shown no longer when it has been silent for this long and for three of its ticks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -154,16 +163,34 @@ METRICS: tuple[Metric, ...] = (
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
+_PREFACE = f"""# Metrics
+
+`laggard up` and `laggard work` serve these at `/metrics` on `web.listen` (by default `127.0.0.1:9464`), as text or
+OpenMetrics. Beside them are `process_cpu_seconds_total`, `process_resident_memory_bytes` and the others that every
+Prometheus client has, of the worker itself.
+
+- No label is a process id. Rows of one name share a series, that of the worst of them; the `web.top_rows` worst names
+  of a stream have one, and `laggard_rows_left_out` tells how many have not.
+- A label has at most {MAX_LABEL} characters; what cannot be printed becomes U+FFFD.
+- At most {MAX_STREAMS:,} streams (operator, key and scope) are shown, each until it has been silent for {STALE_S:.0f} s
+  and three of its ticks.
+
+A Prometheus elsewhere needs `web.listen` on an address that it can reach, and a `web.token`:
+
+```yaml
+scrape_configs:
+  - job_name: laggard
+    authorization: {{credentials_file: /etc/prometheus/laggard.token}}
+    static_configs: [{{targets: ["web-1:9464"]}}]
+```
+
+This page is generated: `pytest --update-golden` writes it.
+"""
+
+
 def document() -> str:
     """`deploy/metrics.md`: the table of all metrics."""
-    lines = [
-        "# Metrics",
-        "",
-        "What `laggard work` and `laggard up` serve at `/metrics`. Generated from `pipeline/metrics.py`.",
-        "",
-        "| metric | type | labels | meaning |",
-        "|---|---|---|---|",
-    ]
+    lines = [_PREFACE, "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{metric.exposed}` | {metric.kind} | {labels} | {metric.help} |")

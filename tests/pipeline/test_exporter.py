@@ -23,8 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.bus import Partition
-from laggard.pipeline.exporter import MAX_LABEL, MAX_STREAMS, STALE_S, Exporter, label
-from laggard.pipeline.metrics import METRICS, TASK_LABELS, document
+from laggard.pipeline.exporter import Exporter, label, metrics_registry
+from laggard.pipeline.metrics import MAX_LABEL, MAX_STREAMS, METRICS, STALE_S, TASK_LABELS, document
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES
@@ -172,6 +172,13 @@ def test_nothing_that_is_counted_is_hidden() -> None:
     # How many commits there were is the count of their durations.
     assert shown == {field.name for field in dataclasses.fields(TaskTelemetry)} - {*TASK_LABELS, "commits"}
     assert {metric.feature for metric in METRICS if metric.feature} == set(AGENT_FEATURES)
+
+
+def test_the_process_itself_is_shown_beside() -> None:
+    page = busy()
+    text = generate_latest(metrics_registry(page.exporter)).decode()
+    names = {family.name for family in parse_text(text)} - {family.name for family in parse_text(page.text())}
+    assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"} <= names
 
 
 def test_nothing_yet() -> None:
