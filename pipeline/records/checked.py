@@ -8,7 +8,7 @@ import numpy as np
 
 from laggard.pipeline.records import checks
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Request
+from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Received, Request
 from laggard.pipeline.records.limits import MAX_HOSTS, MAX_NAME, MAX_NOTE, MAX_SYSCALLS
 
 if TYPE_CHECKING:
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 KEYED_BY: Final = frozenset(get_args(KeyedBy))
 _FLOAT64: Final = np.dtype(np.float64)
+
+
+def fields_of(record: Received) -> dict[str, Any]:
+    """A record's fields by name, in their order."""
+    return {field: getattr(record, field) for field in record.__slots__}
 
 
 def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) -> Frame:

@@ -38,7 +38,7 @@ def encode(record: Received) -> bytes:
         RecordError: a field is of the wrong type or shape, or beyond a limit.
 
     """
-    fields: dict[str, Any] = {field: getattr(record, field) for field in record.__slots__}
+    fields = checked.fields_of(record)
     match record:
         case Frame():
             kind = "frame"

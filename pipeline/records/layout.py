@@ -43,7 +43,7 @@ def make_layout(
         RecordError: a name is there twice, too long or no text, or they are too many or not one per row.
 
     """
-    return _layout(tuple(rows), tuple(names), tuple(features), tuple(commands), place="")
+    return checked_layout(tuple(rows), tuple(names), tuple(features), tuple(commands), place="")
 
 
 def read_layout(packed: bytes, place: str) -> Layout:
@@ -66,7 +66,7 @@ def read_layout(packed: bytes, place: str) -> Layout:
     if "commands" in fields:
         # Those of one row may be one empty text; those of no row are not there.
         commands = _split(fields["commands"], "commands", place, MAX_ROWS) or [""]
-    return _layout(rows, names, features, commands, place=place, packed=packed)
+    return checked_layout(rows, names, features, commands, place=place, packed=packed)
 
 
 def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
@@ -77,7 +77,7 @@ def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
     return joined.split(SEPARATOR) if joined else []
 
 
-def _layout(
+def checked_layout(
     rows: Sequence[str],
     names: Sequence[str],
     features: Sequence[str],
@@ -86,6 +86,7 @@ def _layout(
     place: str,
     packed: bytes | None = None,
 ) -> Layout:
+    """The same as `make_layout` for names that were read at a place, perhaps packed already."""
     rows = checks.texts(checks.items(rows, "rows", place, MAX_ROWS), "rows", place, MAX_NAME, shortest=1)
     names = checks.texts(checks.items(names, "names", place, MAX_ROWS), "names", place, MAX_NAME, shortest=1)
     features = checks.items(features, "features", place, MAX_FEATURES)

@@ -1,0 +1,251 @@
+"""Records as lines of JSON, for recordings that people make and read: one object a line, in five forms.
+
+```
+{"ts": 1700000000.0, "host": "web-1", "scope": "process", "rows": {"nginx[7]": {"cpu_user_ratio": 0.12}}}
+{"ts": 1700000000.0, "application": "shop", "hosts": ["web-1", "db-1"], "performance": {"response_time_p95_s": 0.21}}
+{"ts": 1700000000.0, "pool": "workers", "rows": {"worker-1": {"cpu_ratio": 0.4}}}
+{"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}
+{"ts": 1700000000.0, "service": "blog", "request": "r1", "duration_s": 0.1, "counts": {}, "times_s": {}, "syscalls": []}
+```
+
+Any form may have a `sequence`. A row's id gives its name, which is what stands before the first `[` (all of it where
+that is nothing); `names` and `commands`, both optional and by row id, say otherwise. The scope is `process`,
+`performance` or `member` where none is given; `performance` is short for one row that is called like the application.
+A feature that a row does not have, or that is null, is NaN.
+
+The JSON is strict, see `strict_json.py`; infinity is written as `1e999`. A field that the form does not have is
+refused, so that no slip is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from laggard.pipeline.records import checked, checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request
+from laggard.pipeline.records.layout import checked_layout
+from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME
+from laggard.pipeline.records.memory import LayoutMemory
+from laggard.pipeline.records.strict_json import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+SCOPES: Final[Mapping[KeyedBy, str]] = {"host": "process", "application": "performance", "pool": "member"}
+"""What rows are where the line does not say it."""
+
+_COMMON: Final = ("ts", "sequence")
+_ROWS: Final = ("scope", "rows", "names", "commands")
+_FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mark": (*_COMMON, "host", "mark"),
+    "request": (*_COMMON, "service", "request", "duration_s", "counts", "times_s", "syscalls"),
+    "performance": (*_COMMON, "application", "hosts", "performance"),
+    "application": (*_COMMON, "application", "hosts", *_ROWS),
+    "pool": (*_COMMON, "pool", *_ROWS),
+    "host": (*_COMMON, "host", *_ROWS),
+}
+"""The fields of each form, by the field that tells it from the forms below."""
+
+_NUMBERS: Final = {float, int, type(None)}
+_LARGEST: Final = sys.float_info.max
+
+# No text in a record holds U+0000, so that none can be mistaken for these.
+_INFINITE: Final = "\0+"
+_MINUS_INFINITE: Final = "\0-"
+
+
+class _Remembered(threading.local):
+    """Layouts by what a line says of them."""
+
+    def __init__(self) -> None:
+        self.layouts = LayoutMemory[tuple[Any, ...]]()
+
+
+_remembered = _Remembered()
+
+
+def read_line(line: str | bytes, place: str) -> Received:
+    """The record that one line is.
+
+    Frames with the same rows, features, names and commands get the same `Layout` for as long as it is remembered, in
+    each thread.
+
+    Args:
+        line: JSON, as bytes in UTF-8; blanks around it do no harm.
+        place: where it comes from, for errors: `day.jsonl:17`.
+
+    Raises:
+        RecordError: the line is no JSON, none of the forms, or beyond a limit.
+
+    """
+    fields = parse_object(line, place)
+    form = next((each for each in _FORMS if each in fields), "")
+    if not form:
+        expected = "one of the fields 'host', 'application', 'pool', 'mark' and 'request'"
+        raise RecordError(place, "", expected, "none of them")
+    if unknown := fields.keys() - set(_FORMS[form]):
+        raise RecordError(place, "", f"only the fields {', '.join(_FORMS[form])}", shown(min(unknown)))
+    fields.setdefault("sequence", UNNUMBERED)
+    match form:
+        case "mark":
+            return checked.mark(fields | {"note": fields["mark"]}, place)
+        case "request":
+            return checked.request({"counts": {}, "times_s": {}, "syscalls": ()} | fields, place)
+        case "host" | "pool":
+            return _frame(form, fields, place)
+    return _frame("application", fields, place)
+
+
+def write_line(record: Received) -> str:
+    """The line, in ASCII and without its end, from which `read_line` reads the same record.
+
+    It comes back bit for bit, except that every NaN is the usual one, and that the features of a frame without rows are
+    lost, as nothing names them.
+
+    Raises:
+        RecordError: a field is of the wrong type or shape, or beyond a limit.
+
+    """
+    written: dict[str, Any] = {"ts": float(record.ts)}
+    match record:
+        case Frame():
+            written |= _frame_fields(record)
+        case Mark():
+            checked.mark(checked.fields_of(record), "")
+            written |= {"host": record.host, "mark": record.note}
+        case Request():
+            written |= checked.fields_of(checked.request(checked.fields_of(record), ""))
+    written["sequence"] = record.sequence
+    if record.sequence == UNNUMBERED:
+        del written["sequence"]
+    line = json.dumps(written, separators=(",", ":"), allow_nan=False)
+    return line.replace(json.dumps(_INFINITE), "1e999").replace(json.dumps(_MINUS_INFINITE), "-1e999")
+
+
+def name_of(row: str) -> str:
+    """The name that a row's id gives: what stands before the first `[`, or all of it where that is nothing."""
+    return row.partition("[")[0] or row
+
+
+def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
+    key = checks.key(fields.get(keyed_by), keyed_by, place)
+    if "performance" in fields:
+        rows = _rows({key: fields["performance"]}, "performance", place)
+    else:
+        rows = _rows(fields.get("rows"), "rows", place)
+    features, values = _matrix(rows, place)
+    names = _by_row("names", fields.get("names", {}), rows, place, shortest=1, longest=MAX_NAME)
+    commands = None
+    if "commands" in fields:
+        commands = _by_row("commands", fields["commands"], rows, place, shortest=0, longest=MAX_COMMAND)
+
+    def make() -> Layout:
+        named = [names.get(row) or name_of(row) for row in rows]
+        told = () if commands is None else [commands.get(row, "") for row in rows]
+        return checked_layout(tuple(rows), named, features, told, place=place)
+
+    said = tuple(rows), features, tuple(names.items()), None if commands is None else tuple(commands.items())
+    layout = _remembered.layouts.get(said, make)
+    return checked.frame({"keyed_by": keyed_by, "key": key, "scope": SCOPES[keyed_by]} | fields, layout, values, place)
+
+
+def _rows(found: Any, field: str, place: str) -> dict[str, dict[str, Any]]:
+    if not isinstance(found, dict):
+        raise RecordError(place, field, "an object of rows", shown(found))
+    for row, each in found.items():
+        if not isinstance(each, dict):
+            inside = field if field == "performance" else f"{field}[{shown(row)}]"
+            raise RecordError(place, inside, "an object of features and numbers", shown(each))
+    return found
+
+
+def _by_row(
+    field: str, found: Any, rows: Mapping[str, Any], place: str, *, shortest: int, longest: int
+) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise RecordError(place, field, "an object of row ids and texts", shown(found))
+    if strangers := found.keys() - rows.keys():
+        raise RecordError(place, field, "ids of rows in the same line", shown(min(strangers)))
+    return {
+        row: checks.text(each, f"{field}[{shown(row)}]", place, longest, shortest=shortest)
+        for row, each in found.items()
+    }
+
+
+def _matrix(rows: Mapping[str, dict[str, Any]], place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """All features that any row has, in the order in which they come, and the values."""
+    features = tuple(next(iter(rows.values()), ()))
+    if all(tuple(each) == features for each in rows.values()):
+        cells = list(chain.from_iterable(each.values() for each in rows.values()))
+    else:
+        features = tuple(dict.fromkeys(chain.from_iterable(rows.values())))
+        if len(rows) * len(features) > MAX_CELLS:
+            got = f"{len(rows):,} x {len(features):,}"
+            raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
+        cells = [each.get(feature) for each in rows.values() for feature in features]
+    if set(map(type, cells)) - _NUMBERS:  # numpy would take booleans and digits in quotes, too
+        raise _no_number(rows, place)
+    try:
+        values = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
+    except OverflowError:
+        raise _no_number(rows, place) from None
+    values.setflags(write=False)
+    return features, values
+
+
+def _no_number(rows: Mapping[str, dict[str, Any]], place: str) -> RecordError:
+    """Names the first value that is none."""
+    row, feature, value = next(
+        (row, feature, value)
+        for row, each in rows.items()
+        for feature, value in each.items()
+        if type(value) not in _NUMBERS or (type(value) is int and abs(value) > _LARGEST)
+    )
+    expected = "a number that float64 can hold, or null"
+    return RecordError(place, f"rows[{shown(row)}][{shown(feature)}]", expected, shown(value))
+
+
+def _frame_fields(frame: Frame) -> dict[str, Any]:
+    checked.frame(checked.fields_of(frame), frame.layout, frame.values, "")
+    layout = frame.layout
+    written: dict[str, Any] = {frame.keyed_by: frame.key}
+    if frame.hosts:
+        written["hosts"] = frame.hosts
+    rows = [dict(zip(layout.features, each, strict=True)) for each in _cells(frame.values)]
+    is_default = frame.scope == SCOPES[frame.keyed_by]
+    if (
+        frame.keyed_by == "application"
+        and is_default
+        and layout.rows == layout.names == (frame.key,)
+        and not layout.commands
+    ):
+        return written | {"performance": rows[0]}
+    if not is_default:
+        written["scope"] = frame.scope
+    written["rows"] = dict(zip(layout.rows, rows, strict=True))
+    named = zip(layout.rows, layout.names, strict=True)
+    if names := {row: name for row, name in named if name != name_of(row)}:
+        written["names"] = names
+    if layout.commands:
+        written["commands"] = {row: each for row, each in zip(layout.rows, layout.commands, strict=True) if each}
+    return written
+
+
+def _cells(values: NDArray[np.float64]) -> list[list[Any]]:
+    """Values as JSON can hold them."""
+    cells: Any = values
+    if not np.isfinite(values).all():
+        cells = values.astype(object)
+        cells[np.isnan(values)] = None
+        cells[values == np.inf] = _INFINITE
+        cells[values == -np.inf] = _MINUS_INFINITE
+    return cast("list[list[Any]]", cells.tolist())

@@ -1,0 +1,75 @@
+"""JSON that means one thing only, with bounds on what hostile text may cost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, Final, NoReturn, cast
+
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.limits import MAX_CELLS, MAX_PLAIN_BYTES, MAX_RECORD_BYTES
+
+MAX_CONTAINERS: Final = 1_000_000
+MAX_COMMAS: Final = MAX_CELLS + MAX_CONTAINERS
+"""Of one text. They bound what it becomes as objects to some hundred megabytes, whatever stands in it."""
+
+
+def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
+    """The object that the text is.
+
+    `NaN` and `Infinity`, which are no JSON, are refused, and so is a name that is there twice in one object. A number
+    beyond float64 such as `1e999` is infinite.
+
+    Args:
+        text: as bytes in UTF-8.
+        place: where it comes from, for errors.
+
+    Raises:
+        RecordError: the text is no strict JSON, no object, or beyond a limit.
+
+    """
+    if len(text) > MAX_RECORD_BYTES:
+        raise RecordError(place, "", f"JSON of at most {MAX_RECORD_BYTES:,} bytes", f"{len(text):,}")
+    try:
+        found = _parse(text if isinstance(text, str) else text.decode())
+    except UnicodeDecodeError as error:
+        raise RecordError(place, "", "UTF-8", f"{error.reason} at byte {error.start:,}") from None
+    except json.JSONDecodeError as error:
+        raise RecordError(place, "", "JSON", f"{error.msg} at character {error.pos:,}") from None
+    except _Refused as error:
+        raise RecordError(place, "", "strict JSON", str(error)) from None
+    except RecursionError:
+        raise RecordError(place, "", "JSON", "values nested too deeply") from None
+    except ValueError:  # Python's limit for integers, whose message speaks to programmers
+        raise RecordError(place, "", "JSON", "an integer of thousands of digits") from None
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    raise RecordError(place, "", "a JSON object", shown(found))
+
+
+class _Refused(ValueError):  # noqa: N818 - never leaves this file
+    """What many readers of JSON take, and this one does not."""
+
+
+def _parse(text: str) -> Any:
+    if len(text) > MAX_PLAIN_BYTES:
+        if text.count("{") + text.count("[") > MAX_CONTAINERS:
+            raise _Refused(f"more than {MAX_CONTAINERS:,} objects and lists")
+        if text.count(",") > MAX_COMMAS:
+            raise _Refused(f"more than {MAX_COMMAS:,} values")
+    return _DECODER.decode(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+    raise _Refused(f"the name {shown(twice)} twice in one object")
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refused(name)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
