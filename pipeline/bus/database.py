@@ -55,6 +55,8 @@ CREATE UNIQUE INDEX snapshots_by_key ON snapshots (operator, partition, key, nex
 
 PAGE_BYTES: Final = 4096
 
+_INDEX_BYTES: Final = 32 << 10
+_VACUUM_PAGES: Final = 256
 _CHECKPOINT_WAIT_MS: Final = 100
 _PASSING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
 
@@ -67,6 +69,7 @@ class Database:
 
     def __init__(self, path: Path, max_bytes: int, busy_timeout_s: float) -> None:
         self.path = path
+        self._wal = path.with_name(f"{path.name}-wal")
         self.max_bytes = max_bytes
         self.wal_bytes = min(max_bytes // 8, 16 << 20)
         self._busy_timeout_s = busy_timeout_s
@@ -160,8 +163,8 @@ class Database:
 
     @property
     def max_pages(self) -> int:
-        """What the file itself may have, beside its write-ahead log."""
-        return (self.max_bytes - self.wal_bytes) // PAGE_BYTES
+        """What the file itself may have, beside its write-ahead log and that one's index."""
+        return (self.max_bytes - self.wal_bytes - _INDEX_BYTES) // PAGE_BYTES
 
     @contextmanager
     def connection(self, asked: str) -> Iterator[sqlite3.Connection]:
@@ -199,25 +202,46 @@ class Database:
             raise BusUnavailable(f"{self.path}: cannot {asked}: this process is still writing; try again")
         try:
             with self.connection(asked) as connection:
+                if self._wal_size() > 4 * self.wal_bytes:
+                    self._cut_wal(connection)
+                    if self._wal_size() > 4 * self.wal_bytes:
+                        raise BusUnavailable(
+                            f"{self.path}: cannot {asked}: another program keeps an old view of the file open, and the "
+                            "write-ahead log may not grow further; end its transaction"
+                        )
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
-                self._bound_wal(connection)
+                self._tidy(connection)
         finally:
             self._writing.release()
 
-    def _bound_wal(self, connection: sqlite3.Connection) -> None:
-        """Checkpoints happen by themselves; only when a reader held one up too long does the log want cutting."""
-        try:
-            size = self.path.with_name(f"{self.path.name}-wal").stat().st_size
-        except OSError:
-            return
-        if size > self.wal_bytes:
-            # Busy readers or a full disk: what was committed is safe, and the next transaction tries again.
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        """Give pages back where the bound was lowered, and cut the log. What was committed is safe if that fails."""
+        (length,) = connection.execute("PRAGMA page_count").fetchone()
+        if length > self.max_pages:
             with suppress(sqlite3.Error):
-                connection.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            connection.execute(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
+                # Not `execute`: it takes one step, and each step frees one page.
+                connection.executescript(f"PRAGMA incremental_vacuum({min(length - self.max_pages, _VACUUM_PAGES)})")
+            connection.execute(f"PRAGMA max_page_count={self.max_pages}")  # it was not taken while the file was longer
+        if self._wal_size() > self.wal_bytes // 2:
+            self._cut_wal(connection)
+
+    def _wal_size(self) -> int:
+        try:
+            return self._wal.stat().st_size
+        except OSError:
+            return 0
+
+    def _cut_wal(self, connection: sqlite3.Connection) -> None:
+        """Start the log over where the checkpoints that happen by themselves could not: a reader was in the way.
+
+        When one still is, or the disk is full: what was committed is safe, and the next transaction tries again.
+        """
+        connection.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         self._idle.append(connection)
@@ -230,8 +254,13 @@ class Database:
         self._close_idle()
 
     def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        with self._errors("close"):
+            while True:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:  # another thread may be closing too
+                    return
+                connection.close()
 
     @contextmanager
     def _errors(self, asked: str) -> Iterator[None]:

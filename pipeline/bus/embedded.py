@@ -32,6 +32,7 @@ _CHUNK_RECORDS: Final = 500
 _NO_BOUND: Final = (1 << 63) - 1
 _EXPIRE_EVERY_S: Final = 10.0
 _EXPIRE_BATCH: Final = 256
+_TRANSACTION_PAGES: Final = 16  # what any transaction changes beside: inner pages of trees, the map of pages
 _ROW_BYTES: Final = 128  # what a record takes beside its value: its row, its part of two indexes
 
 
@@ -219,10 +220,10 @@ class EmbeddedBus(Bus):
                 self._expired_at = now
         # Short values share a page; a long one fills whole pages.
         pages = sum((size + _ROW_BYTES) / PAGE_BYTES + (size > PAGE_BYTES // 4) for size in sizes)
-        needed = math.ceil(pages) + 2
+        needed = math.ceil(pages) + _TRANSACTION_PAGES
         # Until the next checkpoint the new pages are in the log too.
         allowed = self.database.max_pages - max(0, needed - self.database.wal_bytes // PAGE_BYTES // 2)
-        if needed > allowed // 2:
+        if needed > allowed:
             raise BusError(
                 f"{self.path}: {sum(sizes)} bytes at once are too much for a bus bounded to {self.database.max_bytes}"
             )

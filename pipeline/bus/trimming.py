@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.bus.database import PAGE_BYTES
 from laggard.pipeline.bus.log import OFFSET_BITS, first_id
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
 _BATCH: Final = 64
 _MOST: Final = 2048  # what one transaction deletes to become smaller, so that a lowered bound is met by and by
-_VACUUM_PAGES: Final = 1024
 
 # A snapshot that a newer one of the same key stands beside.
 _SUPERSEDED: Final = """
-SELECT id, appended FROM snapshots AS s WHERE next_offset < (
+SELECT id, appended, length(value) FROM snapshots AS s WHERE next_offset < (
     SELECT max(next_offset) FROM snapshots AS n WHERE n.operator = s.operator AND n.partition = s.partition
     AND n.key = s.key) ORDER BY id LIMIT ?
 """
@@ -46,19 +47,17 @@ def expire(connection: sqlite3.Connection, now: float, retention_s: float | None
 
 
 def make_room(connection: sqlite3.Connection, pages: int, max_pages: int) -> None:
-    """Delete the oldest, whatever topic it is of, until so many pages fit; give pages back to a file that is too long.
+    """Delete the oldest, whatever topic it is of, until so many pages fit.
 
     When there is nothing left that may go, SQLite's own bound on the file refuses the write.
     """
     deleted = 0
-    while deleted < _MOST and _used_pages(connection) + pages > max_pages:
-        batch = _delete_oldest(connection)
+    while deleted < _MOST:
+        excess = _used_pages(connection) + pages - max_pages
+        batch = _delete_oldest(connection, excess * PAGE_BYTES) if excess > 0 else 0
         if batch == 0:
-            break
+            return
         deleted += batch
-    (length,) = connection.execute("PRAGMA page_count").fetchone()
-    if length > max_pages:
-        connection.execute(f"PRAGMA incremental_vacuum({min(length - max_pages, _VACUUM_PAGES)})").fetchall()
 
 
 def _used_pages(connection: sqlite3.Connection) -> int:
@@ -67,8 +66,8 @@ def _used_pages(connection: sqlite3.Connection) -> int:
     return int(length) - int(free)
 
 
-def _delete_oldest(connection: sqlite3.Connection) -> int:
-    """A batch of what was appended first, only as far as no other log has anything older."""
+def _delete_oldest(connection: sqlite3.Connection, excess: int) -> int:
+    """A batch of what was appended first, only as far as no other log has anything older and as bytes are wanted."""
     heads: list[tuple[float, int | None]] = [
         (appended, partition)
         for partition, appended in connection.execute(
@@ -78,39 +77,52 @@ def _delete_oldest(connection: sqlite3.Connection) -> int:
         )
         if appended is not None
     ]
-    heads += [(appended, None) for _, appended in connection.execute(_SUPERSEDED, (1,))]
+    heads += [(appended, None) for _, appended, _ in connection.execute(_SUPERSEDED, (1,))]
     if not heads:
         return 0
     heads.sort(key=lambda head: head[0])
     until = heads[1][0] if len(heads) > 1 else math.inf
     partition = heads[0][1]
     if partition is None:
-        return _delete_snapshots(connection, until, _BATCH)
-    return _delete_records(connection, partition, until, _BATCH)
+        return _delete_snapshots(connection, until, _BATCH, excess)
+    return _delete_records(connection, partition, until, _BATCH, excess)
 
 
-def _delete_records(connection: sqlite3.Connection, partition: int, until: float, most: int) -> int:
-    """Delete a partition's oldest records, at most so many, that were appended until then.
+def _delete_records(
+    connection: sqlite3.Connection, partition: int, until: float, most: int, excess: float = math.inf
+) -> int:
+    """Delete a partition's oldest records that were appended until then: so many or, if that is fewer, so many bytes.
 
     What lies before such a record is older than it whatever its time says: the clock has stepped since.
     """
     first = first_id(partition)
     rows = connection.execute(
-        "SELECT id, key, appended FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+        "SELECT id, appended, length(value), key FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
         (first, first_id(partition + 1), most),
     ).fetchall()
-    while rows and rows[-1][2] > until:
+    while rows and rows[-1][1] > until:
         rows.pop()
+    rows = rows[: _enough(rows, excess)]
     if rows:
         connection.execute("DELETE FROM records WHERE id >= ? AND id <= ?", (first, rows[-1][0]))
         connection.executemany(
             "DELETE FROM keys WHERE id = :key AND NOT EXISTS (SELECT 1 FROM records WHERE key = :key)",
-            [{"key": key} for key in {row[1] for row in rows}],
+            [{"key": key} for key in {row[3] for row in rows}],
         )
     return len(rows)
 
 
-def _delete_snapshots(connection: sqlite3.Connection, until: float, most: int) -> int:
+def _delete_snapshots(connection: sqlite3.Connection, until: float, most: int, excess: float = math.inf) -> int:
     rows = [row for row in connection.execute(_SUPERSEDED, (most,)) if row[1] <= until]
+    rows = rows[: _enough(rows, excess)]
     connection.executemany("DELETE FROM snapshots WHERE id = ?", [row[:1] for row in rows])
+    return len(rows)
+
+
+def _enough(rows: Sequence[tuple[int, float, int]], excess: float) -> int:
+    """How many of the rows, of which the third column is their length, free so many bytes."""
+    for count, row in enumerate(rows, 1):
+        excess -= row[2]
+        if excess <= 0:
+            return count
     return len(rows)

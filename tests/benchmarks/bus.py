@@ -99,15 +99,13 @@ def latency(appender: EmbeddedBus, reader: EmbeddedBus, name: str) -> None:
     assert member.poll(5.0).assigned
     reader_offset = reader.bounds(Partition("pings", 0))[1]
     member.seek(Partition("pings", 0), reader_offset)
-    taken = []
-    sent = threading.Event()
+    taken: list[float] = []
 
     def ping() -> None:
         random = np.random.default_rng(2)
         for _ in range(100):
             time.sleep(0.01 + random.random() * 0.02)
             appender.append([Outgoing("pings", "host", repr(time.perf_counter()).encode(), 0.0)])
-        sent.set()
 
     thread = threading.Thread(target=ping)
     thread.start()

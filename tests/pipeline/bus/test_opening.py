@@ -1,0 +1,43 @@
+"""From a setting to a bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.opening import open_bus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("prefix", ["", "embedded:"])
+def test_a_path_is_an_embedded_bus(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "a folder" / "bus.db"
+    with open_bus(f"{prefix}{path}") as bus:
+        assert isinstance(bus, EmbeddedBus)
+        assert bus.path == path
+    assert path.exists()
+
+
+def test_a_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with open_bus("embedded:~/bus.db"):
+        assert (tmp_path / "bus.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kafka://broker:9092", "later version"),
+        ("redis://x", "embedded:PATH"),
+        ("", "names no bus"),
+        ("embedded:", "names no bus"),
+    ],
+)
+def test_other_names_say_what_was_expected(name: str, expected: str) -> None:
+    with pytest.raises(BusError, match=expected):
+        open_bus(name)
