@@ -5,12 +5,15 @@ from __future__ import annotations
 import heapq
 import sys
 import zlib
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
 import zstandard
+
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.json_lines import read_line
+from laggard.pipeline.records.limits import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 CHUNK = 1 << 16
-LONGEST_LINE = 64 << 20
-"""Bytes. A frame of 10,000 rows and 40 features has less than half of that."""
+LONGEST_LINE = MAX_RECORD_BYTES
+"""In bytes."""
 
 COMPRESSED_CHUNK = 1 << 12
 """Small, because Zstandard may make 128 KiB of four bytes."""
@@ -38,15 +41,18 @@ class Line(NamedTuple):
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """What could not be read: where it is (`day.jsonl:17`), and what was expected there."""
+class TooLong(NamedTuple):
+    """The place of a line that is too long to be read, and its length in bytes."""
 
-    where: str
-    reason: str
+    number: int
+    length: int
 
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
+
+class Placed(NamedTuple):
+    """A record and where it was read: `day.jsonl:17`."""
+
+    place: str
+    record: Received
 
 
 class Decompressor(Protocol):
@@ -65,16 +71,7 @@ class Decompressor(Protocol):
 
 
 class UnreadableError(Exception):
-    """A recording, or the rest of one, cannot be read.
-
-    Attributes:
-        bad_line: where, and why.
-
-    """
-
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {reason}")
-        self.bad_line = BadLine(where, reason)
+    """A recording, or the rest of one, cannot be read: where, and why."""
 
 
 class Recording:
@@ -109,7 +106,7 @@ class Recording:
             self._stream = path.open("rb")
             self.size = path.stat().st_size if path.is_file() else None
         except OSError as error:
-            raise UnreadableError(name, f"cannot be opened: {error.strerror or error}") from error
+            raise UnreadableError(f"{name}: cannot be opened: {error.strerror or error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -120,8 +117,8 @@ class Recording:
         if self.name != STDIN:
             self._stream.close()
 
-    def lines(self) -> Iterator[Line | BadLine]:
-        """Every line that is not blank; one that is too long is named and passed over.
+    def lines(self) -> Iterator[Line | TooLong]:
+        """Every line that is not blank.
 
         Raises:
             UnreadableError: where the data is cut off, damaged, or the device fails; all lines before were given.
@@ -142,28 +139,28 @@ class Recording:
                     pieces.clear()
             yield from self._line(number + 1, pieces, length)
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-            raise UnreadableError(f"{self.name}:{number + 1}", f"cannot be read any further: {error}") from error
+            raise UnreadableError(f"{self.name}:{number + 1}: cannot be read any further: {error}") from error
 
-    def records(self, parse: Callable[[bytes], Received], report: Callable[[BadLine], None]) -> Iterator[Received]:
-        """What `parse` makes of each line; a line that it refuses by `ValueError` is reported, and the rest goes on."""
+    def records(self, report: Callable[[str], None]) -> Iterator[Placed]:
+        """The record of each line; what is none is reported, with its place and what was expected."""
         try:
             for line in self.lines():
-                if isinstance(line, BadLine):
-                    report(line)
+                place = f"{self.name}:{line.number}"
+                if isinstance(line, TooLong):
+                    report(f"{place}: expected a line of at most {LONGEST_LINE:,} bytes, got {line.length:,}")
                     continue
                 try:
-                    record = parse(line.text)
-                except ValueError as error:
-                    report(BadLine(f"{self.name}:{line.number}", str(error)))
+                    record = read_line(line.text, place)
+                except RecordError as error:
+                    report(str(error))
                 else:
-                    yield record
+                    yield Placed(place, record)
         except UnreadableError as error:
-            report(error.bad_line)
+            report(str(error))
 
-    def _line(self, number: int, pieces: Sequence[bytes], length: int) -> Iterator[Line | BadLine]:
+    def _line(self, number: int, pieces: Sequence[bytes], length: int) -> Iterator[Line | TooLong]:
         if length > LONGEST_LINE:
-            reason = f"a line of {length:,} bytes; expected at most {LONGEST_LINE:,}"
-            yield BadLine(f"{self.name}:{number}", reason)
+            yield TooLong(number, length)
             return
         text = b"".join(pieces)
         if number == 1:
@@ -209,12 +206,10 @@ class Recording:
             raise EOFError("the compressed data ends too early")
 
 
-def merged(
-    recordings: Iterable[Recording], parse: Callable[[bytes], Received], report: Callable[[BadLine], None]
-) -> Iterator[Received]:
+def merged(recordings: Iterable[Recording], report: Callable[[str], None]) -> Iterator[Placed]:
     """The records of several recordings by time: the next is always the earliest of those that come next in each.
 
     Within a recording the order stays as it is; at the same time, the recording that was named first goes first. One
     record of each is held in memory.
     """
-    return heapq.merge(*(each.records(parse, report) for each in recordings), key=lambda record: record.ts)
+    return heapq.merge(*(each.records(report) for each in recordings), key=lambda placed: placed.record.ts)

@@ -2,22 +2,12 @@ import gzip
 import io
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
 import zstandard
 
 from laggard.producers import files
-from laggard.producers.files import BadLine, Line, Recording, UnreadableError, merged
-
-
-@dataclass(frozen=True)
-class Numbered:
-    ts: float
-
-
-def parse(text: bytes) -> Numbered:
-    return Numbered(float(text))
+from laggard.producers.files import Line, Recording, TooLong, UnreadableError, merged
 
 
 def content(path):
@@ -86,9 +76,9 @@ def test_a_line_that_is_too_long_is_named_and_the_rest_goes_on(tmp_path, monkeyp
     with Recording(str(path)) as recording:
         assert list(recording.lines()) == [
             Line(1, b"a"),
-            BadLine(f"{path}:2", "a line of 300,000 bytes; expected at most 100,000"),
+            TooLong(2, 300_000),
             Line(3, b"b"),
-            BadLine(f"{path}:4", "a line of 100,001 bytes; expected at most 100,000"),
+            TooLong(4, 100_001),
         ]
 
 
@@ -133,28 +123,48 @@ def recording_of(tmp_path):
         yield opened
 
 
-def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of):
+def marks(*times):
+    return b"".join(b'{"ts": %g, "host": "h", "mark": ""}\n' % ts for ts in times)
+
+
+def times(placed):
+    return [each.record.ts for each in placed]
+
+
+def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
     bad = []
-    recording = recording_of("day", b"1\nnonsense\n3\n")
-    assert list(recording.records(parse, bad.append)) == [Numbered(1.0), Numbered(3.0)]
-    assert [str(each) for each in bad] == [f"{tmp_path}/day:2: could not convert string to float: b'nonsense'"]
+    content = marks(1) + b'nonsense\n{"ts": 2}\n' + b" " * 100_001 + b"\n" + marks(3)
+    read = list(recording_of("day", content).records(bad.append))
+    assert times(read) == [1.0, 3.0]
+    assert [each.place for each in read] == [f"{tmp_path}/day:1", f"{tmp_path}/day:5"]
+    day = tmp_path / "day"
+    assert bad == [
+        f"{day}:2: expected JSON, got Expecting value at character 0",
+        f"{day}:3: expected one of the fields 'host', 'application', 'pool', 'mark' and 'request', got none of them",
+        f"{day}:4: expected a line of at most 100,000 bytes, got 100,001",
+    ]
 
 
 def test_recordings_are_merged_by_time_and_ties_go_by_the_order_given(recording_of):
-    a, b = recording_of("a", b"1\n4\n5\n"), recording_of("b", b"2\n4\n9\n")
-    later = recording_of("later", b"20\n21\n")
-    seen = [record.ts for record in merged([later, a, b], parse, pytest.fail)]
-    assert seen == [1.0, 2.0, 4.0, 4.0, 5.0, 9.0, 20.0, 21.0]
+    a, b = recording_of("a", marks(1, 4, 5)), recording_of("b", marks(2, 4, 9))
+    read = list(merged([recording_of("later", marks(20, 21)), a, b], pytest.fail))
+    assert times(read) == [1.0, 2.0, 4.0, 4.0, 5.0, 9.0, 20.0, 21.0]
+    assert [each.place[-3:] for each in read[2:4]] == ["a:2", "b:2"]
 
 
 def test_within_a_recording_the_order_stays(recording_of):
-    a, b = recording_of("a", b"5\n1\n6\n"), recording_of("b", b"5.5\n")
-    assert [record.ts for record in merged([a, b], parse, pytest.fail)] == [5.0, 1.0, 5.5, 6.0]
+    assert times(merged([recording_of("a", marks(5, 1, 6)), recording_of("b", marks(5.5))], pytest.fail)) == [
+        5.0,
+        1.0,
+        5.5,
+        6.0,
+    ]
 
 
 def test_a_recording_that_breaks_off_does_not_stop_the_others(recording_of):
-    cut = recording_of("cut", gzip.compress(b"1\n2\n")[:-8])
+    cut = recording_of("cut", gzip.compress(marks(1, 2))[:-8])
     bad = []
-    assert [r.ts for r in merged([cut, recording_of("b", b"3\n")], parse, bad.append)] == [1.0, 2.0, 3.0]
+    assert times(merged([cut, recording_of("b", marks(3))], bad.append)) == [1.0, 2.0, 3.0]
     assert len(bad) == 1
-    assert "too early" in bad[0].reason
+    assert "too early" in bad[0]
