@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
@@ -41,10 +41,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
         for part in PARTS:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
-                raise CommandError(
-                    f"`laggard {part}` runs on this bus already (process {holder.pid}); stop it, or name another bus",
-                    BUSY,
-                )
+                raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
         terminal = Terminal(settings)
         supervisor = Supervisor(
             {

@@ -1,0 +1,251 @@
+"""The command line as a person meets it: what it prints, where, and which code it ends with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import Claim
+from laggard.pipeline.cli import COMMANDS, laggard, run
+from laggard.pipeline.cli.exits import BUSY, FAILED, MEANINGS, NO_DATA, UNAVAILABLE, USAGE
+from laggard.pipeline.cli.options import given_settings, same_settings, setting_flag, settings_options, to_type
+from laggard.pipeline.records import Decoder, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own configuration and state take no part."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAGGARD_HOST", "web-1")
+
+
+def called(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def marks(path: Path) -> list[Mark]:
+    decoder = Decoder()
+    with EmbeddedBus(path) as bus:
+        (partition,) = bus.partitions("laggard.counters")
+        read = [decoder.decode(record.value, "test") for record in bus.read(partition, 0)]
+    assert all(isinstance(mark, Mark) for mark in read)
+    return [mark for mark in read if isinstance(mark, Mark)]
+
+
+def test_help_names_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["--help"], capsys)
+    assert (code, err) == (0, "")
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert all(meaning in out for meaning in MEANINGS.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called([name, "-h"], capsys)
+    assert code == 0
+    assert out.startswith(f"Usage: laggard {name} ")
+
+
+def test_every_option_has_help() -> None:
+    context = click.Context(laggard)
+    for name in COMMANDS:
+        command = laggard.get_command(context, name)
+        assert command is not None
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help or option.hidden, f"{name} {option.name}"
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
+    code = (
+        "import sys; from laggard.pipeline.cli import run; run(['--help']); run(['up', '--help'])\n"
+        "assert not {'numpy', 'rich', 'msgpack', 'sqlite3', 'starlette', 'prometheus_client'} & set(sys.modules)\n"
+        "assert 'laggard.pipeline.cli.work' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_version() -> None:
+    ended = subprocess.run([*LAGGARD, "--version"], check=True, capture_output=True, text=True)
+    assert ended.stdout.startswith("laggard 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["marc"], "No such command 'marc'"),
+        (["up", "--duration", "soon"], "'soon'; expected a duration such as 500ms"),
+        (["up", "--duration", "0s"], "'0s'; expected more than nothing"),
+        (
+            ["up", "--interval", "2h"],
+            'laggard: --interval: agent.interval is "2h"; expected a duration from 0.5s to 1h',
+        ),
+        (["mark", "--set", "x"], "laggard: --set x: expected NAME=VALUE"),
+        (["mark", "--config", "none.toml"], "laggard: none.toml: the configuration file cannot be read"),
+        (["mark", "--at", "soon"], "'soon' is not a time; expected 14:05"),
+        (["mark", "--at", "2100-01-01"], "laggard: --at 2100-01-01 is not over yet"),
+    ],
+)
+def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(arguments, capsys)
+    assert (code, out) == (USAGE, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_an_unexpected_error_is_one_line_and_its_traceback_with_debug(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise LookupError("first line\nsecond line")
+
+    monkeypatch.setattr(laggard, "main", lambda *_, **__: broken())
+    assert called(["mark"], capsys) == (FAILED, "", "laggard: LookupError: first line (more with --debug)\n")
+    with pytest.raises(LookupError):
+        run(["mark", "--debug"])
+
+
+def test_a_reader_that_goes_away() -> None:
+    piped = subprocess.run(
+        ["/bin/sh", "-c", f"{' '.join(LAGGARD)} doctor --json; echo $? >&2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert piped.stderr in {"0\n", "1\n"}
+    gone = subprocess.run(
+        ["/bin/bash", "-c", f"{' '.join(LAGGARD)} doctor | true"], capture_output=True, text=True, check=True
+    )
+    assert gone.stderr == ""
+
+
+def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "laggard.db"
+    EmbeddedBus(path).close()
+    before = time.time()
+    code, out, err = called(["mark", "checkout hangs", "--bus", str(path)], capsys)
+    assert code == 0
+    assert err == "laggard: nothing is recorded of web-1 yet\n"
+    first, second = out.splitlines()
+    assert first.startswith("Marked 20")
+    assert first.endswith(" on web-1: checkout hangs")
+    assert second == f"Next: laggard why --mark last --bus {path}"
+    code, out, err = called(["mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path)], capsys)
+    assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
+    one, two = marks(path)
+    assert (one.host, one.note) == ("web-1", "checkout hangs")
+    assert before <= one.ts <= time.time()
+    assert two == Mark("web-2", 1_700_000_000.0, "")
+
+
+def test_mark_before_anything_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["mark", "x"], capsys)
+    assert (code, out) == (NO_DATA, "")
+    assert err == f"laggard: nothing is recorded at {tmp_path}/state/laggard.db; start `laggard up` first\n"
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_bus_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
+    code, _, err = called(["mark", "x", "--bus", "text"], capsys)
+    assert code == FAILED
+    assert err.startswith("laggard: text: ")
+    code, _, err = called(["mark", "x", "--bus", "kafka://broker"], capsys)
+    assert code in {FAILED, UNAVAILABLE}
+    assert "kafka://broker" in err
+
+
+@pytest.mark.parametrize("part", ["agent", "work", "up"])
+def test_nothing_starts_twice_on_a_bus(
+    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
+        code, out, err = called([part, "--bus", "x.db"], capsys)
+    assert (code, out) == (BUSY, "")
+    assert err.startswith(f"laggard: `laggard {part}` runs already on x.db (process ")
+
+
+@pytest.mark.parametrize("part", ["agent", "work"])
+def test_up_does_not_start_beside_a_part(tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
+        code, _, err = called(["up", "--bus", "x.db"], capsys)
+    assert code == BUSY
+    assert f"`laggard {part}` runs already on x.db" in err
+
+
+def test_a_place_that_may_not_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = called(["agent", "--bus", "file/x.db"], capsys)
+    assert code == FAILED
+    assert "set state or bus.location to a place where you may write" in err
+
+
+def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: dict[str, object] = {}
+
+    @click.command()
+    @settings_options
+    @setting_flag("--interval", "agent.interval", "DURATION", "help")
+    def probe() -> None:
+        settings = given_settings()
+        seen["interval"] = settings.seconds("agent.interval")
+        seen["part"] = same_settings()
+        seen["typed"] = to_type(settings, "mark", "it hangs")
+
+    (tmp_path / "c.toml").write_text('[agent]\ninterval = "9s"')
+    probe.main([], standalone_mode=False)
+    assert seen == {"interval": 5.0, "part": [], "typed": "laggard mark 'it hangs'"}
+    probe.main(["--config", "c.toml", "--set", "host=h"], standalone_mode=False)
+    assert seen["interval"] == 9.0
+    assert seen["part"] == ["--config", "c.toml", "--set", "host=h"]
+    assert seen["typed"] == "laggard mark 'it hangs' --config c.toml"
+    probe.main(["--interval", "2s", "--set", "agent.interval=3s", "--bus", "a b.db"], standalone_mode=False)
+    assert seen["interval"] == 2.0
+    monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
+    probe.main(["--bus", "a b.db", "--set", "state=s"], standalone_mode=False)
+    assert seen["typed"] == "deploy/laggard mark 'it hangs' --set state=s --bus 'a b.db'"
+
+
+def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called(["doctor", "--json", "--set", "agent.intervall=3s"], capsys)
+    assert code == FAILED
+    said = json.loads(out)
+    assert said["problems"] == 1
+    (problem,) = [finding for finding in said["findings"] if finding["level"] == "problem"]
+    assert problem == {
+        "check": "configuration",
+        "level": "problem",
+        "found": "--set: there is no setting 'agent.intervall'",
+        "advice": "did you mean 'agent.interval'?",
+    }
+
+
+def test_doctor_prints_each_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0"], capsys)
+    assert (code, err) == (0, "")
+    assert "ok       bus              nothing is recorded yet" in out
+    assert "warning  agent            does not run on this bus" in out
+    assert "start `laggard up`, or `laggard agent`" in out
+    (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
+    code, out, _ = called(["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0"], capsys)
+    assert code == FAILED
+    assert "problem  bus              text: " in out

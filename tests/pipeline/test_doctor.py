@@ -1,0 +1,250 @@
+"""The doctor's checks: of made-up machines, and of this one with a real bus and real parts."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import Claim, Holder
+from laggard.pipeline.doctor import Finding, installation, machine
+from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.settings import Settings, parse_assignment, read_settings
+from laggard.pipeline.topics import COUNTERS, Topics
+
+PROC = {
+    "self/schedstat": "12 34 5\n",
+    "self/mounts": "proc /proc proc rw,nosuid,hidepid=0 0 0\n/dev/sda / ext4 rw 0 0\n",
+    "pressure/cpu": "some avg10=0.00",
+    "pressure/io": "some avg10=0.00",
+    "pressure/memory": "some avg10=0.00",
+    "sys/kernel/task_delayacct": "1\n",
+    "1/io": "rchar: 1\n",
+    "22/io": "rchar: 1\n",
+    "uptime": "1 1",
+}
+
+
+def procfs(tmp_path: Path, **changed: str | None) -> Path:
+    for name, text in (PROC | {name.replace("__", "/"): text for name, text in changed.items()}).items():
+        if text is not None:
+            path = tmp_path / "proc" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return tmp_path / "proc"
+
+
+def by_check(findings: list[Finding]) -> dict[str, Finding]:
+    assert all(finding.advice for finding in findings if finding.level != "ok")
+    return {finding.check: finding for finding in findings}
+
+
+@pytest.fixture(params=[0, 1000], ids=["root", "user"])
+def user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(os, "geteuid", lambda: request.param)
+    return int(request.param)
+
+
+def test_a_machine_with_everything(tmp_path: Path, user: int) -> None:
+    found = by_check(list(machine.examine_machine(procfs(tmp_path))))
+    assert list(found) == [
+        *("permissions", "processes", "run-queue wait", "pressure", "block-I/O delay", "open files", "clock")
+    ]
+    assert all(finding.level == "ok" for check, finding in found.items() if check not in {"clock", "open files"})
+    assert found["permissions"].found.startswith("all counters of all 2 processes, as user ")
+    assert found["processes"].found == "2 are seen"
+
+
+@pytest.mark.parametrize(
+    ("changed", "check", "found", "advice"),
+    [
+        ({"self__schedstat": None}, "run-queue wait", "does not count", "CONFIG_SCHED_INFO"),
+        ({"self__schedstat": "0 0 0\n"}, "run-queue wait", "does not count", "CONFIG_SCHED_INFO"),
+        ({"pressure__cpu": None, "pressure__io": ""}, "pressure", "information of cpu, io", "psi=1"),
+        ({"sys__kernel__task_delayacct": "0\n"}, "block-I/O delay", "does not count", "sysctl kernel.task_delayacct=1"),
+    ],
+)
+def test_what_the_kernel_may_lack(
+    tmp_path: Path, changed: dict[str, str | None], check: str, found: str, advice: str
+) -> None:
+    finding = by_check(list(machine.examine_machine(procfs(tmp_path, **changed))))[check]
+    assert finding.level == "warning"
+    assert found in finding.found
+    assert advice in finding.advice
+
+
+def test_an_old_kernel_without_the_switch_counts_delays(tmp_path: Path) -> None:
+    assert machine.block_delay(procfs(tmp_path, sys__kernel__task_delayacct=None)).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "hides"), [("hidepid=2", True), ("hidepid=invisible", True), ("hidepid=off", False)]
+)
+def test_hidden_processes(tmp_path: Path, options: str, hides: bool, user: int) -> None:
+    proc = procfs(tmp_path, self__mounts=f"proc /proc proc rw,{options} 0 0\n")
+    assert machine.visibility(proc, 5).level == ("warning" if hides and user else "ok")
+
+
+def test_counters_that_may_not_be_read(tmp_path: Path, user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = procfs(tmp_path)
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path.parent.name == "22":
+            raise PermissionError(13, "Permission denied", str(path))
+        if path.parent.name == "1":
+            raise ProcessLookupError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # the tests may run as root, who may read anything
+    finding = machine.permissions([proc / "1", proc / "22"])
+    assert finding.level == "warning"
+    assert finding.found.startswith("I/O and descriptors of 1 of 2 processes (22) may not be read")
+    assert ("run it as root" in finding.advice) == bool(user)
+
+
+def test_limits_of_open_files() -> None:
+    assert machine.descriptors(300, 1024, 1 << 20).level == "ok"
+    assert machine.descriptors(300, 1024, resource.RLIM_INFINITY).level == "ok"
+    assert machine.descriptors(300, 1024, 1024).found == "the limit is 1024 (soft 1024), the agent wants 1756"
+
+
+@pytest.mark.parametrize(("state", "level"), [(None, "ok"), (0, "ok"), (5, "warning")])
+def test_the_clock(state: int | None, level: str) -> None:
+    assert machine.synchronisation(state).level == level
+
+
+def test_this_machine_can_be_examined() -> None:
+    began = time.monotonic()
+    findings = list(machine.examine_machine())
+    assert len(findings) == 7
+    assert time.monotonic() - began < 5
+
+
+def settings(tmp_path: Path, *assignments: str) -> Settings:
+    given = ["host=web-1", "web.listen=127.0.0.1:0", *assignments]
+    return read_settings(
+        environ={"HOME": str(tmp_path), "LAGGARD_STATE": str(tmp_path / "state")},
+        flags=[parse_assignment(assignment) for assignment in given],
+    )
+
+
+def examined(tmp_path: Path, *assignments: str) -> dict[str, Finding]:
+    return by_check(list(installation.examine_installation(settings(tmp_path, *assignments))))
+
+
+def record(tmp_path: Path, host: str, age_s: float, count: int = 1) -> None:
+    layout = make_layout(("a[1@1]",), ("a",), ("threads",))
+    topic = Topics().name(COUNTERS)
+    with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
+        bus.create(Topics().specs())
+        for number in range(count):
+            ts = time.time() - age_s - count + 1 + number
+            frame = Frame("host", host, "process", ts, number, layout, np.ones((1, 1)))
+            bus.append([Outgoing(topic, host, encode(frame), ts)])
+
+
+def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = examined(tmp_path)
+    assert list(found) == ["configuration", "file system", "disk", "bus", "agent", "worker", "port"]
+    assert found["bus"].found == "nothing is recorded yet"
+    assert found["agent"].level == found["worker"].level == "warning"
+    assert not (tmp_path / "state").exists(), "looking changes nothing"
+
+
+def test_a_history(tmp_path: Path) -> None:
+    record(tmp_path, "web-1", 3.0, count=4)
+    record(tmp_path, "web-2", 0.0)
+    found = examined(tmp_path)["bus"]
+    assert found.level == "ok"
+    assert found.found in {f"5 records over 0.0 h, the last of web-1 {age} s ago" for age in (3, 4)}
+    assert examined(tmp_path, "host=web-3")["bus"].found == "nothing is recorded of web-3, only of web-1, web-2"
+
+
+def test_an_agent_that_runs_but_is_not_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, "web-1", 100.0)
+    bus = str(tmp_path / "state/laggard.db")
+    with Claim(bus, tmp_path, "agent"):
+        assert examined(tmp_path)["bus"].level == "ok", "it has only just begun"
+        monkeypatch.setattr(installation, "holder_of", lambda *_: Holder(os.getpid(), time.time() - 90))
+        assert examined(tmp_path)["bus"].level == "problem"
+        assert examined(tmp_path, "agent.interval=1m")["bus"].level == "ok"
+
+
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    record(tmp_path, "web-1", -3600.0)
+    found = examined(tmp_path)["clock steps"]
+    assert found.level == "warning"
+    assert found.found.endswith(" s ahead: the clock was set back")
+
+
+def test_a_bus_that_cannot_be_opened(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("this is no database, whatever its name says" * 100)
+    found = examined(tmp_path, f"bus.location={path}")["bus"]
+    assert found.level == "problem"
+    assert str(path) in found.found
+
+
+@pytest.mark.parametrize(
+    ("mounted", "level"),
+    [
+        ("/dev/sda / ext4 rw", "ok"),
+        ("tmpfs /var tmpfs rw\n/dev/sda / ext4 rw", "warning"),
+        ("/dev/sda / ext4 rw\nserver:/x /var/lib nfs4 rw", "problem"),
+        ("/dev/sda / ext4 rw\nserver:/x /var/li nfs4 rw", "ok"),
+        ("", "ok"),
+    ],
+)
+def test_file_systems(mounted: str, level: str) -> None:
+    fields = [line.split(" ") for line in mounted.splitlines()]
+    assert installation.file_system(Path("/var/lib/laggard/laggard.db"), fields).level == level
+
+
+def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = tmp_path / "a/b/laggard.db"
+    assert installation.room(bus, 1 << 20).level == "ok"
+    usage = type("usage", (), {"free": 100 << 20})
+    monkeypatch.setattr(installation.shutil, "disk_usage", lambda _: usage)
+    assert installation.room(bus, 1 << 20).level == "ok"
+    warning = installation.room(bus, 1 << 30)
+    assert (warning.level, warning.found) == ("warning", "0 B of at most 1 GiB taken, 100 MiB free on the disk")
+    usage.free = 10 << 20
+    assert installation.room(bus, 1 << 20).level == "problem"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    finding = installation.room(bus, 1 << 20)
+    assert (finding.level, finding.found) == ("problem", f"{tmp_path} may not be written")
+
+
+def test_secrets_that_others_may_read(tmp_path: Path) -> None:
+    config = tmp_path / "laggard.toml"
+    config.write_text('[web]\ntoken = "0123456789abcdef"\n')
+    config.chmod(0o644)
+    read = read_settings(config, {})
+    finding = installation.configuration(read)
+    assert (finding.level, finding.found) == ("warning", "others may read web.token")
+    config.chmod(0o600)
+    assert installation.configuration(read).level == "ok"
+    assert "0123456789abcdef" not in installation.configuration(read).found
+
+
+def test_the_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        finding = examined(tmp_path, f"web.listen={address}")["port"]
+        assert finding.level == "problem"
+        assert address in finding.found
+    assert examined(tmp_path, f"web.listen={address}")["port"] == Finding("port", "ok", f"{address} is free")
+    open_to_all = examined(tmp_path, "web.listen=0.0.0.0:0")["port"]
+    assert open_to_all.level == "problem"
+    assert "token" in open_to_all.found + open_to_all.advice
+    silent = installation.port(settings(tmp_path), Holder(1, 0.0, f"http://{address}"))
+    assert (silent.level, silent.advice) == ("problem", "restart the worker")
