@@ -144,6 +144,7 @@ class Agent:
     def close(self) -> None:
         """Close all files."""
         self._processes.close()
+        self._counters.close()
 
     def _frame(self, scope: str, ts: float, layout: Layout, values: NDArray[np.float64]) -> Frame:
         self._sequence = max(self._sequence + 1, int(ts * 1000))

@@ -7,7 +7,9 @@ import os
 import resource
 
 _RESERVED = 256  # descriptors left to the rest of the program
-_BUFFER = 4096
+BUFFER = 4096
+"""Bytes that one read asks for; a longer file takes more of them."""
+
 _MAX_SIZE = 1 << 20
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
@@ -46,12 +48,12 @@ class HeldFiles:
         """Read the file whose descriptor is, or shall be, `descriptors[which]`; -1 stands for none."""
         descriptor = descriptors[which]
         if descriptor >= 0:
-            text = os.pread(descriptor, _BUFFER, 0)
-            return text if len(text) < _BUFFER else _read_on(descriptor, text)
+            text = os.pread(descriptor, BUFFER, 0)
+            return text if len(text) < BUFFER else _read_on(descriptor, text)
         descriptor = self.open(descriptors, which, path, os.O_RDONLY)
         try:
-            text = os.pread(descriptor, _BUFFER, 0)
-            return text if len(text) < _BUFFER else _read_on(descriptor, text)
+            text = os.pread(descriptor, BUFFER, 0)
+            return text if len(text) < BUFFER else _read_on(descriptor, text)
         finally:
             if descriptors[which] < 0:
                 os.close(descriptor)
@@ -96,7 +98,7 @@ class HeldFiles:
 def _read_on(descriptor: int, text: bytes) -> bytes:
     """Read the rest of a file that is longer than the buffer."""
     parts, size = [text], len(text)
-    while size < _MAX_SIZE and (part := os.pread(descriptor, _BUFFER, size)):
+    while size < _MAX_SIZE and (part := os.pread(descriptor, BUFFER, size)):
         parts.append(part)
         size += len(part)
     return b"".join(parts)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
 
 from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.held import HeldFiles
 from laggard.producers.proc import (
     parse_load,
+    parse_meminfo,
     parse_pressure,
     parse_system_stat,
     parse_vmstat,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 MAX_DEVICES = 32
 """Disks, and interfaces, with features of their own: the first ones, by name, of those that ever did anything."""
 
+_FILES = ("stat", "loadavg", "meminfo", "vmstat", "pressure/cpu", "pressure/io", "pressure/memory")
+_STAT, _LOAD, _MEMINFO, _VMSTAT = range(4)
+_PRESSURES = {"cpu": 4, "io": 5, "memory": 6}
 _CPU_MODES = (
     "cpu_user_ratio",
     "cpu_nice_ratio",
@@ -84,6 +88,8 @@ class HostCounters:
         self.read_errors = 0
         self._clock = clock
         self._root = root
+        self._files = HeldFiles(len(_FILES))
+        self._descriptors = [-1] * len(_FILES)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         # Each gives counters since boot, which become rates, and values as they are now.
         self._sources: tuple[Callable[[], tuple[Values, Values]], ...] = (
@@ -91,7 +97,6 @@ class HostCounters:
             self._load,
             self._pressure,
             self._memory,
-            self._swap,
             self._paging,
             self._disks,
             self._interfaces,
@@ -102,6 +107,10 @@ class HostCounters:
         self._last_s = 0.0
         self._last_system: SystemStat | None = None
         self._layout: Layout | None = None
+
+    def close(self) -> None:
+        """Close all files; the next tick opens them again."""
+        self._files.release(self._descriptors)
 
     def read(self) -> tuple[Layout, NDArray[np.float64]]:
         """Read all counters. The values have the shape (1, features) and are read-only."""
@@ -133,7 +142,7 @@ class HostCounters:
         return self._layout, row
 
     def _system(self) -> tuple[Values, Values]:
-        system = parse_system_stat(self._text("stat"), f"{self._root}/stat")
+        system = parse_system_stat(self._text(_STAT), self._path(_STAT))
         last, self._last_system = self._last_system, system
         counters: Values = {
             "switches_per_s": system.switches,
@@ -150,46 +159,47 @@ class HostCounters:
         return counters, values
 
     def _load(self) -> tuple[Values, Values]:
-        loads = parse_load(self._text("loadavg"), f"{self._root}/loadavg")
+        loads = parse_load(self._text(_LOAD), self._path(_LOAD))
         return {}, dict(zip(("load_1m", "load_5m", "load_15m"), loads, strict=True))
 
     def _pressure(self) -> tuple[Values, Values]:
         counters: Values = {}
-        for resource in ("cpu", "io", "memory"):
-            totals = parse_pressure(self._text(f"pressure/{resource}"), f"{self._root}/pressure/{resource}")
+        for resource, which in _PRESSURES.items():
+            totals = parse_pressure(self._text(which), self._path(which))
             for kind, total_us in totals.items():
                 counters[f"pressure_{resource}_{kind}_ratio"] = total_us / 1e6
         return counters, {}
 
     def _memory(self) -> tuple[Values, Values]:
-        memory = psutil.virtual_memory()
+        memory = parse_meminfo(self._text(_MEMINFO), self._path(_MEMINFO))
         return {}, {
-            f"memory_{kind}_bytes": float(getattr(memory, kind))
-            for kind in ("used", "available", "free", "cached", "buffers", "shared", "slab", "active", "inactive")
+            "memory_used_bytes": memory.total - memory.available,
+            "memory_available_bytes": memory.available,
+            "memory_free_bytes": memory.free,
+            "memory_cached_bytes": memory.cached,
+            "memory_buffers_bytes": memory.buffers,
+            "memory_shared_bytes": memory.shared,
+            "memory_slab_bytes": memory.slab,
+            "memory_active_bytes": memory.active,
+            "memory_inactive_bytes": memory.inactive,
+            "memory_dirty_bytes": memory.dirty,
+            "memory_writeback_bytes": memory.writeback,
+            "swap_used_bytes": memory.swap_total - memory.swap_free,
+            "swap_free_bytes": memory.swap_free,
         }
-
-    def _swap(self) -> tuple[Values, Values]:
-        swap = psutil.swap_memory()
-        return {}, {"swap_used_bytes": float(swap.used), "swap_free_bytes": float(swap.free)}
 
     def _paging(self) -> tuple[Values, Values]:
-        events = parse_vmstat(self._text("vmstat"), f"{self._root}/vmstat")
-        page = self._page_bytes
-        counters: Values = {
-            "page_faults_minor_per_s": events["pgfault"] - events["pgmajfault"],
-            "page_faults_major_per_s": events["pgmajfault"],
-            "paging_in_bytes_per_s": events["pgpgin"] * 1024,
-            "paging_out_bytes_per_s": events["pgpgout"] * 1024,
-            "swap_in_bytes_per_s": events.get("pswpin", 0) * page,
-            "swap_out_bytes_per_s": events.get("pswpout", 0) * page,
-            "page_scans_per_s": events.get("pgscan_kswapd", 0) + events.get("pgscan_direct", 0),
-            "out_of_memory_kills_per_s": events.get("oom_kill", 0),
-        }
-        values: Values = {
-            "memory_dirty_bytes": events["nr_dirty"] * page,
-            "memory_writeback_bytes": events["nr_writeback"] * page,
-        }
-        return counters, values
+        events = parse_vmstat(self._text(_VMSTAT), self._path(_VMSTAT))
+        return {
+            "page_faults_minor_per_s": events.faults - events.faults_major,
+            "page_faults_major_per_s": events.faults_major,
+            "paging_in_bytes_per_s": events.paged_in * 1024,
+            "paging_out_bytes_per_s": events.paged_out * 1024,
+            "swap_in_bytes_per_s": events.swapped_in * self._page_bytes,
+            "swap_out_bytes_per_s": events.swapped_out * self._page_bytes,
+            "page_scans_per_s": events.scanned,
+            "out_of_memory_kills_per_s": events.kills,
+        }, {}
 
     def _disks(self) -> tuple[Values, Values]:
         disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
@@ -202,8 +212,11 @@ class HostCounters:
     def _users(self) -> tuple[Values, Values]:
         return {}, {"users": len(psutil.users())}
 
-    def _text(self, name: str) -> bytes:
-        return Path(self._root, name).read_bytes()
+    def _text(self, which: int) -> bytes:
+        return self._files.read(self._descriptors, which, self._path(which))
+
+    def _path(self, which: int) -> str:
+        return f"{self._root}/{_FILES[which]}"
 
 
 def _shares(now: Cpu, last: Cpu | None) -> tuple[float, ...]:

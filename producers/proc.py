@@ -102,6 +102,66 @@ class SystemStat(NamedTuple):
     soft_interrupts: int
 
 
+class Vmstat(NamedTuple):
+    """What is used of `/proc/vmstat`: events since boot; `paged_in` and `paged_out` in KiB, `swapped_...` in pages."""
+
+    faults: int
+    faults_major: int
+    paged_in: int
+    paged_out: int
+    swapped_in: int
+    swapped_out: int
+    scanned: int
+    kills: int
+
+
+_VMSTAT_NAMES = (
+    (b"pgfault",),
+    (b"pgmajfault",),
+    (b"pgpgin",),
+    (b"pgpgout",),
+    (b"pswpin",),
+    (b"pswpout",),
+    (b"pgscan_kswapd", b"pgscan_direct"),
+    (b"oom_kill",),
+)
+
+
+class Meminfo(NamedTuple):
+    """What is used of `/proc/meminfo`, in bytes."""
+
+    total: int
+    free: int
+    available: int
+    buffers: int
+    cached: int
+    active: int
+    inactive: int
+    shared: int
+    slab: int
+    dirty: int
+    writeback: int
+    swap_total: int
+    swap_free: int
+
+
+_MEMINFO_NAMES = (
+    b"MemTotal",
+    b"MemFree",
+    b"MemAvailable",
+    b"Buffers",
+    b"Cached",
+    b"Active",
+    b"Inactive",
+    b"Shmem",
+    b"Slab",
+    b"Dirty",
+    b"Writeback",
+    b"SwapTotal",
+    b"SwapFree",
+)
+
+
 def parse_stat(text: bytes, delays: bool = False, file: str = "stat") -> Stat:
     """Parse `/proc/PID/stat`. With `delays` the block-I/O delay, far behind the rest, is parsed too, else it is 0."""
     begin = text.find(b"(")
@@ -247,13 +307,30 @@ def parse_pressure(text: bytes, file: str = "/proc/pressure") -> dict[str, int]:
     return totals
 
 
-def parse_vmstat(text: bytes, file: str = "/proc/vmstat") -> dict[str, int]:
-    """Parse `/proc/vmstat`: events since boot and present sizes, by the kernel's names."""
-    words = text.decode("ascii", "replace").split()
+def parse_vmstat(text: bytes, file: str = "/proc/vmstat") -> Vmstat:
+    """Parse `/proc/vmstat`."""
+    words = text.split()
+    values = dict(zip(words[0::2], words[1::2], strict=False))
     try:
-        return dict(zip(words[0::2], map(int, words[1::2]), strict=True))
+        return Vmstat(*[sum(int(values.get(name, b"0")) for name in names) for names in _VMSTAT_NAMES])
+    except KeyError as missing:
+        raise ProcError(file, missing.args[0].decode(), "a line with this name", text) from None
     except ValueError:
         raise ProcError(file, "lines", "a name and an integer each", text) from None
+
+
+def parse_meminfo(text: bytes, file: str = "/proc/meminfo") -> Meminfo:
+    """Parse `/proc/meminfo`."""
+    values = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(b":")
+        values[name] = rest
+    try:
+        return Meminfo(*[int(values[name].split(None, 1)[0]) * 1024 for name in _MEMINFO_NAMES])
+    except KeyError as missing:
+        raise ProcError(file, missing.args[0].decode(), "a line with this name", text) from None
+    except (IndexError, ValueError):
+        raise ProcError(file, "lines", "a name and a size in kB each", text) from None
 
 
 def whole_disks(names: set[str]) -> set[str]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.held import HeldFiles, raise_descriptor_limit
+from laggard.producers.kernel import Kernel
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
-from laggard.producers.process import GAUGES, RATES, Environment, Process
+from laggard.producers.process import GAUGES, RATES, Process
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +71,8 @@ class ProcessTable:
         self._interval_s = interval_s
         self._root = root
         self._command_lines = command_lines
-        self._environment = Environment(root, HeldFiles(limit))
+        self._kernel = Kernel(root)
+        self._files = HeldFiles(limit)
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._phase = 0
         self._processes: dict[str, Process] = {}
@@ -91,13 +93,13 @@ class ProcessTable:
     @property
     def held_files(self) -> int:
         """How many files are held open."""
-        return self._environment.files.held
+        return self._files.held
 
     def read(self) -> tuple[Layout, NDArray[np.float64]]:
         """Read every process. The values have the shape (processes, `FEATURES`) and are read-only."""
         started = self._clock.monotonic() / 1e9
         started_boot = self._clock.boottime() / 1e9
-        self._environment.errors = 0
+        self.read_errors = 0
         self._phase = (self._phase + 1) % self._phases
         pids = {entry for entry in os.listdir(self._root) if entry.isdecimal() and entry.isascii()}  # noqa: PTH208 - names
         for pid in self._processes.keys() - pids:
@@ -109,7 +111,6 @@ class ProcessTable:
         self._listed = started, started_boot
         if self._families_changed:
             self._count_children()
-        self.read_errors = self._environment.errors
         self.unreadable_files = len(self._hidden) + sum(process.unreadable for process in self._processes.values())
         return self._layout or self._lay_out(), self._rates()
 
@@ -127,11 +128,11 @@ class ProcessTable:
         for pid, process in list(self._processes.items()):
             refresh = process.phase == phase
             try:
-                if not refresh and process.sleeps():
+                if process.sleeps() and (not refresh or process.untouched()):
                     continue
                 now = clock()
                 before = process.stat
-                read = process.read(refresh)
+                read = process.read(retry=refresh)
             except (OSError, ProcError):
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
                 continue
@@ -154,17 +155,17 @@ class ProcessTable:
         for pid in pids - self._processes.keys():
             if pid in self._hidden and self._phase:
                 continue
-            process = Process(int(pid), f"{self._root}/{pid}", self._environment)
+            process = Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files)
             try:
                 now, now_boot = self._clock.monotonic() / 1e9, self._clock.boottime() / 1e9
-                read = process.read(refresh=True)
+                read = process.read(retry=True)
             except PermissionError:
                 process.release()
                 self._hidden.add(pid)
                 continue
             except ProcError:
                 process.release()
-                self._environment.errors += 1
+                self.read_errors += 1
                 continue
             except OSError:
                 process.release()  # gone since the listing
@@ -177,8 +178,8 @@ class ProcessTable:
             self._before[slot] = np.nan
             if self._listed is not None:
                 listed, listed_boot = self._listed
-                start_s = process.stat.start_ticks * self._environment.tick_s
-                if start_s >= listed_boot - _START_SLACK_TICKS * self._environment.tick_s:
+                start_s = process.stat.start_ticks * self._kernel.tick_s
+                if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
                     self._before[slot] = 0.0
                     self._before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
 

@@ -1,0 +1,58 @@
+"""What a kernel offers below a root of procfs, found out once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Kernel:
+    """What all processes of a table have in common.
+
+    Args:
+        root: where procfs is mounted.
+
+    Attributes:
+        tick_s: seconds of a clock tick (`_SC_CLK_TCK`).
+        page_bytes: size of a page.
+        delays: whether block-I/O delay is accounted for (the sysctl kernel.task_delayacct).
+        schedules: whether run time, wait and timeslices of threads are counted (CONFIG_SCHED_INFO).
+        clocks: whether the CPU clocks of processes can be asked (clock_getcpuclockid(3)): not where the root shows
+            another pid namespace than ours, or a copy.
+        counts_descriptors: whether the size of `/proc/PID/fd` is the number of descriptors (Linux 6.2).
+
+    """
+
+    __slots__ = ("clocks", "counts_descriptors", "delays", "page_bytes", "schedules", "tick_s")
+
+    def __init__(self, root: str) -> None:
+        self.tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+        self.page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self.delays = content(f"{root}/sys/kernel/task_delayacct") == b"1"
+        # This process has run: zeros mean that nobody counts.
+        self.schedules = content(f"{root}/self/schedstat") != b"0 0 0"
+        self.clocks = _shows_this_process(root)
+        self.counts_descriptors = self.clocks and Path(f"{root}/self/fd").stat().st_size > 0
+
+
+def cpu_clock(pid: int) -> int:
+    """The clock of the CPU time of a process, all threads together, exact to the nanosecond.
+
+    As clock_getcpuclockid(3) makes it: MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED) of the kernel.
+    """
+    return (~pid << 3) | 2
+
+
+def content(path: str) -> bytes:
+    """What a small file holds, stripped; empty where it cannot be read."""
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError:
+        return b""
+
+
+def _shows_this_process(root: str) -> bool:
+    try:
+        return str(Path(f"{root}/self").readlink()) == str(os.getpid())
+    except OSError:
+        return False

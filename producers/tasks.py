@@ -1,0 +1,105 @@
+"""Threads of a process, and what the kernel counts for single threads only."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from laggard.producers.held import BUFFER
+from laggard.producers.proc import Schedstat, parse_schedstat, parse_status
+
+if TYPE_CHECKING:
+    from laggard.producers.held import HeldFiles
+
+FILES = ("stat", "schedstat", "io", "status", "fd")
+STAT, SCHEDSTAT, IO, STATUS, FD = range(len(FILES))
+
+
+class Task:
+    """A thread, with the counters that the kernel has for single threads only."""
+
+    __slots__ = ("_files", "descriptors", "path", "schedstat", "schedstat_text", "switches")
+
+    def __init__(self, path: str, files: HeldFiles) -> None:
+        self.path = path
+        self.descriptors = [-1] * len(FILES)
+        self.schedstat_text = b""
+        self.schedstat = Schedstat(0, 0, 0)
+        self.switches = (0, 0)
+        self._files = files
+
+    def text(self, which: int) -> bytes:
+        """Read one of its files."""
+        descriptor = self.descriptors[which]
+        if descriptor >= 0:
+            text = os.pread(descriptor, BUFFER, 0)
+            if len(text) < BUFFER:
+                return text
+        return self._files.read(self.descriptors, which, f"{self.path}/{FILES[which]}")
+
+    def release(self) -> None:
+        """Close its files."""
+        self._files.release(self.descriptors)
+
+
+class Threads:
+    """All threads of a process but its first.
+
+    Each is looked at whenever its process ran. A thread that was not there at the last look began since, with counters
+    of zero. What it did between its last look and its end is lost.
+
+    Attributes:
+        wait_ns: time that they waited for a CPU, the ended ones included, like the others.
+        timeslices: how often they got one.
+        switches: voluntary and involuntary ones.
+
+    """
+
+    __slots__ = ("_files", "_path", "_pid", "_tasks", "switches", "timeslices", "wait_ns")
+
+    def __init__(self, pid: int, path: str, files: HeldFiles) -> None:
+        self._pid = str(pid)
+        self._path = f"{path}/task"
+        self._files = files
+        self._tasks: dict[str, Task] = {}
+        self.wait_ns = self.timeslices = 0
+        self.switches = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def update(self, count: int) -> None:
+        """Add what they did since the last look; `count` is how many there are now.
+
+        Raises ProcError for a text that does not have its form.
+        """
+        for tid, task in list(self._tasks.items()):
+            self._update(tid, task)
+        if len(self._tasks) != count:  # one that came instead of one that ended changes nothing before the loop above
+            for tid in os.listdir(self._path):  # noqa: PTH208 - names
+                if tid not in self._tasks and tid != self._pid:
+                    self._tasks[tid] = task = Task(f"{self._path}/{tid}", self._files)
+                    self._update(tid, task)
+
+    def release(self) -> None:
+        """Close their files and forget them."""
+        for task in self._tasks.values():
+            task.release()
+        self._tasks.clear()
+
+    def _update(self, tid: str, task: Task) -> None:
+        try:
+            text = task.text(SCHEDSTAT)
+            if text == task.schedstat_text:
+                return
+            schedstat = parse_schedstat(text, task.path)
+            switches = parse_status(task.text(STATUS), task.path)[2:]
+        except OSError:
+            task.release()  # it ended
+            del self._tasks[tid]
+            return
+        self.wait_ns += schedstat.wait_ns - task.schedstat.wait_ns
+        self.timeslices += schedstat.timeslices - task.schedstat.timeslices
+        voluntary, involuntary = self.switches
+        self.switches = voluntary + switches[0] - task.switches[0], involuntary + switches[1] - task.switches[1]
+        task.schedstat_text, task.schedstat, task.switches = text, schedstat, switches

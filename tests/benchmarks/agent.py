@@ -1,0 +1,125 @@
+"""What the host agent costs: microseconds per process and tick, and its share of a core, beside a psutil loop.
+
+Run it: `python tests/benchmarks/agent.py [--processes 200 285] [--intervals 1 5 60] [--seconds 20]`. It forks idle
+processes until the machine has as many as asked for, kernel threads included; one in ten of its own wakes four times a
+second. The agent and a loop over psutil's `Process.oneshot()` with all of the agent's attributes that psutil knows tick
+in turns on the same processes. CPU time is that of the one thread, in the kernel and out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from laggard.producers.agent import Agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.records import Frame, Mark
+
+
+def main() -> None:
+    """Measure and print."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--processes", type=int, nargs="+", default=[200, 285])
+    options.add_argument("--intervals", type=float, nargs="+", default=[1, 5, 60])
+    options.add_argument("--seconds", type=float, default=20, help="of each measurement, but at least two ticks")
+    chosen = options.parse_args()
+    print(f"{'processes':>9} {'interval':>8} {'agent':>17} {'processes only':>14} {'psutil':>17} {'ratio':>6} {'RSS':>8}")
+    for processes in chosen.processes:
+        with population(processes):
+            for interval in chosen.intervals:
+                print(measure(interval, max(2, round(chosen.seconds / interval))), flush=True)
+
+
+def measure(interval: float, ticks: int) -> str:
+    """One line of the table."""
+    rows: list[int] = []
+    table_s: list[float] = []
+
+    def count(records: Sequence[Frame | Mark]) -> None:
+        rows.append(len(records[0].values))  # type: ignore[union-attr] # the first is the frame of the processes
+
+    agent = Agent(count, "benchmark", interval)
+    known: dict[int, psutil.Process] = {}
+    agent.tick()
+    psutil_tick(known)
+    rows.clear()
+    agent_s = psutil_s = 0.0
+    for _ in range(ticks):
+        time.sleep(interval)
+        begun = time.thread_time()
+        agent.tick()
+        done = time.thread_time()
+        psutil_tick(known)
+        agent_s += done - begun
+        psutil_s += time.thread_time() - done
+        table_s.append(done - begun)
+    agent.close()
+    count_rows = sum(rows) / ticks
+    ours, theirs = agent_s / sum(rows) * 1e6, psutil_s / sum(rows) * 1e6
+    rss = psutil.Process().memory_info().rss / 2**20
+    return (
+        f"{count_rows:9.0f} {interval:6.0f} s {ours:5.1f} us {agent_s / ticks / interval:7.3%} "
+        f"{theirs:7.1f} us {psutil_s / ticks / interval:7.3%} {theirs / ours:5.1f}x {rss:5.1f} MB"
+    )
+
+
+def psutil_tick(known: dict[int, psutil.Process]) -> None:
+    """Read what psutil knows of every process."""
+    pids = psutil.pids()
+    for pid in known.keys() - set(pids):
+        del known[pid]
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = known.get(pid) or known.setdefault(pid, psutil.Process(pid))
+            with process.oneshot():
+                process.name()
+                process.ppid()
+                process.status()
+                process.create_time()
+                process.cpu_times()
+                process.memory_info()
+                process.num_threads()
+                process.num_ctx_switches()
+                process.num_fds()
+                process.io_counters()
+
+
+@contextmanager
+def population(processes: int) -> Iterator[None]:
+    """Fork sleepers until the machine has this many processes."""
+    children: list[int] = []
+    try:
+        for number in range(max(0, processes - len(psutil.pids()))):
+            child = os.fork()
+            if child == 0:
+                live(busy=number % 10 == 0)
+            children.append(child)
+        yield
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def live(*, busy: bool) -> None:
+    """What a child does until it is killed."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.25 if busy else 3600)
+        if busy:
+            Path("/proc/self/stat").read_bytes()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
