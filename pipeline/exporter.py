@@ -147,12 +147,12 @@ class Exporter(Collector):
         _add(families, [_Sample("build", build, 1), *(_Sample(name, {}, value) for name, value in process.items())])
         # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
         # the whole page: the first one stays.
-        series: dict[tuple[str, ...], _Sample] = {}
+        series: dict[tuple[str, *tuple[tuple[str, str], ...]], _Sample] = {}
         for stream, one in shown:
             if one.samples is None:
                 one.samples = _samples(stream.operator, one.frame, one.scores, self._top_rows)
             for sample in one.samples:
-                series.setdefault((sample.metric, *sample.labels.values()), sample)
+                series.setdefault((sample.metric, *sample.labels.items()), sample)
         _add(families, series.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)

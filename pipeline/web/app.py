@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 <li><a href="/-/ready">/-/ready</a>: whether it has recovered its state, or what is left
 <li>POST /marks: it is slow now
 </ul>
-<pre>curl -H 'Content-Type: application/json' -d '{{"note": "checkout hangs"}}' http://{listen}/marks</pre>
+<pre>curl {token}-H 'Content-Type: application/json' -d '{{"note": "checkout hangs"}}' http://{listen}/marks</pre>
 <p>What is slow, and what is to blame: <code>laggard why</code>
 """
 
@@ -74,7 +74,12 @@ class _App:
     async def index(self, request: Request) -> Response:
         listen = request.headers.get("host") or str(self.listen.address)
         return HTMLResponse(
-            _PAGE.format(host=escape(self.host), version=escape(version("laggard")), listen=escape(listen))
+            _PAGE.format(
+                host=escape(self.host),
+                version=escape(version("laggard")),
+                listen=escape(listen),
+                token="-H 'Authorization: Bearer TOKEN' " if self.listen.token else "",
+            )
         )
 
     # Not a coroutine, so that it runs in a thread: a scrape must not keep a probe waiting.

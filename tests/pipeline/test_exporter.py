@@ -304,6 +304,14 @@ def test_keys_that_look_alike_do_not_spoil_the_page() -> None:
     assert page.samples("laggard_row_score")["web\ufffd", "row\ufffd"] == 0.7
 
 
+def test_an_application_may_be_called_as_a_host_is() -> None:
+    page = Page()
+    page.scored([("row", 0.5)])
+    page.exporter.scored("gaussian", dataclasses.replace(frame(["row"]), keyed_by="application"), Given([("row", 0.5)]))
+    assert 'laggard_score{application="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
+    assert 'laggard_score{host="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
+
+
 @given(st.text(st.characters(codec=None), max_size=3 * MAX_LABEL))
 def test_any_name_is_a_label_that_is_read_back(name: str) -> None:
     page = Page()

@@ -334,6 +334,7 @@ def test_with_a_token_everything_but_health_asks_for_it() -> None:
         assert port.marks == []
         right = {"authorization": "Bearer " + TOKEN, "host": "laggard.monitoring.svc:9464"}
         assert port.client.get("/metrics", headers=right).status_code == 200
+        assert "Authorization: Bearer TOKEN" in port.client.get("/", headers=right).text
         assert port.post({"note": "x"}, authorization="bearer " + TOKEN).status_code == 201
         refused(port.post({"note": ""}, origin="http://evil.example", **right), 403, "cross-site")
     finally:
