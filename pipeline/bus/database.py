@@ -217,15 +217,19 @@ class Database:
             self._writing.release()
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
-        """Give pages back where the bound was lowered, and cut the log. What was committed is safe if that fails."""
-        (length,) = connection.execute("PRAGMA page_count").fetchone()
-        if length > self.max_pages:
-            with suppress(sqlite3.Error):
+        """Give pages back where the bound was lowered, and cut the log.
+
+        The transaction stands: nothing that fails here may look as if it did not, and the next one tries again.
+        """
+        with suppress(sqlite3.Error):
+            (length,) = connection.execute("PRAGMA page_count").fetchone()
+            if length > self.max_pages:
                 # Not `execute`: it takes one step, and each step frees one page.
                 connection.executescript(f"PRAGMA incremental_vacuum({min(length - self.max_pages, _VACUUM_PAGES)})")
-            connection.execute(f"PRAGMA max_page_count={self.max_pages}")  # it was not taken while the file was longer
-        if self._wal_size() > self.wal_bytes // 2:
-            self._cut_wal(connection)
+                # It was not taken as long as the file was longer.
+                connection.execute(f"PRAGMA max_page_count={self.max_pages}")
+            if self._wal_size() > self.wal_bytes // 2:
+                self._cut_wal(connection)
 
     def _wal_size(self) -> int:
         try:
@@ -234,10 +238,7 @@ class Database:
             return 0
 
     def _cut_wal(self, connection: sqlite3.Connection) -> None:
-        """Start the log over where the checkpoints that happen by themselves could not: a reader was in the way.
-
-        When one still is, or the disk is full: what was committed is safe, and the next transaction tries again.
-        """
+        """Start the log over where the checkpoints that happen by themselves could not: a reader was in the way."""
         connection.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

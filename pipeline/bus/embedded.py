@@ -74,8 +74,8 @@ class EmbeddedBus(Bus):
     ) -> None:
         if max_bytes < MIN_BYTES:
             raise BusError(f"{path}: expected a bound of at least {MIN_BYTES} bytes, got {max_bytes}")
-        self.path = path
-        self.database = Database(path, max_bytes, busy_timeout_s)
+        self.path = path.absolute()  # connections are opened later too, wherever the process then stands
+        self.database = Database(self.path, max_bytes, busy_timeout_s)
         self._retention_s = retention_s
         self._clock = clock
         self._expired_at = -math.inf

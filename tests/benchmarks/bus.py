@@ -13,11 +13,11 @@ import threading
 import time
 from pathlib import Path
 
-import msgpack
 import numpy as np
 
 from laggard.pipeline.bus import Commit, Outgoing, Partition, Snapshot, TopicSpec
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.records import Frame, encode, make_layout
 
 ROWS, FEATURES = 200, 30
 FRAMES = 1000
@@ -25,22 +25,20 @@ COMMITS = 300
 
 
 def frames(count: int, *, zeros: float) -> list[bytes]:
-    """Encoded like the codec does it: names as one blob, the matrix as raw bytes."""
+    """Encoded frames, the same cells zero in all of them."""
     random = np.random.default_rng(0)
-    names = msgpack.packb(
-        {
-            "rows": [f"worker-{row % 40}[{row * 37 + 900}@{row * 1733}]" for row in range(ROWS)],
-            "names": [f"worker-{row % 40}" for row in range(ROWS)],
-            "features": [f"feature_{feature}_bytes_per_s" for feature in range(FEATURES)],
-            "commands": [f"/usr/lib/worker/bin/worker --port={row * 7919 % 60000}" for row in range(ROWS)],
-        }
+    layout = make_layout(
+        rows=[f"worker-{row % 40}[{row * 37 + 900}@{row * 1733}]" for row in range(ROWS)],
+        names=[f"worker-{row % 40}" for row in range(ROWS)],
+        features=[f"feature_{feature}_bytes_per_s" for feature in range(FEATURES)],
+        commands=[f"/usr/lib/worker/bin/worker --port={row * 7919 % 60000}" for row in range(ROWS)],
     )
     busy = random.random((ROWS, FEATURES)) >= zeros
-    values = []
-    for _ in range(count):
-        matrix = np.where(busy, random.integers(0, 1 << 20, (ROWS, FEATURES)) / 0.997, 0.0)
-        values.append(msgpack.packb({"v": [1, 0], "kind": "frame", "layout": names, "values": matrix.tobytes()}))
-    return values
+    encoded = []
+    for at in range(count):
+        values = np.where(busy, random.integers(0, 1 << 20, (ROWS, FEATURES)) / 0.997, 0.0)
+        encoded.append(encode(Frame("host", "host", "process", 1.7e9 + at, at, layout, values)))
+    return encoded
 
 
 def percentiles(seconds: list[float]) -> str:

@@ -8,10 +8,12 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,6 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 A = Partition("a", 0)
 
@@ -147,23 +148,33 @@ def test_an_empty_file_becomes_a_bus(path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 @pytest.mark.parametrize("refused", ["file", "folder"])
-def test_a_file_of_another_user_is_refused_clearly(path: Path, refused: str) -> None:
-    shutil.chown(path.parent, 65534)
-    if refused == "file":
-        filled(path).close()
-        path.chmod(0o444)
-    else:
-        path.parent.chmod(0o555)
+def test_a_file_of_another_user_is_refused_clearly(refused: str) -> None:
     program = (
         "import os, sys; from pathlib import Path\n"
         "from laggard.pipeline.bus import BusError; from laggard.pipeline.bus.embedded import EmbeddedBus\n"
-        "path = Path(sys.argv[1]); os.chdir(path.parent); os.setgid(65534); os.setuid(65534)\n"
-        "try: EmbeddedBus(Path('bus.db'))\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "try: EmbeddedBus(Path(sys.argv[1]))\n"
         "except BusError as error: print(type(error).__name__, error)\n"
     )
-    # The folders above are for root alone: reached by standing in it.
-    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.startswith("BusError bus.db: expected a file that this user may write")
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are below one for root alone
+        path = Path(folder, "bus.db")
+        if refused == "file":
+            filled(path).close()
+            path.chmod(0o444)
+            shutil.chown(folder, 65534)
+        path.parent.chmod(0o755)
+        done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"BusError {path}: expected a file that this user may write")
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with filled(Path("bus.db")) as bus:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        with bus.database.connection("hold one"):  # so that the next is a new one
+            assert bus.bounds(A) == (0, 10)
+    assert not (tmp_path / "elsewhere" / "bus.db").exists()
 
 
 @pytest.mark.parametrize(
