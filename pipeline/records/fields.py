@@ -1,0 +1,90 @@
+"""Reading the fields of a JSON object, each asked for as what it should be."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.limits import MAX_PLAIN_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Choice = TypeVar("Choice", bound=str)
+
+
+class Fields:
+    """The fields of one object, each asked for as what it should be.
+
+    Parameters:
+        found: the object.
+        place: where the text comes from.
+        path: where the object is inside the text, as a prefix for the names of its fields.
+
+    Each method raises `RecordError` where the field is not there or is something else.
+    """
+
+    def __init__(self, found: Mapping[str, Any], place: str, path: str = "") -> None:
+        self._found = found
+        self._path = path
+        self.place = place
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def raw(self, name: str) -> Any:
+        """Whatever it is; None where it is not there."""
+        return self._found.get(name)
+
+    def number(self, name: str) -> float:
+        """A number; null is NaN."""
+        value = self._found.get(name, "")
+        if value is None:
+            return math.nan
+        if isinstance(value, float | int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
+            return float(value)
+        raise self.error(name, "a number that float64 can hold, or null")
+
+    def ts(self, name: str) -> float:
+        """A time."""
+        return checks.ts(self._found.get(name), f"{self._path}{name}", self.place)
+
+    def text(self, name: str) -> str:
+        """Text of any length."""
+        return checks.text(self._found.get(name), f"{self._path}{name}", self.place, MAX_PLAIN_BYTES)
+
+    def boolean(self, name: str) -> bool:
+        """True or false."""
+        value = self._found.get(name)
+        if isinstance(value, bool):
+            return value
+        raise self.error(name, "true or false")
+
+    def choice(self, name: str, choices: tuple[Choice, ...]) -> Choice:
+        """One of some texts."""
+        value = self._found.get(name)
+        for choice in choices:
+            if choice == value:
+                return choice
+        raise self.error(name, " or ".join(map(repr, choices)))
+
+    def key(self, name: str) -> str:
+        """A key, see `checks.key`."""
+        return checks.key(self._found.get(name), f"{self._path}{name}", self.place)
+
+    def objects(self, name: str) -> list[Fields]:
+        """A list of objects."""
+        value = self._found.get(name)
+        if not isinstance(value, list):
+            raise self.error(name, "a list of objects")
+        for number, each in enumerate(value):
+            if not isinstance(each, dict):
+                raise RecordError(self.place, f"{self._path}{name}[{number}]", "an object", shown(each))
+        return [Fields(each, self.place, f"{self._path}{name}[{number}].") for number, each in enumerate(value)]
+
+    def error(self, name: str, expected: str) -> RecordError:
+        """What to raise where the field is not what was expected."""
+        return RecordError(self.place, f"{self._path}{name}", expected, shown(self._found.get(name)))
