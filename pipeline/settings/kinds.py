@@ -58,8 +58,11 @@ def duration(value: object) -> float:
             position = part.end()
         if not text or position != len(text):
             raise ValueError(expected)
-        return seconds
-    return _finite(value, expected)
+    else:
+        seconds = _finite(value, expected)
+    if seconds < 0:
+        raise ValueError(expected)
+    return seconds
 
 
 def size(value: object) -> int:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -200,7 +200,7 @@ def test_a_place_that_may_not_be_written(tmp_path: Path, capsys: pytest.CaptureF
 def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: dict[str, object] = {}
+    seen: dict[str, Any] = {}
 
     @click.command()
     @settings_options

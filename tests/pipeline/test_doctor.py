@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -212,12 +214,12 @@ def test_file_systems(mounted: str, level: str) -> None:
 def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bus = tmp_path / "a/b/laggard.db"
     assert installation.room(bus, 1 << 20).level == "ok"
-    usage = type("usage", (), {"free": 100 << 20})
-    monkeypatch.setattr(installation.shutil, "disk_usage", lambda _: usage)
+    free = 100 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert installation.room(bus, 1 << 20).level == "ok"
     warning = installation.room(bus, 1 << 30)
     assert (warning.level, warning.found) == ("warning", "0 B of at most 1 GiB taken, 100 MiB free on the disk")
-    usage.free = 10 << 20
+    free = 10 << 20
     assert installation.room(bus, 1 << 20).level == "problem"
     monkeypatch.setattr(os, "access", lambda *_: False)
     finding = installation.room(bus, 1 << 20)

@@ -1,0 +1,115 @@
+"""`laggard work`: only the worker, operators and HTTP port in one process."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import BUSY, CommandError
+from laggard.pipeline.cli.options import duration_option, with_settings
+from laggard.pipeline.cli.part import session, supervised_option
+
+if TYPE_CHECKING:
+    from laggard.pipeline.cli.part import Session
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.runner import Runner
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.stream import Scores
+
+REPORT_S = 1.0
+
+
+@click.command()
+@with_settings
+@duration_option
+@supervised_option
+def work(settings: Settings, duration_s: float | None, supervised: bool) -> None:
+    """Run the operators until ^C, with metrics and marks over HTTP."""
+    with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
+        # Here, because a claim that is refused needs none of them.
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415
+
+        from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
+        from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
+        from laggard.pipeline.exporter import Exporter  # noqa: PLC0415
+        from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
+        from laggard.pipeline.runner import Runner  # noqa: PLC0415
+        from laggard.pipeline.telemetry import Telemetry  # noqa: PLC0415
+        from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
+        from laggard.pipeline.web.app import create_app  # noqa: PLC0415
+        from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
+        from laggard.pipeline.web.server import serve  # noqa: PLC0415
+        from laggard.pipeline.wiring import wire  # noqa: PLC0415
+
+        host, topics = settings.text("host"), topics_of(settings)
+        telemetry = Telemetry()
+        exporter = Exporter(telemetry, settings.count("web.top_rows"))
+        registry = CollectorRegistry()
+        registry.register(exporter)
+        progress = Progress(host)
+        with bus_of(settings) as bus:
+            runner = Runner(
+                bus,
+                wire(settings),
+                topics,
+                snapshot_records=settings.count("snapshot.records"),
+                observers=(exporter, progress),
+                telemetry=telemetry,
+            )
+
+            def append(mark: Mark) -> None:
+                bus.append([Outgoing(topics.name(COUNTERS), mark.host, encode(mark), mark.ts)])
+
+            try:
+                listen = Listen.resolve(settings.address("web.listen"), settings.text("web.token"))
+                app = create_app(
+                    listen=listen, registry=registry, recovering=runner.recovering, append=append, host=host
+                )
+                serving = serve(app, listen, running.stop)
+            except ListenError as error:
+                raise CommandError(str(error), BUSY) from None
+            running.claim.tell(serving.url)
+            running.say(
+                f"laggard work runs {', '.join(settings.words('operators'))}: {serving.url}/metrics. ^C stops it."
+            )
+            reporter = threading.Thread(
+                target=progress.report, args=(running, runner, serving.url), name="reports", daemon=True
+            )
+            if supervised:
+                reporter.start()
+            try:
+                runner.run(running.stop)
+            finally:
+                running.stop.set()
+                serving.close()
+
+
+class Progress:
+    """An observer that keeps the newest scores of one host, for the supervisor's line."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._scores: dict[tuple[str, str], Scores] = {}
+
+    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        """Keep what an operator answered."""
+        if (frame.keyed_by, frame.key) == ("host", self._host):
+            self._scores[operator, frame.scope] = scores
+
+    def received(self, frame: Frame) -> None:
+        """Frames without scores say nothing of interest here."""
+
+    def report(self, running: Session, runner: Runner, url: str) -> None:
+        """Report now and then until the part stops."""
+        while True:
+            scores = list(self._scores.values())
+            running.report(
+                url=url,
+                recovering=sum(runner.recovering().values()),
+                score=max((scores.score for scores in scores), default=None),
+                young=any(scores.ranking(1, 1).young for scores in scores),
+            )
+            if running.stop.wait(REPORT_S):
+                return
