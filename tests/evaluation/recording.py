@@ -1,0 +1,114 @@
+"""Recorded slowdowns: a machine's frames as JSON lines, and beside them what was done to it and when.
+
+A folder holds `frames.jsonl.zst`, all that the agent published and the marks in one order, a recording as laggard
+replays it; `cases.jsonl`, one `Case` a line; and `about.json`, how it was made.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from laggard.pipeline.records import Frame, Mark
+from laggard.pipeline.records.json_lines import write_line
+from laggard.producers.files import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+FRAMES, CASES, ABOUT = "frames.jsonl.zst", "cases.jsonl", "about.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoy:
+    """A process that had its usual burst during a case, and is not to blame."""
+
+    name: str
+    ts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One slowdown. Times are in seconds since the Unix epoch.
+
+    Attributes:
+        case: its number, from 1.
+        kind: of the fault.
+        strength: of the fault, 0 to 1.
+        name: of the culprit's row.
+        pid: of the culprit.
+        onset: when it went wrong.
+        mark: when the user asked.
+        end: when it was over.
+        decoys: bursts that others had shortly before the mark.
+
+    """
+
+    case: int
+    kind: str
+    strength: float
+    name: str
+    pid: int
+    onset: float
+    mark: float
+    end: float
+    decoys: tuple[Decoy, ...] = ()
+
+    def blames(self, row: str) -> bool:
+        """Whether this id of a row is the culprit's."""
+        return row.startswith(f"{self.name}[{self.pid}@")
+
+
+class Recorder:
+    """Writes a folder; what is not closed can be read up to the last whole block."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True)
+        (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+        self._file = (folder / FRAMES).open("wb")
+        self._frames = zstandard.ZstdCompressor(level=3).stream_writer(self._file)
+        self._cases = (folder / CASES).open("w")
+
+    def publish(self, records: Sequence[Frame | Mark]) -> None:
+        """Append records."""
+        for record in records:
+            self._frames.write(write_line(record).encode() + b"\n")
+
+    def add(self, case: Case) -> None:
+        """Append a case, and make what was recorded so far readable."""
+        self._cases.write(json.dumps(asdict(case)) + "\n")
+        self._cases.flush()
+        self._frames.flush(zstandard.FLUSH_BLOCK)
+        self._file.flush()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._frames.close()
+        self._cases.close()
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """All cases of a folder."""
+    cases = []
+    for line in (folder / CASES).read_text().splitlines():
+        fields = json.loads(line)
+        cases.append(Case(**fields | {"decoys": tuple(Decoy(**decoy) for decoy in fields["decoys"])}))
+    return cases
+
+
+def read_frames(folder: Path, scope: str) -> Iterator[Frame]:
+    """The frames of one scope, in order; what cannot be read is told on the standard error."""
+    with Recording(str(folder / FRAMES)) as recording:
+        for _, received in recording.records(lambda problem: print(problem, file=sys.stderr)):
+            if isinstance(received, Frame) and received.scope == scope:
+                yield received

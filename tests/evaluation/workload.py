@@ -1,0 +1,83 @@
+"""A process of the evaluation: it does its everyday work and, when told, goes wrong for a while.
+
+    python -m tests.evaluation.workload ROLE NUMBER SEED FOLDER DATA
+
+It is told by lines on its standard input: `burst` begins its usual burst, `fault KIND STRENGTH SECONDS` a fault. It
+ends with its standard input, and with the process that started it. It needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.evaluation.faults import FAULTS
+from tests.evaluation.roles import ROLES
+
+if TYPE_CHECKING:
+    from tests.evaluation.faults import Fault
+    from tests.evaluation.roles import Role
+
+BURST_EVERY_S = 100.0
+"""Mean time between the bursts that a process has by itself."""
+
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+
+
+def main() -> None:
+    role_name, number, seed, folder, data = sys.argv[1:]
+    libc = ctypes.CDLL(None, use_errno=True)
+    for option, argument in ((PR_SET_NAME, f"{role_name}-{number}".encode()), (PR_SET_PDEATHSIG, signal.SIGKILL)):
+        if libc.prctl(option, argument, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+    chance = random.Random(f"{seed}:{role_name}-{number}")
+    own = Path(folder)
+    own.mkdir()
+    work(ROLES[role_name](own, chance), chance, Path(data))
+
+
+def work(role: Role, chance: random.Random, data: Path) -> None:
+    """Do what the role does, and what standard input says, until that ends."""
+    fault: Fault | None = None
+    fault_end = fault_due = 0.0
+    role_due = time.monotonic() + chance.random()
+    burst_due = time.monotonic() + chance.expovariate(1 / BURST_EVERY_S)
+    while True:
+        now = time.monotonic()
+        if fault and now >= fault_end:
+            fault.end()
+            fault = None
+        if fault and now >= fault_due:
+            fault_due = now + fault.step()
+        if now >= burst_due:
+            role.burst()
+            role_due, burst_due = now, now + chance.expovariate(1 / BURST_EVERY_S)
+        if now >= role_due:
+            role_due = now + role.step()
+        due = min(role_due, burst_due, *((fault_due, fault_end) if fault else ()))
+        if not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
+            continue
+        told = os.read(sys.stdin.fileno(), 4096).decode()  # not readline: its buffer would hide lines from select
+        if not told:
+            return
+        for line in told.splitlines():
+            match line.split():
+                case ["burst"]:
+                    role.burst()
+                    role_due = now
+                case ["fault", kind, strength, seconds]:
+                    fault = FAULTS[kind](float(strength), chance, data)
+                    fault_end = time.monotonic() + float(seconds)
+                case _:
+                    raise ValueError(f"standard input: expected 'burst' or 'fault KIND STRENGTH SECONDS', got {line!r}")
+
+
+if __name__ == "__main__":
+    main()
