@@ -91,7 +91,7 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
         parts.append("no score yet")
     else:
         young = ", still learning" if work["young"] else ""
-        parts.append(f"host score {work['score']:.2f}{young} (above 1 is anomalous)")
+        parts.append(f"score {work['score']:.2f}{young}")
     return "   ".join(parts)
 
 

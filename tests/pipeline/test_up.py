@@ -1,0 +1,252 @@
+"""`laggard up` for real: two processes, a bus and a port, watched over by a third."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.cli.exits import BUSY, USAGE
+from laggard.pipeline.cli.up import introduction, status
+from laggard.pipeline.records import Decoder, Frame, Mark
+from laggard.pipeline.settings import parse_assignment, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laggard.pipeline.claims import Part
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+
+
+class Up:
+    """A running `laggard up` on a bus of its own, at two ticks a second."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        self.bus = folder / "laggard.db"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
+        self.process = subprocess.Popen(
+            [
+                *(*LAGGARD, "up", "--bus", str(self.bus), "--interval", "500ms"),
+                *("--set", "web.listen=127.0.0.1:0", "--set", "host=web-1", *more),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**environment, "LAGGARD_STATE": str(folder)},
+        )
+        self.stdout, self.stderr = self.process.stdout, self.process.stderr
+
+    def introduced(self) -> list[str]:
+        """What it prints once both parts run."""
+        assert self.stdout is not None
+        lines = []
+        while not lines or not lines[-1].startswith("^C"):
+            lines.append(self.stdout.readline())
+            assert lines[-1], self.stderr.read() if self.stderr else ""
+        return lines
+
+    def holder(self, part: Part) -> tuple[int, str]:
+        found = holder_of(str(self.bus), self.bus.parent, part)
+        return (found.pid, found.url) if found else (0, "")
+
+    def ended(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
+        if number is not None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+    def frames(self) -> list[Frame | Mark]:
+        decoder = Decoder()
+        with EmbeddedBus(self.bus) as bus:
+            (partition,) = bus.partitions("laggard.counters")
+            read = [decoder.decode(record.value, "test") for record in bus.read(partition, 0)]
+        return [record for record in read if isinstance(record, Frame | Mark)]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def begin(*more: str) -> Up:
+        started.append(Up(tmp_path, *more))
+        return started[-1]
+
+    yield begin
+    for up in started:
+        up.process.kill()
+        up.process.communicate()
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_it_starts_says_what_to_do_next_and_stops(start: Callable[..., Up]) -> None:
+    up = start("--duration", "2s")
+    lines = up.introduced()
+    assert lines[0] == "laggard watches web-1: every process and the host itself, every 0.5 s.\n"
+    assert f"  laggard why --bus {up.bus}  " in "".join(lines)
+    parts = [up.holder("agent"), up.holder("work")]
+    assert f"{parts[1][1]}/metrics\n" in lines[2]
+    code, out, err = up.ended()
+    assert (code, out, err) == (0, "", "")
+    assert not any(alive(pid) for pid, _ in parts)
+    scopes = {frame.scope for frame in up.frames() if isinstance(frame, Frame)}
+    assert scopes == {"process", "host", "agent"}
+    with EmbeddedBus(up.bus) as bus:
+        (partition,) = bus.partitions("laggard.counters")
+        assert bus.committed("laggard.gaussian", partition) > 0
+        assert bus.snapshots("gaussian", partition), "the worker left its state"
+
+
+@pytest.mark.slow
+def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> None:
+    up = start()
+    up.introduced()
+
+    # A second one is refused, and leaves the first one alone.
+    second = start("--duration", "1s")
+    code, out, err = second.ended()
+    assert (code, out) == (BUSY, "")
+    assert re.fullmatch(rf"laggard: `laggard up` runs already on \S+ \(process {up.process.pid}\); .*\n", err)
+
+    # A mark over HTTP and one by the command line.
+    url = up.holder("work")[1]
+    posted = urllib.request.Request(
+        f"{url}/marks", data=b'{"note": "over HTTP"}', headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(posted, timeout=5) as answer:
+        assert answer.status == 201
+    subprocess.run(
+        [*LAGGARD, "mark", "typed", "--bus", str(up.bus), "--host", "web-1"], check=True, capture_output=True
+    )
+
+    # Each part is started again when it is killed.
+    for part in ("agent", "work"):
+        pid = up.holder(part)[0]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda part=part, pid=pid: up.holder(part)[0] not in {0, pid})
+    until(lambda: bool(up.holder("work")[1]))
+    with urllib.request.urlopen(f"{up.holder('work')[1]}/-/healthy", timeout=5) as answer:
+        assert answer.status == 200
+
+    doctor = subprocess.run(
+        [*LAGGARD, "doctor", "--json", "--bus", str(up.bus), "--set", "host=web-1", "--set", "agent.interval=500ms"],
+        check=False,
+        capture_output=True,
+    )
+    levels = {finding["check"]: finding["level"] for finding in json.loads(doctor.stdout)["findings"]}
+    assert [levels[check] for check in ("bus", "agent", "worker", "port")] == ["ok"] * 4
+
+    pids = [up.holder("agent")[0], up.holder("work")[0]]
+    code, out, err = up.ended(signal.SIGINT)
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [
+        "laggard: agent was killed by SIGKILL; it starts again in 0.5 s",
+        "laggard: work was killed by SIGKILL; it starts again in 0.5 s",
+    ]
+    assert not any(map(alive, pids))
+    records = up.frames()
+    assert sorted(record.note for record in records if isinstance(record, Mark)) == ["over HTTP", "typed"]
+    sequences = [record.sequence for record in records if isinstance(record, Frame)]
+    assert sequences == sorted(set(sequences)), "they grow over restarts"
+
+
+@pytest.mark.slow
+def test_parts_end_when_it_is_killed(start: Callable[..., Up]) -> None:
+    up = start()
+    up.introduced()
+    pids = [up.holder("agent")[0], up.holder("work")[0]]
+    up.ended(signal.SIGKILL)
+    until(lambda: not any(map(alive, pids)))
+    again = start("--duration", "1s")
+    again.introduced()
+    assert again.ended() == (0, "", "")
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        up = start("--set", f"web.listen=127.0.0.1:{taken.getsockname()[1]}")
+        code, out, err = up.ended()
+    assert (code, out) == (BUSY, "")
+    assert err.startswith("laggard: work: laggard: web.listen: cannot listen on 127.0.0.1:")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_line_on_a_terminal(tmp_path: Path) -> None:
+    """A terminal sees a line that is drawn again and again, and goes away at the end."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(LAGGARD_STATE=str(tmp_path), COLUMNS="40")
+        options = ["--interval", "500ms", "--duration", "3s", "--set", "web.listen=127.0.0.1:0"]
+        os.execv(sys.executable, [*LAGGARD, "up", *options])
+    shown = b""
+    try:
+        while read := os.read(terminal, 4096):
+            shown += read
+    except OSError:  # how a terminal says that its other side has gone
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    drawn = [line for line in shown.decode().split("\r\x1b[K") if " ticks " in line[:40]]
+    assert len(drawn) >= 2
+    assert all(len(line) <= 39 for line in drawn if not line.startswith("Stopped"))
+    assert re.search(r"\r\x1b\[KStopped after \d ticks; what was recorded stays\.\r\n$", shown.decode())
+
+
+def settings(*given: str) -> Any:
+    return read_settings(environ={"HOME": "/h"}, flags=[parse_assignment(one) for one in ("host=web-1", *given)])
+
+
+def test_the_introduction() -> None:
+    text = introduction(settings("state=/s", "bus.retention=90m", "agent.interval=0.5s"), "http://[::1]:1")
+    assert "every 0.5 s.\n" in text
+    assert "  data     /s/laggard.db (at most 1 GiB, 1.5 h)\n" in text
+    assert "  metrics  http://[::1]:1/metrics\n" in text
+    assert "data     kafka://b:1 (" in introduction(settings("bus.location=kafka://b:1"), "")
+
+
+@pytest.mark.parametrize(
+    ("work", "shown"),
+    [
+        ({"recovering": 7, "score": None, "young": False}, "3 ticks   5 processes   catching up, 7 records left"),
+        ({"recovering": 0, "score": None, "young": False}, "3 ticks   5 processes   no score yet"),
+        ({"recovering": 0, "score": 0.5, "young": True}, "3 ticks   5 processes   score 0.50, still learning"),
+        ({"recovering": 0, "score": 12.345, "young": False}, "3 ticks   5 processes   score 12.35"),
+    ],
+)
+def test_the_status(work: dict[str, object], shown: str) -> None:
+    assert status({"agent": {"ticks": 3, "rows": 5}, "work": work}) == shown
+
+
+def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:
+    code, out, err = start("--set", "gaussian.context=short").ended()
+    assert (code, out) == (USAGE, "")
+    assert "gaussian.context" in err
