@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -302,10 +301,10 @@ class Database:
 
     def _free(self) -> str:
         try:
-            free = shutil.disk_usage(self.path.parent).free
+            disk = os.statvfs(self.path.parent)
         except OSError as error:
             return f"free space unknown ({error.strerror})"
-        return f"{free} bytes free in {self.path.parent}"
+        return f"{disk.f_bavail * disk.f_frsize} bytes free in {self.path.parent}"
 
 
 def _code(error: sqlite3.Error) -> int:

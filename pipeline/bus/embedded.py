@@ -308,6 +308,6 @@ class EmbeddedBus(Bus):
         return 0 if row is None else int(row[0])
 
     def close(self) -> None:
-        """Close the file; calls that are under way end first."""
+        """Close the file. Calls that are under way still end; polls that wait raise BusError."""
         self.database.close()
         self.tell()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus import BusError, DamagedRecord, Fenced, Partition, Polled, Subscription
@@ -24,7 +24,7 @@ class EmbeddedSubscription(Subscription):
     def __init__(self, bus: EmbeddedBus, group: str, partitions: Sequence[Partition]) -> None:
         self._bus = bus
         self._group = group
-        self._member = uuid.uuid4().hex
+        self._member = os.urandom(16).hex()
         self._ids = {partition: bus.partition_id(partition) for partition in partitions}
         self._positions: dict[Partition, int] = {}
         self._turn = 0

@@ -24,16 +24,17 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 
 IN, OUT = Partition("in", 0), Partition("out", 0)
 BATCH = 3
+MAX_BYTES = 1 << 20  # the least, so that checkpoints and trimming are under way when the signal comes
 
 
 def append(path: Path, acknowledge: int) -> NoReturn:
     """Batches of numbered records, one number after the other whatever happened before."""
-    bus = EmbeddedBus(path)
+    bus = EmbeddedBus(path, MAX_BYTES)
     _, number = bus.bounds(IN)
     while True:
         bus.append(
             [
-                Outgoing("in", "host-1", b"%d " % at * random.choice([1, 300, 9_000]), float(at))
+                Outgoing("in", "host-1", b"%d " % at + random.randbytes(random.choice([0, 300, 20_000])), float(at))
                 for at in range(number, number + BATCH)
             ]
         )
@@ -43,7 +44,7 @@ def append(path: Path, acknowledge: int) -> NoReturn:
 
 def commit(path: Path, acknowledge: int) -> NoReturn:
     """The n-th commit: input offset n, output n, snapshot n."""
-    bus = EmbeddedBus(path)
+    bus = EmbeddedBus(path, MAX_BYTES)
     member = bus.subscribe("group", ["in"])
     number = bus.committed("group", IN)
     while True:
@@ -72,12 +73,13 @@ def told(reads: int) -> int:
 
 
 def check(path: Path, appended: int, committed: int) -> None:
-    with EmbeddedBus(path) as bus:
+    with EmbeddedBus(path, MAX_BYTES) as bus:
         _, end = bus.bounds(IN)
         assert end >= appended, f"{appended} records were acknowledged, {end} are there"
         assert end % BATCH == 0, f"{end} records: a torn append"
-        numbers = [int(record.value.split()[0]) for record in bus.read(IN, max(0, end - 500))]
-        assert numbers == list(range(max(0, end - 500), end)), "records are missing, repeated or out of order"
+        oldest, _ = bus.bounds(IN)
+        numbers = [int(record.value.split()[0]) for record in bus.read(IN, 0)]
+        assert numbers == list(range(oldest, end)), "records are missing, repeated or out of order"
         done = bus.committed("group", IN)
         assert done >= committed, f"{committed} commits were acknowledged, {done} are there"
         assert bus.bounds(OUT)[1] == done, "a torn commit: outputs and offsets"
@@ -89,7 +91,7 @@ def check(path: Path, appended: int, committed: int) -> None:
 def main() -> None:
     path, rounds, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     draw = random.Random(seed)
-    with EmbeddedBus(path) as bus:
+    with EmbeddedBus(path, MAX_BYTES) as bus:
         bus.create([TopicSpec("in"), TopicSpec("out")])
     # A process of its own: no connection of this one may live through its forks.
     holder = subprocess.Popen(
@@ -113,16 +115,18 @@ def main() -> None:
         committed = max(committed, told(children[1][1]))
         check(path, appended, committed)
     holder.stdout.close()
+    with EmbeddedBus(path, MAX_BYTES) as bus:
+        oldest, _ = bus.bounds(IN)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    print(f"{appended} {committed}")
+    print(f"{appended} {committed} {oldest}")
 
 
 HOLD = """
 import sys
 from pathlib import Path
 from laggard.pipeline.bus.embedded import EmbeddedBus
-with EmbeddedBus(Path(sys.argv[1])):
+with EmbeddedBus(Path(sys.argv[1]), 1 << 20):
     print(flush=True)
     sys.stdin.read()
 """

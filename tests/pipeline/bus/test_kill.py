@@ -20,6 +20,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, rounds: int) -> N
         timeout=110,
     )
     assert done.returncode == 0, done.stderr
-    appended, committed = map(int, done.stdout.split())
+    appended, committed, trimmed = map(int, done.stdout.split())
     assert appended > 2 * rounds
     assert committed > rounds
+    assert trimmed > 0
