@@ -1,13 +1,11 @@
 """The documents that follow from the declared settings: `deploy/settings.md` and the sample `deploy/laggard.toml`.
 
-`python -m laggard.pipeline.settings.documents` writes both; a test fails when they are not current.
+A test fails when they are not current; `pytest --update-golden` writes them anew.
 """
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.settings.declared import SETTINGS
@@ -101,13 +99,3 @@ def _toml(setting: Setting) -> str:
     if setting.kind == "words":
         return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",")) + "]"
     return f'"{setting.default}"'
-
-
-def write(deploy: Path) -> None:
-    """Write both documents."""
-    (deploy / "settings.md").write_text(settings_page(), encoding="utf-8")
-    (deploy / "laggard.toml").write_text(sample_file(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "deploy"))

@@ -54,7 +54,7 @@ class Up:
     def introduced(self) -> list[str]:
         """What it prints once both parts run."""
         assert self.stdout is not None
-        lines = []
+        lines: list[str] = []
         while not lines or not lines[-1].startswith("^C"):
             lines.append(self.stdout.readline())
             assert lines[-1], self.stderr.read() if self.stderr else ""
@@ -63,6 +63,12 @@ class Up:
     def holder(self, part: Part) -> tuple[int, str]:
         found = holder_of(str(self.bus), self.bus.parent, part)
         return (found.pid, found.url) if found else (0, "")
+
+    def kill(self, part: Part) -> None:
+        """Kill a part and wait until another one runs in its place."""
+        pid, _ = self.holder(part)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: self.holder(part)[0] not in {0, pid})
 
     def ended(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
         if number is not None:
@@ -147,10 +153,8 @@ def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> 
     )
 
     # Each part is started again when it is killed.
-    for part in ("agent", "work"):
-        pid = up.holder(part)[0]
-        os.kill(pid, signal.SIGKILL)
-        until(lambda part=part, pid=pid: up.holder(part)[0] not in {0, pid})
+    up.kill("agent")
+    up.kill("work")
     until(lambda: bool(up.holder("work")[1]))
     with urllib.request.urlopen(f"{up.holder('work')[1]}/-/healthy", timeout=5) as answer:
         assert answer.status == 200
