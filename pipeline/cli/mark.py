@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 @click.argument("note", default="")
 @click.option("--at", metavar="TIME", default="now", help=f"When it was slow: {FORMS}.  [default: now]")
 @click.option("--host", help="The host that was slow.  [default: this one]")
-def mark(settings: Settings, note: str, at: str, host: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, the mark, for a program to read.")
+def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: bool) -> None:
     """Say that it is slow now, with a NOTE such as "checkout hangs"."""
     now = time.time()
     try:
@@ -47,6 +49,9 @@ def mark(settings: Settings, note: str, at: str, host: str | None) -> None:
             known = f"; recorded are {', '.join(hosts[:10])}" if hosts else ""
             click.echo(f"laggard: nothing is recorded of {host} yet{known}", err=True)
         bus.append([Outgoing(topic, host, value, ts)])
+    if as_json:
+        click.echo(json.dumps({"ts": ts, "host": host, "mark": note}))
+        return
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
     click.echo(f"Marked {shown} on {host}{': ' if note else ''}{note}")
     click.echo(f"Next: {to_type(settings, 'why', '--mark', 'last')}")

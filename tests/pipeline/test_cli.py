@@ -89,7 +89,9 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["marc"], "No such command 'marc'"),
+        (["marc"], "No such command 'marc'; did you mean 'mark'?"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        ([], "Usage: laggard [OPTIONS] COMMAND"),
         (["up", "--duration", "soon"], "'soon'; expected a duration such as 500ms"),
         (["up", "--duration", "0s"], "'0s'; expected more than nothing"),
         (
@@ -149,7 +151,9 @@ def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert second == f"Next: laggard why --mark last --bus {path}"
     code, out, err = called(["mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path)], capsys)
     assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
-    one, two = marks(path)
+    code, out, _ = called(["mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path)], capsys)
+    assert (code, json.loads(out)) == (0, {"ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})
+    one, two, _ = marks(path)
     assert (one.host, one.note) == ("web-1", "checkout hangs")
     assert before <= one.ts <= time.time()
     assert two == Mark("web-2", 1_700_000_000.0, "")
