@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,10 +43,10 @@ HOST = "evaluation"
 FAULT_S = 12.0
 MARK_S = (8.0, 10.0)
 """Of a fault that lasts `FAULT_S`: when the user asks, after its onset."""
-PAUSE_S = (25.0, 35.0)
-"""Between the end of a fault and the next onset."""
 DECOY_S = (1.0, 4.0)
 """When others begin their usual burst, before the mark."""
+START_S = 30.0
+"""Within which all processes have to be at work."""
 LAST_S = 5.0
 """What is still recorded after the last fault."""
 
@@ -69,23 +69,44 @@ def names(workers: int) -> list[str]:
     return [f"{roles[index % len(roles)]}-{index // len(roles)}" for index in range(workers)]
 
 
-def plan(seed: int, cases: int, workers: int, warm_up_s: float) -> list[Planned]:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a recording is made.
+
+    Attributes:
+        seed: of all that is random.
+        cases: slowdowns to inject.
+        workers: processes at work.
+        warm_up_s: seconds before the first slowdown.
+        pause_s: mean seconds from the end of one to the onset of the next; it varies by a sixth.
+
+    """
+
+    seed: int = 1
+    cases: int = 36
+    workers: int = 40
+    warm_up_s: float = 120.0
+    pause_s: float = 30.0
+
+
+def plan(setting: Setting) -> list[Planned]:
     """What will happen: each kind equally often, in a random order, each time in another process if possible."""
-    chance = random.Random(seed)
+    chance = random.Random(setting.seed)
+    cases, workers = setting.cases, names(setting.workers)
     kinds: list[str] = []
     culprits: list[str] = []
     while len(kinds) < cases:
         kinds += chance.sample(list(FAULTS), len(FAULTS))
     while len(culprits) < cases:
-        culprits += chance.sample(names(workers), workers)
+        culprits += chance.sample(workers, len(workers))
     planned = []
-    onset = warm_up_s
+    onset = setting.warm_up_s
     for kind, name in zip(kinds[:cases], culprits[:cases], strict=True):
         mark = onset + chance.uniform(*MARK_S)
-        others = [other for other in names(workers) if other != name]
+        others = [other for other in workers if other != name]
         decoys = [(other, mark - chance.uniform(*DECOY_S)) for other in chance.sample(others, chance.randrange(3))]
         planned.append(Planned(kind, chance.random(), name, onset, mark, tuple(decoys)))
-        onset += FAULT_S + chance.uniform(*PAUSE_S)
+        onset += FAULT_S + setting.pause_s * chance.uniform(5 / 6, 7 / 6)
     return planned
 
 
@@ -105,6 +126,13 @@ class Workload:
             arguments = [role, number, str(seed), str(folder / name), str(data)]
             command = [sys.executable, "-SE", "-m", "tests.evaluation.workload", *arguments]
             self._processes[name] = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True, bufsize=1)
+        deadline = time.monotonic() + START_S
+        for name, process in self._processes.items():
+            while Path(f"/proc/{process.pid}/comm").read_text().strip() != name:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise RuntimeError(f"{name}: expected to be at work within {START_S:g} s, got {process.poll()}")
+                time.sleep(0.01)
 
     def pid(self, name: str) -> int:
         return self._processes[name].pid
@@ -148,24 +176,17 @@ class Script:
         return self.is_set()
 
 
-def record(target: Path, seed: int, cases: int, workers: int, warm_up_s: float) -> None:
+def record(target: Path, setting: Setting) -> None:
     """Let processes work and go wrong as planned, and record what the agent sees of it at 1 s ticks."""
-    planned = plan(seed, cases, workers, warm_up_s)
-    about = {
-        "seed": seed,
-        "cases": cases,
-        "workers": workers,
-        "warm_up_s": warm_up_s,
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-    }
+    planned = plan(setting)
+    about = asdict(setting) | {"kernel": platform.release(), "cores": os.cpu_count()}
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that what was started is cleared away
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"evaluation", 0, 0, 0)
     with ExitStack() as stack:
         # Not /tmp, which may be memory: reading and writing has to reach a disk.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="laggard-", dir="/var/tmp")))
         recorder = stack.enter_context(Recorder(target, about))
-        workload = Workload(folder, workers, seed)
+        workload = Workload(folder, setting.workers, setting.seed)
         stack.callback(workload.close)
         script = Script()
         for number, each in enumerate(planned, 1):
@@ -205,21 +226,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.evaluation.slowdowns", description=__doc__)
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the recording in this new folder")
     parser.add_argument("--replay", type=Path, metavar="DIR", nargs="+", help="score recordings instead of making one")
-    parser.add_argument("--cases", type=int, default=36, help="slowdowns to inject (default: 36)")
-    parser.add_argument("--workers", type=int, default=40, help="processes at work (default: 40)")
-    parser.add_argument("--warm-up", type=float, default=120.0, metavar="SECONDS", help="before the first (120)")
-    parser.add_argument("--seed", type=int, default=1)
+    usual = Setting()
+    for name, value, text in (
+        ("--cases", usual.cases, "slowdowns to inject"),
+        ("--workers", usual.workers, "processes at work"),
+        ("--warm-up", usual.warm_up_s, "seconds before the first slowdown"),
+        ("--pause", usual.pause_s, "seconds between two, on average"),
+        ("--seed", usual.seed, "of all that is random"),
+    ):
+        parser.add_argument(name, type=type(value), default=value, help=f"{text} (default: {value:g})")
     options = parser.parse_args(arguments)
-    if options.replay:
-        folders = options.replay
-    else:
-        target = options.record or Path(tempfile.mkdtemp(prefix="laggard-cases-")) / "cases"
-        record(target, options.seed, options.cases, options.workers, options.warm_up)
-        folders = [target]
     outcomes: dict[str, list[Outcome]] = {name: [] for name in METHODS}
-    for folder in folders:
-        for name, found in evaluate(read_frames(folder, "process"), read_cases(folder)).items():
-            outcomes[name] += found
+    with tempfile.TemporaryDirectory(prefix="laggard-") as temporary:
+        folders = options.replay or [options.record or Path(temporary) / "cases"]
+        if not options.replay:
+            setting = Setting(options.seed, options.cases, options.workers, options.warm_up, options.pause)
+            record(folders[0], setting)
+        for folder in folders:
+            for name, found in evaluate(read_frames(folder, "process"), read_cases(folder)).items():
+                outcomes[name] += found
     print(tables(outcomes))
 
 
