@@ -29,11 +29,9 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
         # Here, because a claim that is refused needs none of them.
-        from prometheus_client import CollectorRegistry  # noqa: PLC0415
-
         from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
-        from laggard.pipeline.exporter import Exporter  # noqa: PLC0415
+        from laggard.pipeline.exporter import Exporter, metrics_registry  # noqa: PLC0415
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
         from laggard.pipeline.runner import Runner  # noqa: PLC0415
         from laggard.pipeline.telemetry import Telemetry  # noqa: PLC0415
@@ -46,8 +44,6 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
         exporter = Exporter(telemetry, settings.count("web.top_rows"))
-        registry = CollectorRegistry()
-        registry.register(exporter)
         progress = Progress(host)
         with bus_of(settings) as bus:
             runner = Runner(
@@ -65,7 +61,11 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
             try:
                 listen = Listen.resolve(settings.address("web.listen"), settings.text("web.token"))
                 app = create_app(
-                    listen=listen, registry=registry, recovering=runner.recovering, append=append, host=host
+                    listen=listen,
+                    registry=metrics_registry(exporter),
+                    recovering=runner.recovering,
+                    append=append,
+                    host=host,
                 )
                 serving = serve(app, listen, running.stop)
             except ListenError as error:
