@@ -1,9 +1,9 @@
 """Records as bytes: one MessagePack map each, the names and the matrix in it as byte strings.
 
 Every map has `v`, the version `[major, minor]`, `kind`, `ts` and `sequence`. A `frame` has `keyed_by`, `key`, `scope`,
-`layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and `hosts`; a `mark` has `host`
-and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s` and `syscalls`. A reader passes over
-fields it does not know, so that a newer minor version may add some.
+`layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and, where it has any, `hosts`; a
+`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s` and `syscalls`. A
+reader passes over fields it does not know, so that a newer minor version may add some.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Rece
 from laggard.pipeline.records.layout import read_layout
 from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.memory import LayoutMemory
-from laggard.pipeline.records.messagepack import pack, unpack_map
+from laggard.pipeline.records.messagepack import pack_map, unpack_map
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,16 +45,18 @@ def encode(record: Received) -> bytes:
             checked.frame(fields, record.layout, record.values, "")
             fields["layout"] = record.layout.packed
             fields["values"] = record.values.astype(_FLOAT64, copy=False).tobytes()
+            if not record.hosts:
+                del fields["hosts"]
         case Mark():
             kind = "mark"
             checked.mark(fields, "")
         case Request():
             kind = "request"
             checked.request(fields, "")
-    encoded = pack({"v": VERSION, "kind": kind, **fields})
-    if len(encoded) > MAX_RECORD_BYTES:
-        raise RecordError("", "", f"a record of at most {MAX_RECORD_BYTES:,} bytes", f"{len(encoded):,}")
-    return encoded
+    try:
+        return pack_map({"v": VERSION, "kind": kind, **fields})
+    except ValueError as error:
+        raise RecordError("", "", f"a record of at most {MAX_RECORD_BYTES:,} bytes", str(error)) from None
 
 
 class Decoder:
@@ -118,7 +120,7 @@ class Decoder:
                 and 0.0 <= ts <= MAX_TS
                 and type(sequence) is int
                 and UNNUMBERED <= sequence <= MAX_SEQUENCE
-                and not fields.get("hosts", True)
+                and "hosts" not in fields
             ):
                 return Frame(keyed_by, key, scope, ts, sequence, layout, values)
         else:

@@ -1,8 +1,8 @@
 """Building and reading layouts: the names of a frame, packed once and sent with each frame.
 
-A packed layout is a MessagePack map of texts, `rows`, `names`, `features` and perhaps `commands`; each is the names
-joined by U+0000, which no name may hold. So reading one is splitting four strings, and hostile bytes cannot blow up
-into more objects than a layout may have.
+A packed layout is a MessagePack map of byte strings, `rows`, `names`, `features` and perhaps `commands`; each is the
+names in UTF-8, joined by U+0000, which no name may hold. So reading one is splitting four byte strings, and hostile
+bytes cannot blow up into more objects than a layout may have.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from laggard.pipeline.records.limits import (
     MAX_CELLS,
     MAX_COMMAND,
     MAX_FEATURES,
-    MAX_LAYOUT_BYTES,
     MAX_NAME,
+    MAX_NAMES_BYTES,
     MAX_ROWS,
 )
-from laggard.pipeline.records.messagepack import pack, unpack_map
+from laggard.pipeline.records.messagepack import pack_map, unpack_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,12 +53,10 @@ def read_layout(packed: bytes, place: str) -> Layout:
         RecordError: these bytes are no packed layout.
 
     """
-    if len(packed) > MAX_LAYOUT_BYTES:
-        raise RecordError(place, "layout", f"at most {MAX_LAYOUT_BYTES:,} bytes", f"{len(packed):,}")
     try:
         fields = unpack_map(packed)
     except ValueError as error:
-        raise RecordError(place, "layout", "a MessagePack map of texts", str(error)) from None
+        raise RecordError(place, "layout", "a MessagePack map of byte strings", str(error)) from None
     rows = _split(fields.get("rows"), "rows", place, MAX_ROWS)
     names = _split(fields.get("names"), "names", place, MAX_ROWS)
     features = _split(fields.get("features"), "features", place, MAX_FEATURES)
@@ -70,11 +68,15 @@ def read_layout(packed: bytes, place: str) -> Layout:
 
 
 def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
-    if not isinstance(joined, str):
-        raise RecordError(place, field, "text", shown(joined))
-    if (count := joined.count(SEPARATOR) + 1) > most:
+    if not isinstance(joined, bytes) or len(joined) > MAX_NAMES_BYTES:
+        raise RecordError(place, field, f"a byte string of at most {MAX_NAMES_BYTES:,}", shown(joined))
+    separator = SEPARATOR.encode()
+    if (count := joined.count(separator) + 1) > most:
         raise RecordError(place, field, f"at most {most:,}", f"{count:,}")
-    return joined.split(SEPARATOR) if joined else []
+    try:
+        return [each.decode() for each in joined.split(separator)] if joined else []
+    except UnicodeDecodeError as error:
+        raise RecordError(place, field, "UTF-8", error.reason) from None
 
 
 def checked_layout(
@@ -112,7 +114,8 @@ def _packed(
     fields = {"rows": rows, "names": names, "features": features}
     if commands:
         fields["commands"] = commands
-    packed = pack({field: SEPARATOR.join(each) for field, each in fields.items()})
-    if len(packed) > MAX_LAYOUT_BYTES:
-        raise RecordError("", "rows", f"names of at most {MAX_LAYOUT_BYTES:,} bytes together", f"{len(packed):,}")
-    return packed
+    joined = {field: SEPARATOR.join(each).encode() for field, each in fields.items()}
+    size = sum(map(len, joined.values()))
+    if size > MAX_NAMES_BYTES:
+        raise RecordError("", "rows", f"names of at most {MAX_NAMES_BYTES:,} bytes together", f"{size:,}")
+    return pack_map(joined)

@@ -16,8 +16,8 @@ MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 4_000_000
 """Rows times features: 32 MB of values."""
 
-MAX_LAYOUT_BYTES: Final = 24 << 20
-"""Of a packed layout: 100,000 rows with 80 characters of ids, names and command lines each need a third of it."""
+MAX_NAMES_BYTES: Final = 24 << 20
+"""Of all names of a layout together: 100,000 rows with 80 characters of ids, names and command lines need a third."""
 
 MAX_KEY: Final = 253
 """Characters of a host's, application's, pool's or service's name and of a scope: a DNS name fits."""

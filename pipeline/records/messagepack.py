@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_RECORD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_FIELDS: Final = 10_000
 """Of one map."""
@@ -14,21 +17,24 @@ MAX_FIELDS: Final = 10_000
 MAX_ITEMS: Final = 100_000
 """Of one array."""
 
+MAX_LARGE_FIELDS: Final = 64
+"""Of the whole where it is so large that it is looked through first."""
+
 _BYTE_STRINGS: Final = frozenset((0xC4, 0xC5, 0xC6))
 _LIMITS: Final = {"max_map_len": MAX_FIELDS, "max_array_len": MAX_ITEMS, "max_ext_len": 0}
 
 
-def pack(value: Any) -> bytes:
-    """The value as MessagePack.
+def pack_map(fields: Mapping[str, Any]) -> bytes:
+    """The map as MessagePack, which `unpack_map` takes.
 
     Raises:
-        ValueError: it holds text with lone surrogates, or an integer of more than 64 bits.
+        ValueError: it is beyond a limit; the message says by how much.
 
     """
-    try:
-        return cast("bytes", msgpack.packb(value))
-    except OverflowError as error:
-        raise ValueError(str(error)) from None
+    packed = cast("bytes", msgpack.packb(fields))
+    if len(packed) > MAX_PLAIN_BYTES:
+        _weigh(packed)
+    return packed
 
 
 def unpack_map(packed: bytes) -> dict[Any, Any]:
@@ -62,8 +68,10 @@ def _weigh(packed: bytes) -> None:
         raise ValueError(f"{len(packed):,} bytes")
     outline = msgpack.Unpacker(max_buffer_size=MAX_RECORD_BYTES, **_LIMITS)
     outline.feed(packed)
-    plain = 0
-    for _ in range(outline.read_map_header()):
+    count, plain = outline.read_map_header(), 0
+    if count > MAX_LARGE_FIELDS:
+        raise ValueError(f"{count:,} fields in more than {MAX_PLAIN_BYTES:,} bytes")
+    for _ in range(count):
         start = outline.tell()
         outline.skip()
         after_name = outline.tell()

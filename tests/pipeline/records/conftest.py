@@ -1,0 +1,104 @@
+"""Any record that there can be, for `from_type`, and what makes two of them the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from laggard.pipeline.records import UNNUMBERED, Frame, Layout, Mark, Received, Request, make_layout, name_of
+from laggard.pipeline.records.limits import MAX_SEQUENCE, MAX_TS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+NAMES = TEXTS.filter(bool) | st.sampled_from(
+    ["nginx[4711@99]", "[kthreadd]", "kworker/0:1[12@3]", "host-3/worker", '"', "ts"]
+)
+KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+TIMES = st.floats(0.0, MAX_TS)
+SEQUENCES = st.integers(UNNUMBERED, MAX_SEQUENCE)
+AMOUNTS = st.dictionaries(NAMES, st.floats(0.0, allow_infinity=False), max_size=4)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    rows = draw(st.lists(NAMES, max_size=6, unique=True))
+    count = len(rows)
+    names = draw(st.just([name_of(row) for row in rows]) | st.lists(NAMES, min_size=count, max_size=count))
+    commands = draw(st.just([]) | st.lists(TEXTS, min_size=count, max_size=count))
+    return make_layout(rows, names, draw(st.lists(NAMES, max_size=5, unique=True)), commands)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> Frame:
+    keyed_by, key = draw(st.sampled_from(["host", "application", "pool"])), draw(KEYS)
+    layout = draw(layouts())
+    if draw(st.booleans()):
+        layout = make_layout([key], [key], layout.features)
+    shape = len(layout.rows), len(layout.features)
+    # Any bits, so that there are all kinds of NaN; and numbers as they occur.
+    size = shape[0] * shape[1]
+    values = np.frombuffer(
+        draw(
+            st.binary(min_size=size * 8, max_size=size * 8)
+            | st.lists(st.floats(), min_size=size, max_size=size).map(lambda each: np.array(each, "<f8").tobytes())
+        ),
+        "<f8",
+    ).reshape(shape)
+    return Frame(
+        keyed_by,
+        key,
+        draw(st.sampled_from(["process", "host", "performance", "member"]) | KEYS),
+        draw(TIMES),
+        draw(SEQUENCES),
+        layout,
+        values,
+        tuple(draw(st.lists(KEYS, max_size=3, unique=True))) if keyed_by == "application" else (),
+    )
+
+
+st.register_type_strategy(Frame, frames())
+st.register_type_strategy(Mark, st.builds(Mark, KEYS, TIMES, TEXTS, SEQUENCES))
+st.register_type_strategy(
+    Request,
+    st.builds(
+        Request, KEYS, TIMES, NAMES, st.floats(0.0, allow_infinity=False), AMOUNTS, AMOUNTS,
+        st.lists(NAMES, max_size=4).map(tuple), SEQUENCES,
+    ),
+)  # fmt: skip
+
+# On a shared machine a slow example says nothing.
+settings.register_profile("records", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _profile() -> Iterator[None]:
+    before = settings.get_current_profile_name()
+    settings.load_profile("records")
+    yield
+    settings.load_profile(before)
+
+
+@pytest.fixture(scope="session")
+def parts() -> Callable[[Received], list[Any]]:
+    """What a record is made of, each part as what can be compared: two records with the same parts are the same."""
+
+    def of(value: Any) -> Any:
+        match value:
+            case Frame() | Layout() | Mark() | Request():
+                return [type(value).__name__, *(of(getattr(value, field.name)) for field in fields(value))]
+            case np.ndarray():
+                return value.shape, value.dtype.str, value.tobytes()
+            case float():
+                return value.hex()
+            case dict():
+                return [(name, of(each)) for name, each in value.items()]
+        return value
+
+    return of

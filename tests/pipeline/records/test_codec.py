@@ -1,0 +1,337 @@
+"""What is encoded comes back bit for bit, and any bytes at all give a record or one clear error."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import re
+import struct
+import time
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laggard.pipeline.records import Decoder, Frame, Layout, Mark, Received, RecordError, Request, encode, make_layout
+from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_RECORD_BYTES, MAX_TS
+from laggard.pipeline.records.memory import MAX_LAYOUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Parts = Callable[[Received], list[Any]]
+
+PLACE = "counters[3]@1042"
+RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request))
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.binary(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+VALUES = np.array([[1.0, 2.0]])
+
+
+def frame(values: Any = VALUES, **changes: Any) -> Frame:
+    fields = {"keyed_by": "host", "key": "web-1", "scope": "process", "ts": 1.7e9, "sequence": 7}
+    layout = make_layout(["nginx[7]"], ["nginx"], ["cpu_user_ratio", "memory_rss_bytes"])
+    return Frame(**{**fields, "layout": layout, "values": values, **changes})
+
+
+def decode_or_refuse(value: bytes) -> Received | None:
+    """Any other error than the one is for the test to fail on."""
+    try:
+        record = Decoder().decode(value, PLACE)
+    except RecordError as error:
+        told = str(error)
+        fits = error.place == PLACE and error.expected and told.startswith(f"{PLACE}: ")
+        if not fits or not told.isprintable() or len(told) > 1000:
+            raise AssertionError(repr(told)) from error
+        return None
+    # What was taken can be passed on.
+    encode(record)
+    return record
+
+
+@given(record=RECORDS)
+def test_what_goes_in_comes_out_bit_for_bit(record: Received, parts: Parts) -> None:
+    encoded = encode(record)
+    assert parts(Decoder().decode(encoded, PLACE)) == parts(record)
+    assert encode(Decoder().decode(encoded, PLACE)) == encoded
+
+
+@given(value=st.binary())
+def test_any_bytes_give_a_record_or_one_error(value: bytes) -> None:
+    decode_or_refuse(value)
+
+
+@given(record=RECORDS, edits=st.lists(st.tuples(st.integers(0), st.integers(0, 9), st.binary(max_size=4)), min_size=1))
+def test_a_damaged_record_gives_a_record_or_one_error(record: Received, edits: list[tuple[int, int, bytes]]) -> None:
+    value = encode(record)
+    for at, gone, come in edits:
+        start = at % (len(value) + 1)
+        value = value[:start] + come + value[start + gone :]
+    decode_or_refuse(value)
+
+
+@given(record=RECORDS, data=st.data(), junk=JUNK)
+def test_any_field_may_hold_anything(record: Received, data: st.DataObject, junk: Any) -> None:
+    fields = msgpack.unpackb(encode(record))
+    name = data.draw(st.sampled_from(sorted(fields)))
+    decode_or_refuse(msgpack.packb(fields | {name: junk}))
+    del fields[name]
+    assert decode_or_refuse(msgpack.packb(fields)) is None or name == "hosts"
+
+
+@given(record=st.from_type(Frame), name=st.sampled_from(["rows", "names", "features", "commands"]), junk=JUNK)
+def test_any_field_of_a_layout_may_hold_anything(record: Frame, name: str, junk: Any) -> None:
+    packed = msgpack.packb(msgpack.unpackb(record.layout.packed) | {name: junk})
+    decode_or_refuse(msgpack.packb(msgpack.unpackb(encode(record)) | {"layout": packed}))
+
+
+@given(record=RECORDS, cut=st.integers(1))
+def test_a_record_that_is_cut_off_is_refused(record: Received, cut: int) -> None:
+    value = encode(record)
+    assert decode_or_refuse(value[: -(cut % len(value) or 1)]) is None
+    assert decode_or_refuse(value + b"\0") is None
+
+
+def test_the_bits_of_nan_survive_and_values_are_a_read_only_view() -> None:
+    bits = np.array([[0x7FF0000000000001, 0xFFF8DEADBEEF0001]], np.uint64)
+    found = Decoder().decode(encode(frame(bits.view(np.float64))), PLACE)
+    assert isinstance(found, Frame)
+    assert (found.values.view(np.uint64) == bits).all()
+    assert not found.values.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        found.values[0, 0] = 0.0
+
+
+def test_values_that_are_not_contiguous_are_written_row_by_row() -> None:
+    layout = make_layout(["a", "b", "c"], ["a", "b", "c"], ["x", "y"])
+    values = np.arange(6.0).reshape(2, 3).T
+    found = Decoder().decode(encode(frame(values, layout=layout)), PLACE)
+    assert isinstance(found, Frame)
+    assert found.values.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+
+
+# Layouts.
+
+
+def test_the_same_names_give_the_same_layout() -> None:
+    decoder = Decoder()
+    other = make_layout(["b"], ["b"], ["x", "y"])
+    found = [
+        decoder.decode(encode(each), PLACE).layout
+        for each in (
+            frame(),
+            frame(),
+            frame(layout=other),
+            frame(key="web-2"),
+            frame(scope="thread"),
+            frame(),
+            frame(layout=other),
+        )
+    ]
+    first, other_found = found[0], found[2]
+    assert [each is first for each in found] == [True, True, False, True, True, True, False]
+    assert found[-1] is other_found
+
+
+def test_a_known_layout_does_not_hide_a_wrong_field() -> None:
+    decoder = Decoder()
+    decoder.decode(encode(frame()), PLACE)
+    fields = msgpack.unpackb(encode(frame()))
+    for wrong in (
+        {"ts": -1.0},
+        {"ts": True},
+        {"sequence": 1.0},
+        {"hosts": ["a"]},
+        {"hosts": ""},
+        {"hosts": None},
+        {"key": []},
+    ):
+        with pytest.raises(RecordError, match=f"field '{next(iter(wrong))}'"):
+            decoder.decode(msgpack.packb(fields | wrong), PLACE)
+
+
+def test_a_decoder_holds_a_bounded_number_of_layouts() -> None:
+    """Many hosts, each with names that are never seen again."""
+
+    def held() -> int:
+        return sum(isinstance(each, Layout) for each in gc.get_objects())
+
+    before = held()
+    decoder = Decoder()
+    for number in range(2 * MAX_LAYOUTS + 10):
+        layout = make_layout([f"row-{number}"], ["row"], ["x", "y"])
+        decoder.decode(encode(frame(layout=layout, key=f"host-{number}")), PLACE)
+    assert MAX_LAYOUTS <= held() - before <= 2 * MAX_LAYOUTS
+
+
+# Versions.
+
+
+def test_fields_of_a_newer_minor_version_are_passed_over(parts: Parts) -> None:
+    fields = msgpack.unpackb(encode(frame()))
+    newer = msgpack.packb(fields | {"v": [1, 99], "spare": {"nested": [1, None, b""]}})
+    assert parts(Decoder().decode(newer, PLACE)) == parts(frame())
+
+
+def test_a_newer_major_version_is_named() -> None:
+    newer = msgpack.packb({"v": [2, 0], "kind": "frame", "everything": "else"})
+    with pytest.raises(RecordError, match=r"field 'v': expected 1\.x, got 2\.0, which is newer: update laggard"):
+        Decoder().decode(newer, PLACE)
+
+
+@pytest.mark.parametrize("version", [None, 1, [1], [1, 0, 0], [0, 9], [1, -1], ["1", "0"], [1.0, 0.5], [], {}])
+def test_what_is_no_version_is_refused(version: Any) -> None:
+    with pytest.raises(RecordError, match=r"field 'v': expected a version \[1, minor\]"):
+        Decoder().decode(msgpack.packb({"v": version, "kind": "mark"}), PLACE)
+
+
+# What is refused, and what is said of it.
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"keyed_by": "planet"}, "field 'keyed_by': expected 'host', 'application' or 'pool', got 'planet'"),
+        ({"key": ""}, "field 'key': expected text of 1 to 253 characters without control characters, got ''"),
+        ({"key": "a\nb"}, r"field 'key': expected text of 1 to 253 characters without control characters, got 'a\nb'"),
+        ({"key": "\udc80"}, r"field 'key': .*, got '\udc80'"),
+        ({"key": "x" * 254}, "field 'key': .* of 254 characters"),
+        ({"scope": None}, "field 'scope': .*, got nothing"),
+        ({"ts": float("nan")}, "field 'ts': expected seconds since the Unix epoch, from 0 to 253402300799, got nan"),
+        ({"ts": float("inf")}, "field 'ts'"),
+        ({"ts": 1.7e12}, "field 'ts'"),
+        ({"ts": 10**400}, "field 'ts': .*, got an integer of 1,329 bits"),
+        ({"ts": True}, "field 'ts'"),
+        ({"sequence": -2}, "field 'sequence'"),
+        ({"sequence": 1 << 63}, "field 'sequence'"),
+        ({"sequence": 1.0}, "field 'sequence'"),
+        ({"hosts": ("a",)}, "field 'hosts': expected nothing for a frame keyed by host"),
+        (
+            {"keyed_by": "application", "hosts": ("a", "a")},
+            "field 'hosts': expected each name only once, got 'a' 2 times",
+        ),
+        ({"keyed_by": "application", "hosts": "a"}, "field 'hosts': expected a list of at most 10,000, got 'a'"),
+        ({"values": [[1.0, 2.0]]}, "field 'values': expected an array of float64, got list of length 1"),
+        (
+            {"values": np.zeros((1, 2), np.float32)},
+            "field 'values': expected an array of float64, got an array of float32",
+        ),
+        ({"values": np.zeros(2)}, r"field 'values': expected the shape (1, 2), got (2,)"),
+    ],
+)
+def test_a_wrong_frame_is_not_written(changes: dict[str, Any], told: str) -> None:
+    pattern = re.escape(told).replace(r"\.\*", ".*")
+    with pytest.raises(RecordError, match=pattern):
+        encode(frame(**changes))
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        (Mark("h", 1.0, "\0"), "note"),
+        (Mark("h", 1.0, "x" * 4097), "note"),
+        (Mark("h", -1.0), "ts"),
+        (Request("s", 1.0, "", 1.0), "request"),
+        (Request("s", 1.0, "r", float("inf")), "duration_s"),
+        (Request("s", 1.0, "r", 1.0, {"RS": -1.0}), r"counts\['RS'\]"),
+        (Request("s", 1.0, "r", 1.0, {"RS": "1"}), r"counts\['RS'\]"),  # type: ignore[dict-item]
+        (Request("s", 1.0, "r", 1.0, {}, {"": 1.0}), "times_s"),
+        (Request("s", 1.0, "r", 1.0, {}, {}, ("open", "")), r"syscalls\[1\]"),
+        (Request("s", 1.0, "r", 1.0, {}, {}, ("open",) * 100_001), "syscalls"),
+    ],
+)
+def test_a_wrong_mark_or_request_is_not_written(record: Received, field: str) -> None:
+    with pytest.raises(RecordError, match=f"^field '{field}': expected "):
+        encode(record)
+
+
+def test_the_last_second_is_taken_and_the_next_is_not() -> None:
+    assert Decoder().decode(encode(Mark("h", MAX_TS)), PLACE).ts == MAX_TS
+    with pytest.raises(RecordError):
+        encode(Mark("h", MAX_TS + 1.0))
+
+
+def test_an_error_survives_pickling() -> None:
+    error = RecordError(PLACE, "rows", "text", "nothing")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.place, again.field, again.expected) == (str(error), PLACE, "rows", "text")
+    assert str(error) == "counters[3]@1042: field 'rows': expected text, got nothing"
+
+
+# Hostile bytes: each would become far more than it is, in memory or in time.
+
+MIB = 1 << 20
+
+
+def with_layout(packed: bytes, values: bytes = b"") -> bytes:
+    return msgpack.packb({"v": [1, 0], "kind": "frame", "layout": packed, "values": values})
+
+
+HOSTILE = {
+    "arrays nested deeply": b"\x91" * MIB,
+    "maps nested deeply": b"\x81\xa0" * MIB,
+    "an array that claims four billion": b"\xdd\xff\xff\xff\xff",
+    "a map that claims four billion": b"\xdf\xff\xff\xff\xff",
+    "text that claims four gigabytes": b"\x81\xa4rows\xdb\xff\xff\xff\xff",
+    "bytes that claim four gigabytes": b"\x81\xa4rows\xc6\xff\xff\xff\xff",
+    "an extension that claims four gigabytes": b"\x81\xa4rows\xc9\xff\xff\xff\xff\x05",
+    "a million empty maps": b"\x81\xa1x\xdd\x00\x0f\x42\x40" + b"\x80" * 1_000_000,
+    "a map of a million": b"\xdf\x00\x0f\x42\x40" + b"\xa0\xc0" * 1_000_000,
+    "many arrays of many empty maps": b"\x81\xa1x\xdc\x01\x00" + (b"\xdc\xff\xff" + b"\x80" * 0xFFFF) * 256,
+    "many short texts": b"\x81\xa1x\xdc\x00\xff" + (b"\xdc\xff\xff" + b"\xa2ab" * 0xFFFF) * 255,
+    "just below the limit": b"\x81\xa1x\xdc\x00\x0a" + (b"\xdd\x00\x01\x86\xa0" + b"\x80" * 100_000) * 10,
+    "too long": b"\x81\xa1x\xc6" + struct.pack(">I", MAX_RECORD_BYTES) + bytes(MAX_RECORD_BYTES),
+    "names of many": with_layout(msgpack.packb({"rows": bytes(8 * MIB), "names": b"", "features": b""})),
+    "a layout of empty maps": with_layout(b"\x81\xa4rows\xdc\x00\x80" + (b"\xdc\xff\xff" + b"\x80" * 0xFFFF) * 128),
+    "a huge matrix of few names": with_layout(make_layout(["a"], ["a"], ["x"]).packed, values=bytes(32 * MIB)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_bytes_cost_bounded_memory_and_time(value: bytes) -> None:
+    tracemalloc.start()
+    begin = time.process_time()
+    try:
+        assert decode_or_refuse(value) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(value) + 130 * MIB
+    assert time.process_time() - begin < 5.0
+
+
+def test_a_large_record_is_taken(parts: Parts) -> None:
+    """All that is large in it is byte strings."""
+    rows = [f"worker[{number}@{number * 7919}]" for number in range(20_000)]
+    layout = make_layout(
+        rows, ["worker"] * len(rows), [f"feature_{number}" for number in range(100)], ["/bin/worker"] * len(rows)
+    )
+    values = np.arange(2_000_000.0).reshape(20_000, 100)
+    record = frame(values, layout=layout)
+    encoded = encode(record)
+    assert len(encoded) > 16 * MAX_PLAIN_BYTES
+    assert parts(Decoder().decode(encoded, PLACE)) == parts(record)
+
+
+def test_a_record_may_not_hold_much_beside_byte_strings() -> None:
+    with pytest.raises(RecordError, match="more than 1,048,576 bytes that are not in byte strings"):
+        Decoder().decode(msgpack.packb({"v": [1, 0], "kind": "mark", "note": "x" * MAX_PLAIN_BYTES}), PLACE)
+    syscalls = ("x" * 1000,) * 2000
+    with pytest.raises(RecordError, match=r"expected a record of at most .* bytes, got more than 1,048,576 bytes"):
+        encode(Request("s", 1.0, "r", 1.0, {}, {}, syscalls))
