@@ -163,6 +163,22 @@ SETTINGS: tuple[Setting, ...] = (
         maximum="10000",
     ),
     Setting(
+        "gaussian.likelihood",
+        "choice",
+        "scale_free",
+        "How unusual a value is: by its deviation alone, whatever its unit, or by the likelihood of the paper that the "
+        "operator comes from.",
+        choices=("scale_free", "paper"),
+    ),
+    Setting(
+        "gaussian.false_alarms",
+        "rate",
+        "1/day",
+        "The false-alarm budget: so often a stream's score may pass 1 by chance.",
+        minimum="1/week",
+        maximum="10/minute",
+    ),
+    Setting(
         "snapshot.records",
         "count",
         "200",

@@ -38,7 +38,7 @@ _BYTES = {
     **{f"{prefix}b": 1000.0**power for power, prefix in enumerate("kmgt", start=1)},
     **{f"{prefix}ib": 1024.0**power for power, prefix in enumerate("kmgt", start=1)},
 }
-_PERIODS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+_PER_DAY = {"second": 86400.0, "minute": 1440.0, "hour": 24.0, "day": 1.0, "week": 1 / 7}
 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
@@ -77,11 +77,11 @@ def size(value: object) -> int:
 
 
 def rate(value: object) -> float:
-    """Events a second from `1/day`, `2/week`."""
+    """Events a day from `1/day`, `2/week`."""
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match:
         raise ValueError("a rate such as 1/day, 2/week or 0.5/hour")
-    return float(match[1]) / _PERIODS[match[2]]
+    return float(match[1]) * _PER_DAY[match[2]]
 
 
 def count(value: object, expected: str = "a whole number") -> int:

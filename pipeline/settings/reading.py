@@ -80,6 +80,14 @@ class Settings:
         """A whole number."""
         return self._get(name, "count", int)
 
+    def per_day(self, name: str) -> float:
+        """A rate, in events a day."""
+        return self._get(name, "rate", float)
+
+    def choice(self, name: str) -> str:
+        """One of the names that may be chosen."""
+        return self._get(name, "choice", str)
+
     def flag(self, name: str) -> bool:
         """True or false."""
         return self._get(name, "flag", bool)
