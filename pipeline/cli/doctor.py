@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from laggard.pipeline.cli.exits import FAILED
-from laggard.pipeline.cli.options import given_settings, settings_options
+from laggard.pipeline.cli.options import given_settings, program, settings_options
 from laggard.pipeline.doctor import Finding
 from laggard.pipeline.settings import SettingError
 
@@ -59,4 +59,4 @@ def show(finding: Finding) -> None:
     level = click.style(f"{finding.level:8}", fg=COLOURS[finding.level])
     click.echo(f"{level} {finding.check:16} {finding.found}")
     if finding.advice:
-        click.echo(f"{'':25} {finding.advice}")
+        click.echo(f"{'':25} {finding.advice.replace('`laggard ', f'`{program()} ')}")

@@ -118,7 +118,12 @@ def to_type(settings: Settings, *words: str) -> str:
         where += ["--set", f"state={settings.path('state')}"]
     if settings.place("bus.location").startswith("--"):
         where += ["--bus", settings.text("bus.location")]
-    return shlex.join([os.environ.get(PROGRAM_VARIABLE, "laggard"), *words, *where])
+    return shlex.join([program(), *words, *where])
+
+
+def program() -> str:
+    """What a person types to call laggard here."""
+    return os.environ.get(PROGRAM_VARIABLE, "laggard")
 
 
 def _config() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.claims import Part
     from laggard.pipeline.settings import Settings
+
+NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
 PARTS: tuple[Part, ...] = ("work", "agent")
 """In the order of starting. The agent stops first, so that the worker can still take what it wrote."""
@@ -69,11 +72,13 @@ def introduction(settings: Settings, url: str) -> str:
         to_type(settings, "watch"): "the same, live",
     }
     width = max(map(len, commands))
+    note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [
             f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {location if '://' in location else Path(location).absolute()} ({bounds})",
             f"  metrics  {url}/metrics",
+            *note,
             "It learns what is usual, and has a first answer in a minute. Type next, in another terminal:",
             *(f"  {command:{width}}  {purpose}" for command, purpose in commands.items()),
             "^C stops it.",

@@ -229,12 +229,17 @@ def settings(*given: str) -> Any:
     return read_settings(environ={"HOME": "/h"}, flags=[parse_assignment(one) for one in ("host=web-1", *given)])
 
 
-def test_the_introduction() -> None:
+def test_the_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     text = introduction(settings("state=/s", "bus.retention=90m", "agent.interval=0.5s"), "http://[::1]:1")
     assert "every 0.5 s.\n" in text
     assert "  data     /s/laggard.db (at most 1 GiB, 1.5 h)\n" in text
-    assert "  metrics  http://[::1]:1/metrics\n" in text
+    assert "  metrics  http://[::1]:1/metrics\nIt learns" in text
     assert "data     kafka://b:1 (" in introduction(settings("bus.location=kafka://b:1"), "")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
+    assert "  note     not root, so I/O" in (text := introduction(settings(), ""))
+    assert "  deploy/laggard why " in text
 
 
 @pytest.mark.parametrize(
