@@ -38,6 +38,7 @@ AGENT_FEATURES = (
 
 `cpu_ratio` is that of its thread, publishing included, of one core since the last tick; `memory_rss_bytes` that of its
 program; `tick_duration_s` how long reading took, `publish_duration_s` how long the last tick's frames took to publish;
+`read_errors` how many texts were not what they should be, or sources failed altogether, at this tick;
 `publish_failures` how often that failed since the agent began; `missed_ticks` how many fell out since the last one;
 `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`); `suspended_s` how long the machine was
 suspended since the last tick.
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stop(Protocol):
-    """What ends a run: `threading.Event`, or a test's own time."""
+    """What ends a run, such as `threading.Event`."""
 
     def is_set(self) -> bool:
         """Whether to stop now."""
@@ -62,7 +63,8 @@ class Agent:
     The frames of a tick have the same time and growing sequences, over restarts too as long as the wall clock does not
     step back by more than the agent was away.
 
-    An exception that `publish` raises is logged and counted (`publish_failures`), and the agent goes on: that tick's
+    Whatever cannot be read leaves its values out, its frame at worst, and is counted (`read_errors`). An exception that
+    `publish` raises is logged and counted (`publish_failures`), and the agent goes on: that tick's
     frames are lost, and their rates with them. A `publish` for which that is not good enough keeps and repeats them
     itself.
 
@@ -100,6 +102,8 @@ class Agent:
             self._clock, interval_s, root=root, command_lines=command_lines, descriptor_limit=descriptor_limit
         )
         self._counters = HostCounters(self._clock, root)
+        self._sources: dict[str, ProcessTable | HostCounters] = {"process": self._processes, "host": self._counters}
+        self._failing: set[str] = set()
         self._program = psutil.Process()
         self._layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
         self._sequence = -1
@@ -125,13 +129,19 @@ class Agent:
         missed = self._schedule.begin()
         ts = self._timeline.now()
         begun = clock.monotonic(), clock.boottime(), clock.cpu()
-        processes = self._processes.read()
-        counters = self._counters.read()
-        frames = [
-            self._frame("process", ts, *processes),
-            self._frame("host", ts, *counters),
-            self._frame("agent", ts, self._layout, self._cost(begun, missed, len(processes[1]))),
-        ]
+        frames: list[Frame | Mark] = []
+        failed = 0
+        for scope, source in self._sources.items():
+            try:
+                frames.append(self._frame(scope, ts, *source.read()))
+                self._failing.discard(scope)
+            except Exception:
+                failed += 1
+                source.close()  # what it knows may be half of this tick's: it starts anew
+                if scope not in self._failing:
+                    logger.exception("the %s counters could not be read", scope)
+                self._failing.add(scope)
+        frames.append(self._frame("agent", ts, self._layout, self._cost(begun, missed, failed)))
         self._last = begun
         started = clock.monotonic()
         try:
@@ -143,14 +153,14 @@ class Agent:
 
     def close(self) -> None:
         """Close all files."""
-        self._processes.close()
-        self._counters.close()
+        for source in self._sources.values():
+            source.close()
 
     def _frame(self, scope: str, ts: float, layout: Layout, values: NDArray[np.float64]) -> Frame:
         self._sequence = max(self._sequence + 1, int(ts * 1000))
         return Frame("host", self._host, scope, ts, self._sequence, layout, values)
 
-    def _cost(self, begun: tuple[int, int, int], missed: int, processes: int) -> NDArray[np.float64]:
+    def _cost(self, begun: tuple[int, int, int], missed: int, failed: int) -> NDArray[np.float64]:
         cpu_ratio = suspended_s = np.nan
         if self._last is not None:
             elapsed, boot, cpu = (now - last for now, last in zip(begun, self._last, strict=True))
@@ -163,10 +173,10 @@ class Agent:
                     self._program.memory_info().rss,
                     (self._clock.monotonic() - begun[0]) / 1e9,
                     self._publish_s,
-                    processes,
+                    self._processes.count,
                     self._processes.held_files,
                     self._processes.unreadable_files,
-                    self._processes.read_errors + self._counters.read_errors,
+                    self._processes.read_errors + self._counters.read_errors + failed,
                     self._publish_failures,
                     missed,
                     self._timeline.offset_s,

@@ -11,7 +11,7 @@ BUFFER = 4096
 """Bytes that one read asks for; a longer file takes more of them."""
 
 _MAX_SIZE = 1 << 20
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_descriptor_limit() -> int:
@@ -29,7 +29,7 @@ def raise_descriptor_limit() -> int:
 
 
 class HeldFiles:
-    """A budget of open files. Beyond it, and when the system runs short, files are opened, read and closed.
+    """A budget of open files. Beyond it, files are opened, read and closed.
 
     An open file of a process that has ended answers ESRCH (`ProcessLookupError`), even if its pid is in use again; one
     that is not held open has no such protection.
@@ -47,10 +47,8 @@ class HeldFiles:
     def read(self, descriptors: list[int], which: int, path: str) -> bytes:
         """Read the file whose descriptor is, or shall be, `descriptors[which]`; -1 stands for none."""
         descriptor = descriptors[which]
-        if descriptor >= 0:
-            text = os.pread(descriptor, BUFFER, 0)
-            return text if len(text) < BUFFER else _read_on(descriptor, text)
-        descriptor = self.open(descriptors, which, path, os.O_RDONLY)
+        if descriptor < 0:
+            descriptor = self.open(descriptors, which, path, os.O_RDONLY)
         try:
             text = os.pread(descriptor, BUFFER, 0)
             return text if len(text) < BUFFER else _read_on(descriptor, text)
@@ -59,10 +57,7 @@ class HeldFiles:
                 os.close(descriptor)
 
     def size(self, descriptors: list[int], which: int, path: str) -> int:
-        """Size of a file or directory that is opened for this only, which needs no right to read it."""
-        descriptor = descriptors[which]
-        if descriptor >= 0:
-            return os.fstat(descriptor).st_size
+        """Size of a file or directory. It is opened for that only, which needs no right to read it."""
         descriptor = self.open(descriptors, which, path, os.O_PATH)
         try:
             return os.fstat(descriptor).st_size
@@ -72,15 +67,7 @@ class HeldFiles:
 
     def open(self, descriptors: list[int], which: int, path: str, flags: int) -> int:
         """Open a file and, if the budget allows, note it in `descriptors`; else the caller closes it."""
-        try:
-            descriptor = os.open(path, flags | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno not in _OUT_OF_DESCRIPTORS:
-                raise
-            # Others in this program or on this machine need them too: hold fewer from now on.
-            self.release(descriptors)
-            self.limit = self.held
-            descriptor = os.open(path, flags | os.O_CLOEXEC)
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
         if self.held < self.limit:
             self.held += 1
             descriptors[which] = descriptor

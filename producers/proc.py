@@ -13,7 +13,7 @@ PF_KTHREAD = 0x00200000
 
 _STAT_FIELDS = 22  # of `stat` behind the comm: all that is used, up to rss
 _DELAY_FIELD = 39  # delayacct_blkio_ticks, counted behind the comm from 0
-_IO_KEYS = (b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:")
+_IO_KEYS = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:"]
 _SWITCH_KEYS = [b"voluntary_ctxt_switches:", b"nonvoluntary_ctxt_switches:"]
 _EXCERPT = 60
 
@@ -93,7 +93,7 @@ class SystemStat(NamedTuple):
     """`/proc/stat`."""
 
     total: Cpu
-    cpus: dict[str, Cpu]
+    cpus: dict[bytes, Cpu]
     interrupts: int
     switches: int
     forks: int
@@ -203,7 +203,7 @@ def parse_schedstat(text: bytes, file: str = "schedstat") -> Schedstat:
 def parse_io(text: bytes, file: str = "io") -> Io:
     """Parse `/proc/PID/io`."""
     words = text.split()
-    if tuple(words[0::2]) != _IO_KEYS:
+    if words[0::2] != _IO_KEYS:
         raise ProcError(file, "keys", b" ".join(_IO_KEYS).decode(), text)
     try:
         return Io(*map(int, words[1::2]))
@@ -213,22 +213,22 @@ def parse_io(text: bytes, file: str = "io") -> Io:
 
 def parse_status(text: bytes, file: str = "status") -> Status:
     """Parse `/proc/PID/status`."""
-    words = text.rsplit(None, 4)[-4:]  # the two switch counters are its last lines
+    words = text[-_EXCERPT * 2 :].rsplit(None, 4)[-4:]  # the two switch counters are its last lines
     if words[0::2] != _SWITCH_KEYS or not (words[1].isdigit() and words[3].isdigit()):
         raise ProcError(file, "context switches", "two counters at the end", text[-_EXCERPT:])
-    switches = int(words[1]), int(words[3])
+    voluntary, involuntary = int(words[1]), int(words[3])
     at = text.find(b"\nRssFile:")
     if at < 0:
-        return Status(0, 0, *switches)
-    # RssFile and RssShmem are neighbours; the lines up to VmSwap vary with the kernel's options.
-    words = text[at + 1 :].split(None, 6)
+        return Status(0, 0, voluntary, involuntary)
+    # RssFile and RssShmem are neighbours; which lines are between them and VmSwap is the kernel's choice.
+    words = text[at : at + 2 * _EXCERPT].split(None, 5)
     swap = text.find(b"\nVmSwap:", at)
     try:
-        shared = (int(words[1]) + int(words[words.index(b"RssShmem:") + 1])) * 1024
-        swapped = int(text[swap + 8 : text.index(b"kB", swap)]) * 1024 if swap >= 0 else 0
+        shared = (int(words[1]) + int(words[4])) * 1024
+        swapped = int(text[swap + 8 : text.index(b"k", swap)]) * 1024 if swap >= 0 else 0
     except (IndexError, ValueError):
         raise ProcError(file, "RssFile, RssShmem, VmSwap", "sizes in kB", text[at : at + _EXCERPT]) from None
-    return Status(shared, swapped, *switches)
+    return Status(shared, swapped, voluntary, involuntary)
 
 
 def parse_command(text: bytes) -> str:
@@ -257,7 +257,7 @@ def parse_name(comm: bytes, kernel_thread: bool) -> str:
 
 def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
     """Parse `/proc/stat`."""
-    cpus: dict[str, Cpu] = {}
+    cpus: dict[bytes, Cpu] = {}
     scalars: dict[bytes, int] = {}
     line = b""
     try:
@@ -265,7 +265,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
             if line.startswith(b"cpu"):
                 key, *ticks = line.split()
                 # Kernels before 2.6.33 know fewer modes; those are 0 then.
-                cpus[key.decode()] = Cpu(*(list(map(int, ticks)) + [0] * 10)[:10])
+                cpus[key] = Cpu(*(list(map(int, ticks)) + [0] * 10)[:10])
             else:
                 key, value, *_ = line.split(None, 2)
                 scalars[key] = int(value)
@@ -273,7 +273,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
         raise ProcError(file, "line", "a key and integers", line) from None
     try:
         return SystemStat(
-            cpus.pop("cpu"),
+            cpus.pop(b"cpu"),
             cpus,
             scalars[b"intr"],
             scalars[b"ctxt"],
@@ -283,7 +283,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
             scalars[b"softirq"],
         )
     except KeyError as missing:
-        raise ProcError(file, str(missing.args[0]), "a line with this key", text) from None
+        raise ProcError(file, missing.args[0].decode(), "a line with this key", text) from None
 
 
 def parse_load(text: bytes, file: str = "/proc/loadavg") -> tuple[float, float, float]:
@@ -308,13 +308,13 @@ def parse_pressure(text: bytes, file: str = "/proc/pressure") -> dict[str, int]:
 
 
 def parse_vmstat(text: bytes, file: str = "/proc/vmstat") -> Vmstat:
-    """Parse `/proc/vmstat`."""
+    """Parse `/proc/vmstat`; events that this kernel does not have (no swap, say) did not happen."""
     words = text.split()
     values = dict(zip(words[0::2], words[1::2], strict=False))
+    if b"pgfault" not in values:
+        raise ProcError(file, "pgfault", "a line with this name", text)
     try:
         return Vmstat(*[sum(int(values.get(name, b"0")) for name in names) for names in _VMSTAT_NAMES])
-    except KeyError as missing:
-        raise ProcError(file, missing.args[0].decode(), "a line with this name", text) from None
     except ValueError:
         raise ProcError(file, "lines", "a name and an integer each", text) from None
 

@@ -218,7 +218,8 @@ class Process(Task):
         return parse_command(content(f"{self.path}/cmdline"))
 
     def release(self) -> None:
-        """Close its files and those of its threads."""
+        """Close its files and those of its threads. Not held any more, it is read at every tick."""
+        self._eager = True
         super().release()
         self._threads.release()
 
@@ -264,13 +265,13 @@ class Process(Task):
             self._denied.add(which)
         return b""
 
-    def _read_tasks(self) -> tuple[float, float, float, float]:
+    def _read_tasks(self) -> tuple[float, ...]:
         """Wait in seconds, timeslices, voluntary and involuntary switches of all threads together."""
         text = self._permitted(SCHEDSTAT) if self._kernel.schedules else b""
         others, count = self._threads, self.stat.threads
         if not text or count > MAX_THREADS:
             others.release()
-            return _NAN, _NAN, _NAN, _NAN
+            return _NAN, _NAN, *(self._status[2:] if count <= 1 else (_NAN, _NAN))
         try:
             if text != self.schedstat_text:
                 self.schedstat = parse_schedstat(text, self.path)
@@ -298,7 +299,8 @@ class Process(Task):
         """Count its descriptors, and the sockets among them when their number changed."""
         counted = self._kernel.counts_descriptors
         if counted:
-            count = self._files.size(self.descriptors, FD, f"{self.path}/fd")
+            held = self.descriptors[FD]
+            count = os.fstat(held).st_size if held >= 0 else self._files.size(self.descriptors, FD, f"{self.path}/fd")
             if count == self._descriptor_count and not retry:
                 return
             self._descriptor_count = count
@@ -312,22 +314,25 @@ class Process(Task):
         path = f"{self.path}/fd"
         try:
             numbers = os.listdir(path)  # noqa: PTH208 - names
-            if not counted:
-                self._descriptor_count = len(numbers)
-            if len(numbers) <= MAX_SOCKET_SCAN:
-                self._sockets = _count_sockets(path, numbers)
         except OSError:
             Path(self.path).stat()  # raises if it is gone
             self._denied.add(FD)
             if not counted:
                 self._descriptor_count = _NAN
+            return
+        if not counted:
+            self._descriptor_count = len(numbers)
+        if len(numbers) <= MAX_SOCKET_SCAN:
+            self._sockets = _count_sockets(path, numbers)
 
 
-def _count_sockets(path: str, numbers: list[str]) -> int:
+def _count_sockets(path: str, numbers: list[str]) -> float:
     count = 0
     for number in numbers:
         try:
             count += os.readlink(f"{path}/{number}").startswith("socket:")  # noqa: PTH115 - hot
         except FileNotFoundError:
             continue  # closed since the listing
+        except PermissionError:
+            return _NAN
     return count

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
-from laggard.producers.held import HeldFiles, raise_descriptor_limit
+from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
 from laggard.producers.process import GAUGES, RATES, Process
@@ -91,6 +91,11 @@ class ProcessTable:
         self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
 
     @property
+    def count(self) -> int:
+        """How many processes there were at the last tick."""
+        return len(self._processes)
+
+    @property
     def held_files(self) -> int:
         """How many files are held open."""
         return self._files.held
@@ -101,7 +106,7 @@ class ProcessTable:
         started_boot = self._clock.boottime() / 1e9
         self.read_errors = 0
         self._phase = (self._phase + 1) % self._phases
-        pids = {entry for entry in os.listdir(self._root) if entry.isdecimal() and entry.isascii()}  # noqa: PTH208 - names
+        pids = self._list()
         for pid in self._processes.keys() - pids:
             self._remove(pid)
         self._wake_orphans()
@@ -133,9 +138,11 @@ class ProcessTable:
                 now = clock()
                 before = process.stat
                 read = process.read(retry=refresh)
-            except (OSError, ProcError):
+            except (OSError, ProcError) as error:
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
+                self._shed_if_short(error)
                 continue
+            self.read_errors += process.malformed
             slots.append(process.slot)
             values.append(read)
             times.append(now)
@@ -167,9 +174,11 @@ class ProcessTable:
                 process.release()
                 self.read_errors += 1
                 continue
-            except OSError:
+            except OSError as error:
                 process.release()  # gone since the listing
+                self._shed_if_short(error)
                 continue
+            self.read_errors += process.malformed
             self._hidden.discard(pid)
             self._add(pid, process)
             slot = process.slot
@@ -182,6 +191,27 @@ class ProcessTable:
                 if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
                     self._before[slot] = 0.0
                     self._before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
+
+    def _list(self) -> set[str]:
+        try:
+            entries = os.listdir(self._root)  # noqa: PTH208 - names
+        except OSError as error:
+            if not self._shed_if_short(error):
+                raise
+            entries = os.listdir(self._root)  # noqa: PTH208 - names
+        return {entry for entry in entries if entry.isdecimal() and entry.isascii()}
+
+    def _shed_if_short(self, error: Exception) -> bool:
+        """Where the program or the machine is out of descriptors, give half of them back, for good."""
+        if not isinstance(error, OSError) or error.errno not in OUT_OF_DESCRIPTORS:
+            return False
+        self.read_errors += 1
+        self._files.limit = self._files.held // 2
+        for process in self._processes.values():
+            if self._files.held <= self._files.limit:
+                break
+            process.release()
+        return True
 
     def _add(self, pid: str, process: Process) -> None:
         if not self._free:

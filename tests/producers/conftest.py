@@ -1,0 +1,152 @@
+"""A machine made of files, and its time, for the tests of the agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.producers.clock import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000_000
+
+STAT = (
+    "{pid} ({comm}) {state} {parent} 1 1 0 -1 {flags} {faults_minor} 0 {faults_major} 0 {user} {system} {children_user}"
+    " {children_system} 20 0 {threads} 0 {start} {virtual} {rss} 18446744073709551615 1 2 3 4 5 0 0 0 0 0 0 0 17 1 0 0"
+    " {delay} 0 0 1 2 3 4 5 6 7 0\n"
+)
+STATUS = (
+    "Name:\tx\nPid:\t{pid}\nVmPeak:\t    9 kB\nVmRSS:\t    9 kB\nRssAnon:\t    112 kB\nRssFile:\t    {file} kB\n"
+    "RssShmem:\t       {shmem} kB\nVmData:\t     360 kB\nVmSwap:\t       {swap} kB\nHugetlbPages:\t       0 kB\n"
+    "Threads:\t1\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}\n"
+)
+IO = (
+    "rchar: {rchar}\nwchar: {wchar}\nsyscr: {syscr}\nsyscw: {syscw}\nread_bytes: {read}\nwrite_bytes: {write}\n"
+    "cancelled_write_bytes: {cancelled}\n"
+)
+DEFAULTS = {
+    "comm": "work",
+    "state": "S",
+    "parent": 1,
+    "flags": 4194304,
+    "faults_minor": 0,
+    "faults_major": 0,
+    "user": 0,
+    "system": 0,
+    "children_user": 0,
+    "children_system": 0,
+    "threads": 1,
+    "start": 50,
+    "virtual": 8192,
+    "rss": 2,
+    "delay": 0,
+    "run_ns": 0,
+    "wait_ns": 0,
+    "timeslices": 0,
+    "file": 4,
+    "shmem": 1,
+    "swap": 0,
+    "voluntary": 0,
+    "involuntary": 0,
+    "rchar": 0,
+    "wchar": 0,
+    "syscr": 0,
+    "syscw": 0,
+    "read": 0,
+    "write": 0,
+    "cancelled": 0,
+}
+
+
+class Machine:
+    """A tree of files that looks like /proc."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        self.fields: dict[int, dict[str, object]] = {}
+
+    def run(self, pid: int, comm: bytes | None = None, **changes: object) -> Path:
+        """Start a process, or let it run on: whoever changes has run."""
+        fields = self.fields.setdefault(pid, {**DEFAULTS, "pid": pid})
+        fields["run_ns"] = int(fields["run_ns"]) + 1  # type: ignore[call-overload]
+        fields.update(changes)
+        path = self.root / str(pid)
+        (path / "fd").mkdir(parents=True, exist_ok=True)
+        stat = STAT.format(**fields).encode()
+        if comm is not None:
+            fields["comm"] = "\0"
+            stat = STAT.format(**fields).encode().replace(b"\0", comm)
+        (path / "stat").write_bytes(stat)
+        (path / "status").write_text(STATUS.format(**fields))
+        (path / "io").write_text(IO.format(**fields))
+        (path / "schedstat").write_text("{run_ns} {wait_ns} {timeslices}\n".format(**fields))
+        return path
+
+    def thread(self, pid: int, tid: int, **changes: object) -> None:
+        """Start a thread, or let it run on."""
+        fields = self.fields.setdefault(tid, {**DEFAULTS, "pid": tid})
+        fields["run_ns"] = int(fields["run_ns"]) + 1  # type: ignore[call-overload]
+        fields.update(changes)
+        path = self.root / str(pid) / "task" / str(tid)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "status").write_text(STATUS.format(**fields))
+        (path / "schedstat").write_text("{run_ns} {wait_ns} {timeslices}\n".format(**fields))
+
+    def end(self, pid: int) -> None:
+        """End a process."""
+        remove(self.root / str(pid))
+        self.fields.pop(pid, None)
+
+    def end_thread(self, pid: int, tid: int) -> None:
+        """End a thread."""
+        remove(self.root / str(pid) / "task" / str(tid))
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def remove(path: Path) -> None:
+    for each in path.iterdir():
+        remove(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+    path.rmdir()
+
+
+@dataclass
+class Time:
+    """Clocks that a test moves."""
+
+    wall: int = 1_700_000_000 * SECOND
+    monotonic: int = 100 * SECOND
+    boottime: int = 100 * SECOND
+    cpu: int = 0
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.wall, lambda: self.monotonic, lambda: self.boottime, lambda: self.cpu)
+
+    def pass_(self, seconds: float) -> None:
+        nanoseconds = round(seconds * SECOND)
+        self.wall += nanoseconds
+        self.monotonic += nanoseconds
+        self.boottime += nanoseconds
+
+    def suspend(self, seconds: float) -> None:
+        self.wall += round(seconds * SECOND)
+        self.boottime += round(seconds * SECOND)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "proc")
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
