@@ -1,19 +1,18 @@
 """What the host agent costs: microseconds per process and tick, and its share of a core, beside a psutil loop.
 
-Run it: `python tests/benchmarks/agent.py [--processes 200 285] [--intervals 1 5 60] [--seconds 20]`. It forks idle
-processes until the machine has as many as asked for, kernel threads included; one in ten of its own wakes four times a
-second. The agent and a loop over psutil's `Process.oneshot()` with all of the agent's attributes that psutil knows tick
-in turns on the same processes. CPU time is that of the one thread, in the kernel and out of it.
+Run it: `python tests/benchmarks/agent.py [--processes 200 285] [--intervals 1 5 60] [--seconds 20]`. It starts
+processes until the machine has as many as asked for, kernel threads included: they sleep, but one in ten wakes four
+times a second. The agent and a loop over psutil's `Process.oneshot()`, with all attributes of the agent's that psutil
+knows, tick in turns on the same processes. CPU time is that of the one thread, in the kernel and out of it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
+import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -33,7 +32,7 @@ def main() -> None:
     options.add_argument("--intervals", type=float, nargs="+", default=[1, 5, 60])
     options.add_argument("--seconds", type=float, default=20, help="of each measurement, but at least two ticks")
     chosen = options.parse_args()
-    print(f"{'processes':>9} {'interval':>8} {'agent':>17} {'processes only':>14} {'psutil':>17} {'ratio':>6} {'RSS':>8}")
+    print(f"{'processes':>9} {'interval':>8} {'agent':>17} {'psutil':>18} {'ratio':>6} {'RSS':>8}")
     for processes in chosen.processes:
         with population(processes):
             for interval in chosen.intervals:
@@ -43,7 +42,6 @@ def main() -> None:
 def measure(interval: float, ticks: int) -> str:
     """One line of the table."""
     rows: list[int] = []
-    table_s: list[float] = []
 
     def count(records: Sequence[Frame | Mark]) -> None:
         rows.append(len(records[0].values))  # type: ignore[union-attr] # the first is the frame of the processes
@@ -62,7 +60,6 @@ def measure(interval: float, ticks: int) -> str:
         psutil_tick(known)
         agent_s += done - begun
         psutil_s += time.thread_time() - done
-        table_s.append(done - begun)
     agent.close()
     count_rows = sum(rows) / ticks
     ours, theirs = agent_s / sum(rows) * 1e6, psutil_s / sum(rows) * 1e6
@@ -96,29 +93,19 @@ def psutil_tick(known: dict[int, psutil.Process]) -> None:
 
 @contextmanager
 def population(processes: int) -> Iterator[None]:
-    """Fork sleepers until the machine has this many processes."""
-    children: list[int] = []
+    """Start sleepers until the machine has this many processes."""
+    waking = "import time\nwhile True:\n    time.sleep(0.25)\n    open('/proc/self/stat').close()\n"
+    children: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(max(0, processes - len(psutil.pids()))):
-            child = os.fork()
-            if child == 0:
-                live(busy=number % 10 == 0)
-            children.append(child)
+            command = [sys.executable, "-S", "-E", "-c", waking] if number % 10 == 0 else ["sleep", "1000000"]
+            children.append(subprocess.Popen(command))
+        time.sleep(1)
         yield
     finally:
         for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-
-
-def live(*, busy: bool) -> None:
-    """What a child does until it is killed."""
-    parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(0.25 if busy else 3600)
-        if busy:
-            Path("/proc/self/stat").read_bytes()
-    os._exit(0)
+            child.kill()
+            child.wait()
 
 
 if __name__ == "__main__":
