@@ -38,7 +38,8 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
     worst = ranking.rows[0]
     who = subject(worst, commands, scope)
     if worst.score <= 1.0:
-        return f"Nothing is unusual. Nearest to it is {who}: {_finding(worst, scope)}."
+        begin = "Nothing is certain yet. Most unusual is" if ranking.young else "Nothing is unusual. Nearest to it is"
+        return f"{begin} {who}: {_finding(worst, scope)}."
     told = f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}."
     second = ranking.rows[1] if len(ranking.rows) > 1 else None
     if second is not None and second.score > max(1.0, ALIKE * worst.score):
@@ -48,9 +49,9 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
 
 def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") -> str:
     """Name a row so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
-    name = printable(row.name)
     if scope == "host":
-        return f"host `{name}`"
+        return "the host"
+    name = printable(row.name)
     details = []
     if (pid := pid_of(row.row)) is not None:
         details.append(f"pid {pid}")

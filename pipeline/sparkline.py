@@ -21,7 +21,9 @@ def sparkline(columns: Sequence[float], low: float, high: float, glyphs: str = B
     return "".join(_glyph(value, low, span, glyphs) for value in columns)
 
 
-def columns(points: Iterable[tuple[float, float]], start: float, end: float, width: int) -> list[float]:
+def columns(
+    points: Iterable[tuple[float, float]], start: float, end: float, width: int, *, hold: bool = False
+) -> list[float]:
     """The largest value in each of `width` equal parts of the time from `start` up to and with `end`.
 
     Args:
@@ -29,6 +31,7 @@ def columns(points: Iterable[tuple[float, float]], start: float, end: float, wid
         start: seconds, as `ts`.
         end: later than `start`.
         width: number of columns.
+        hold: whether a column without a point goes on with the one before it, once: for points at uneven distances.
 
     Returns:
         One value per column, NaN where there is no point.
@@ -40,6 +43,10 @@ def columns(points: Iterable[tuple[float, float]], start: float, end: float, wid
         if start <= ts <= end and math.isfinite(value):
             column = min(int((ts - start) * scale), width - 1)
             result[column] = value if math.isnan(result[column]) else max(result[column], value)
+    if hold:
+        return [
+            before if math.isnan(value) else value for before, value in zip((math.nan, *result), result, strict=False)
+        ]
     return result
 
 

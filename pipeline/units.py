@@ -1,6 +1,7 @@
 """Values as a person reads them: a feature's name ends with its base unit, and that decides how it is written.
 
-Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown.
+Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown; of a percentage
+at most one behind the point.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ class Step(NamedTuple):
     least: float
     size: float
     symbol: str
+    decimals: int = 3
 
 
 BYTES = tuple(Step(1e3**power, 1e3**power, f" {prefix}B") for power, prefix in enumerate(("", "k", "M", "G", "T", "P")))
@@ -25,7 +27,7 @@ COUNTS = (
     Step(1e9, 1e9, " G"),
     Step(1e12, 1e12, " T"),
 )
-RATIOS = (Step(1.0, 0.01, " %"),)
+RATIOS = (Step(1.0, 0.01, " %", decimals=1),)
 SECONDS = (
     Step(1e-9, 1e-9, " ns"),
     Step(1e-6, 1e-6, " us"),
@@ -56,7 +58,7 @@ def readable(feature: str, value: float) -> str:
         return INFINITE if value > 0 else f"-{INFINITE}"
     steps, rate = _unit(feature)
     step = _step(steps, value)
-    return f"{_digits(value / step.size)}{step.symbol}{rate}"
+    return f"{_digits(value / step.size, step.decimals)}{step.symbol}{rate}"
 
 
 def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
@@ -65,13 +67,13 @@ def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
         return readable(feature, mean)
     steps, rate = _unit(feature)
     step = _step(steps, max(abs(mean), standard_deviation))
-    spread = _digits(standard_deviation / step.size)
-    return f"{_digits(mean / step.size)} ± {spread}{step.symbol}{rate}"
+    spread = _digits(standard_deviation / step.size, step.decimals)
+    return f"{_digits(mean / step.size, step.decimals)} ± {spread}{step.symbol}{rate}"
 
 
 def readable_duration(seconds: float) -> str:
-    """A length of time in the largest unit that fits: `45 s`, `2 min`, `1.5 h`, `3 d`."""
-    return readable("duration_seconds", seconds)
+    """A length of time as a person tells it, in whole seconds at least: `45 s`, `2 min`, `1.5 h`, `3 d`."""
+    return readable("duration_seconds", round(seconds, 0 if abs(seconds) < 120.0 else -1))
 
 
 def _unit(feature: str) -> tuple[tuple[Step, ...], str]:
@@ -87,10 +89,11 @@ def _step(steps: tuple[Step, ...], value: float) -> Step:
     return next((step for step in reversed(steps) if magnitude >= step.least), steps[0])
 
 
-def _digits(value: float) -> str:
+def _digits(value: float, most: int) -> str:
     if abs(value) >= 1e15:
         return f"{value:.2e}"
     decimals = next((shown for least, shown in ((100.0, 0), (10.0, 1), (1.0, 2)) if abs(value) >= least), 3)
+    decimals = min(decimals, most)
     text = f"{value:,.{decimals}f}"
     if decimals:
         text = text.rstrip("0").rstrip(".")

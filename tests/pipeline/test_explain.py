@@ -19,8 +19,8 @@ def row(row_id=NAMED, score=8.0, features=(WRITES,), name=None):
     return RowScore(row_id, name or row_id.partition("[")[0], score, tuple(features), 3600.0)
 
 
-def ranking(*rows):
-    return Ranking(1_700_000_000.0, max((each.score for each in rows), default=0.0), rows, 3600.0, young=False)
+def ranking(*rows, young=False):
+    return Ranking(1_700_000_000.0, max((each.score for each in rows), default=0.0), rows, 3600.0, young)
 
 
 def test_the_worst_row_is_named_with_its_value_its_usual_and_how_far_it_is_from_that():
@@ -37,6 +37,11 @@ def test_without_rows_it_says_that_nothing_can_be_judged():
 def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
     told = sentence(ranking(row(score=0.4)), {})
     assert told.startswith("Nothing is unusual. Nearest to it is `hog` (pid 4711): it writes 212 MB/s")
+
+
+def test_a_young_model_does_not_say_that_nothing_is_unusual():
+    told = sentence(ranking(row(score=0.4), young=True), {})
+    assert told.startswith("Nothing is certain yet. Most unusual is `hog` (pid 4711): it writes 212 MB/s")
 
 
 def test_a_second_feature_is_told_when_it_is_about_another_resource():
@@ -140,4 +145,10 @@ def test_text_is_shortened_to_a_width():
 
 def test_a_command_that_says_no_more_than_the_name_is_left_out():
     assert subject(row(), {NAMED: "hog"}) == "`hog` (pid 4711)"
-    assert subject(row("web-1", name="web-1"), {}, "host") == "host `web-1`"
+
+
+def test_a_host_is_not_told_by_the_name_of_its_row():
+    told = sentence(
+        ranking(row("host", name="host", features=(FeatureScore("load_1m", 9.0, 1.0, 0.1, 5.0),))), {}, "host"
+    )
+    assert told == "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1."

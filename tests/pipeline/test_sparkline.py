@@ -34,3 +34,8 @@ def test_what_lies_outside_or_is_no_number_is_left_out():
     found = columns([(-1.0, 1.0), (11.0, 1.0), (1.0, NAN), (1.0, math.inf), (6.0, 2.0)], 0.0, 10.0, 2)
     assert math.isnan(found[0])
     assert found[1] == 2.0
+
+
+def test_a_column_may_hold_the_one_before_it_once():
+    found = columns([(0.0, 1.0), (7.0, 2.0)], 0.0, 10.0, 10, hold=True)
+    assert [None if math.isnan(each) else each for each in found] == [1, 1, None, None, None, None, None, 2, 2, None]

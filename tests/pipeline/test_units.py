@@ -21,6 +21,7 @@ from laggard.pipeline.units import readable, readable_duration, readable_usual
         ("io_write_bytes_per_s", 0.25, "0.25 B/s"),
         ("cpu_user_ratio", 0.97, "97 %"),
         ("cpu_user_ratio", 3.2, "320 %"),
+        ("cpu_user_ratio", 0.0316, "3.2 %"),
         ("cpu_user_ratio", 1e-7, "0 %"),
         ("faults_major_per_s", 12.34, "12.3/s"),
         ("faults_minor_per_s", 1_234_567.0, "1.23 M/s"),
@@ -55,7 +56,16 @@ def test_mean_and_spread_share_one_unit(feature, mean, deviation, expected):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.0, "0 s"), (45.0, "45 s"), (119.0, "119 s"), (120.0, "2 min"), (5400.0, "90 min")]
+    ("seconds", "expected"),
+    [
+        (0.0, "0 s"),
+        (45.0, "45 s"),
+        (119.0, "119 s"),
+        (0.341, "0 s"),
+        (120.0, "2 min"),
+        (5400.0, "90 min"),
+        (48_000.0, "13.3 h"),
+    ],
 )
 def test_durations(seconds, expected):
     assert readable_duration(seconds) == expected

@@ -1,0 +1,191 @@
+"""`laggard why`: what is slow and what is to blame, now, at any moment of the history, or at a mark."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.times import FORMS, parse_time
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.why import Answer, History, Marked, OutsideError
+
+LAST: Final = "last"
+
+SILENT_S: Final = 15.0
+"""A newest frame that is older than this, and than three ticks, says that no agent is running."""
+
+LISTED: Final = 10
+"""Hosts that an error names."""
+
+
+@click.command()
+@with_settings
+@click.option("--at", metavar="TIME", help=f"The moment: {FORMS}.  [default: the newest frame]")
+@click.option("--host", help="The host that is asked about.  [default: this one]")
+@click.option("--mark", "wanted", metavar="last|ID", help="The moment of a mark; `laggard why --marks` lists them.")
+@click.option("--marks", "listing", is_flag=True, help="List the marks instead.")
+@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
+@click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def why(
+    settings: Settings,
+    *,
+    at: str | None,
+    host: str | None,
+    wanted: str | None,
+    listing: bool,
+    rows: int,
+    features: int,
+    as_json: bool,
+) -> None:
+    """Say what is slow and what is to blame, now or at any moment of the history."""
+    if sum((at is not None, wanted is not None, listing)) > 1:
+        raise click.UsageError("--at, --mark and --marks exclude each other")
+    now = time.time()
+    ts = _moment(at, now)
+
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong time is said without them
+    from laggard.pipeline.why import History, OutsideError  # noqa: PLC0415
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        history = History(bus, topics_of(settings), wire(settings)[0])
+        if listing:
+            _list_marks(settings, history.marks(host), as_json=as_json)
+            return
+        mark = None if wanted is None else _find_mark(settings, history.marks(host), wanted)
+        if mark is not None:
+            host, ts = mark.host, mark.ts
+        host = choose_host(settings, history, host)
+        try:
+            answer = history.ask(host, ts, rows, features)
+        except OutsideError as error:
+            raise CommandError(_outside(error), NO_DATA) from None
+        silent_s = _silent_s(answer, now) if ts is None else 0.0
+        if silent_s:
+            click.secho(_silent(settings, answer, silent_s), fg="yellow", err=as_json)
+        if as_json:
+            _write_json(answer, mark)
+        else:
+            here = ts is None and not silent_s and host == settings.text("host")
+            _write_page(settings, history, answer, mark, now, here=here)
+
+
+def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
+    """The host that is asked about. Raises `CommandError` saying which there are."""
+    from laggard.pipeline.why import NothingRecordedError, UnknownHostError  # noqa: PLC0415
+
+    try:
+        return history.choose_host(wanted, settings.text("host"))
+    except NothingRecordedError:
+        start = to_type(settings, "up")
+        raise CommandError(f"nothing is recorded yet; start `{start}`, and ask again a minute later", NO_DATA) from None
+    except UnknownHostError as error:
+        known = ", ".join(error.hosts[:LISTED]) + (", ..." if len(error.hosts) > LISTED else "")
+        raise CommandError(f"nothing is recorded of host {error.host}; recorded are {known}", NO_DATA) from None
+
+
+def _moment(at: str | None, now: float) -> float | None:
+    if at is None:
+        return None
+    try:
+        ts = parse_time(at, now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--at") from None
+    if ts > now:
+        raise CommandError(f"--at {at} is not over yet", USAGE)
+    return ts
+
+
+def _outside(error: OutsideError) -> str:
+    from laggard.pipeline.report import moment  # noqa: PLC0415
+
+    if error.first != error.first:
+        return f"no counters of processes are recorded of {error.host} yet; ask again in a minute"
+    reach = f"its history reaches from {moment(error.first)} to {moment(error.last)}"
+    if error.first <= error.ts <= error.last:
+        reach += ", with a gap there"
+    return f"nothing is recorded of {error.host} at {moment(error.ts)}; {reach}"
+
+
+def _silent_s(answer: Answer, now: float) -> float:
+    """How old the newest frame is, 0 where it is as new as it can be."""
+    age_s = now - answer.frame.ts
+    return age_s if age_s > max(SILENT_S, 3.0 * answer.tick_s) else 0.0
+
+
+def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
+    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+
+    age, start = readable_duration(silent_s), to_type(settings, "up")
+    return (
+        f"The agent of {answer.host} is not running now; this is about its last frame, {age} ago. Start it: `{start}`"
+    )
+
+
+def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
+    if not marks:
+        set_one = to_type(settings, "mark", "what is slow")
+        raise CommandError(f"there is no mark; when it is slow, type `{set_one}`", NO_DATA)
+    if wanted == LAST:
+        return marks[0]
+    found = [mark for mark in marks if mark.id.startswith(wanted.lower())]
+    if len(found) != 1:
+        said = "more than one mark has" if found else "no mark has"
+        raise CommandError(f"{said} the id {wanted}; `{to_type(settings, 'why', '--marks')}` lists them", NO_DATA)
+    return found[0]
+
+
+def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> None:
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.report import moment  # noqa: PLC0415
+
+    for mark in marks:
+        if as_json:
+            click.echo(json.dumps({"id": mark.id, "ts": mark.ts, "host": mark.host, "mark": mark.note}))
+        else:
+            click.echo(f"{mark.id}  {moment(mark.ts)}  {printable(mark.host)}  {printable(mark.note)}".rstrip())
+    if not as_json:
+        one = to_type(settings, "why", "--mark", marks[0].id) if marks else to_type(settings, "mark", "what is slow")
+        click.echo(f"\nNext: {one}" if marks else f"There is no mark; when it is slow, type `{one}`")
+
+
+def _write_json(answer: Answer, mark: Marked | None) -> None:
+    from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
+
+    note = "" if mark is None else mark.note
+    click.echo(write_output(RankingOutput(answer.ts, answer.host, note, answer.ranking)))
+
+
+def _write_page(
+    settings: Settings, history: History, answer: Answer, mark: Marked | None, now: float, *, here: bool
+) -> None:
+    from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.report import moment  # noqa: PLC0415
+    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+
+    console = console_of(sys.stdout)
+    series = None
+    if answer.ranking.rows and answer.ranking.rows[0].features:
+        worst = answer.ranking.rows[0]
+        series = history.series(answer, worst.row, worst.features[0].feature)
+    header = f"{printable(answer.host)} at {moment(answer.ts)}, {readable_duration(max(now - answer.ts, 0.0))} ago"
+    if mark is not None:
+        header += f": marked {printable(mark.note)}".rstrip()
+    write(page_lines(answer, series, page_of(console), header, here=here), console)
+    click.echo(f"Next: {_next(settings, here=here)}")
+
+
+def _next(settings: Settings, *, here: bool) -> str:
+    if here:
+        return f"`{to_type(settings, 'watch')}` to look on; `{to_type(settings, 'mark', 'what is slow')}` to note it"
+    return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"

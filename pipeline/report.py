@@ -1,0 +1,190 @@
+"""An answer as a person reads it in a terminal: lines of text, for any width, with and without Unicode.
+
+What came from outside (names, command lines, notes) is escaped, and never read as markup.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from laggard.pipeline.explain import pid_of, printable, sentence, shortened
+from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
+from laggard.pipeline.units import NOT_THERE, readable, readable_duration, readable_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from laggard.operators.ranking import Ranking, RowScore
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.series import Series
+    from laggard.pipeline.why import Answer
+
+NARROW: Final = 78
+"""Columns: in a narrower terminal what is usual has a line of its own."""
+
+HOST_SUMMARY: Final = (
+    ("load_1m", "load"),
+    ("cpu_busy_ratio", "CPU"),
+    ("pressure_cpu_some_ratio", "waiting for CPU"),
+    ("pressure_io_some_ratio", "for I/O"),
+    ("pressure_memory_some_ratio", "for memory"),
+    ("memory_available_bytes", "memory available"),
+)
+"""What is told of a host in any case: feature and label."""
+
+
+LOOK_CLOSER: Final = (
+    ("cpu_", "which of its threads: `top -H -p {pid}`; let it give way: `renice 10 -p {pid}`"),
+    ("timeslices", "which of its threads: `top -H -p {pid}`"),
+    ("switches_", "which of its threads: `top -H -p {pid}`"),
+    ("io_", "what it has open: `ls -l /proc/{pid}/fd`; let it give way: `ionice -c 3 -p {pid}`"),
+    ("memory_", "what its memory is: `cat /proc/{pid}/smaps_rollup`"),
+    ("page_faults_", "what its memory is: `cat /proc/{pid}/smaps_rollup`"),
+    ("threads", "its threads: `ps -L -p {pid}`"),
+    ("descriptors", "what it has open: `ls -l /proc/{pid}/fd`"),
+    ("sockets", "what it has open: `ls -l /proc/{pid}/fd`"),
+    ("children", "its children: `ps --ppid {pid}`"),
+)
+"""By how a process's worst feature begins: how to look closer on that machine."""
+
+NEW_S: Final = 600.0
+"""A row that is known for less than this is told to be new."""
+
+_PART: Final = 48  # columns of each of the two parts of a plot at most
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a terminal can show: columns, and whether it writes more than ASCII."""
+
+    width: int
+    unicode: bool = True
+
+
+def findings(answer: Answer) -> Iterator[Text]:
+    """The sentence, how far it is to be believed, and what is unusual about the host as a whole."""
+    yield Text(sentence(answer.ranking, answer.commands, answer.frame.scope), "bold" if unusual(answer.ranking) else "")
+    about_host = answer.host_ranking
+    if about_host is not None and unusual(about_host):
+        yield Text(sentence(about_host, {}, "host"))
+    yield Text(_belief(answer.ranking), "dim")
+
+
+def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterator[Text]:
+    """Each row with its score, name, pid and command, and below it its features."""
+    names = [printable(each.feature) for row in ranking.rows for each in row.features]
+    longest = min(max(map(len, names), default=0), 34)
+    for row in ranking.rows:
+        yield _heading(row, commands.get(row.row, ""), page)
+        for each in row.features:
+            line = Text(f"{'':8}{shortened(printable(each.feature), longest):<{longest}}  ")
+            line.append(f"{readable(each.feature, each.value):>10}", "bold")
+            usual = f"usually {readable_usual(each.feature, each.mean, each.standard_deviation)}"
+            if page.width < NARROW:
+                yield line
+                yield Text(f"{'':10}{usual}, score {_score(each.score)}", "dim")
+            else:
+                line.append(f"  {usual:<28} {_score(each.score):>6}", "dim")
+                yield line
+
+
+def plotted(series: Series, name: str, page: Page) -> Iterator[Text]:
+    """The time series in one line, thinned at first and then every tick, and the moment marked below it."""
+    values = [value for _, value in series.points if math.isfinite(value)]
+    if not values:
+        return
+    low, high = min(0.0, *values), max(values)
+    first = min(series.points[0][0], series.moment)
+    last = max(series.points[-1][0], series.moment)
+    switch = max(first, series.dense_from)
+    room = page.width - 3
+    # No more columns than points: empty ones would look like gaps.
+    left = min(room // 2, _PART, sum(ts < switch for ts, _ in series.points))
+    right = min(room - left, _PART, round((last - switch) / series.tick_s) + 1)
+    glyphs = BLOCKS if page.unicode else ASCII
+    half = series.tick_s / 2.0  # each of the last ticks stands in the middle of its column
+    parts = [sparkline(columns(series.points, switch - half, last + half, right), low, high, glyphs)]
+    spans = [last - switch]
+    if left:
+        parts.insert(0, sparkline(columns(series.points, first, switch, left, hold=True), low, high, glyphs))
+        spans.insert(0, switch - first)
+    lengths = ", then ".join(map(readable_duration, spans))
+    title = f"{printable(series.feature)} of {printable(name)}, 0 to {readable(series.feature, high)}, over {lengths}"
+    yield Text(title)
+    yield Text("  " + "|".join(parts), "cyan")
+    share = (series.moment - switch + half) / (last - switch + 2.0 * half)
+    place = 2 + (left + 1 if left else 0) + min(int(share * right), right - 1)
+    label = clock(series.moment)
+    yield Text(
+        f"{'':{place}}^ {label}" if place + len(label) + 2 <= page.width else f"{label + ' ^':>{place + 1}}", "bold"
+    )
+
+
+def host_summary(host: str, frame: Frame) -> Text:
+    """The host's own counters in a line."""
+    told = []
+    for feature, label in HOST_SUMMARY:
+        if feature in frame.layout.features:
+            value = float(frame.values[0, frame.layout.features.index(feature)])
+            if not math.isnan(value):
+                told.append(f"{label} {readable(feature, value)}")
+    return Text(f"{printable(host)}: {', '.join(told)}" if told else "", "dim")
+
+
+def look_closer(row: RowScore) -> str:
+    """How to look closer at a process on its machine; empty where nobody knows."""
+    pid = pid_of(row.row)
+    if pid is None or not row.features:
+        return ""
+    feature = row.features[0].feature
+    return next((how.format(pid=pid) for begin, how in LOOK_CLOSER if feature.startswith(begin)), "")
+
+
+def unusual(ranking: Ranking) -> bool:
+    """Whether anything in it is beyond the false-alarm budget."""
+    return bool(ranking.rows) and ranking.rows[0].score > 1.0
+
+
+def clock(ts: float) -> str:
+    """The time of day where this program runs."""
+    return time.strftime("%H:%M:%S", time.localtime(ts))
+
+
+def moment(ts: float) -> str:
+    """Date and time where this program runs."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
+
+
+def _heading(row: RowScore, command: str, page: Page) -> Text:
+    line = Text(f"{_score(row.score):>6}  ", "bold red" if row.score > 1.0 else "dim")
+    line.append(printable(row.name), "bold")
+    if (pid := pid_of(row.row)) is not None:
+        line.append(f"  {pid}")
+    shown = printable(command)
+    if shown and shown != row.name:
+        line.append("  " + shortened(shown, max(page.width - line.cell_len - 3, 12)), "dim")
+    return line
+
+
+def _belief(ranking: Ranking) -> str:
+    learned = readable_duration(ranking.age_s)
+    told = (
+        f"The model is young: it has learned for {learned}, so take this with care."
+        if ranking.young
+        else f"The model has learned for {learned}."
+    )
+    worst = ranking.rows[0] if ranking.rows else None
+    if worst is not None and worst.age_s < min(NEW_S, ranking.age_s / 2):
+        told += f" `{printable(worst.name)}` was first seen {readable_duration(worst.age_s)} before."
+    return told
+
+
+def _score(score: float) -> str:
+    if math.isnan(score):
+        return NOT_THERE
+    return f"{score:,.0f}" if score >= 100.0 else f"{score:.1f}" if score >= 10.0 else f"{score:.2f}"

@@ -1,0 +1,153 @@
+"""Time series out of the history on a bus, without reading all of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import DamagedRecord
+from laggard.pipeline.records import Decoder, Frame, RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.bus import Bus, Incoming, Partition
+    from laggard.pipeline.records import Received
+
+CONTEXT_S: Final = 4 * 3600.0
+"""How far back a time series reaches (S0's context) ..."""
+
+CONTEXT_POINTS: Final = 48
+"""... with so many points ..."""
+
+DENSE_TICKS: Final = 36
+"""... and every tick just before the moment ..."""
+
+AFTER_TICKS: Final = 12
+"""... and just after it, where there are some."""
+
+_FIRST_STEP: Final = 8  # records: the frames of a tick or two
+_LONGEST_STEP: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One feature of one row over time.
+
+    Attributes:
+        row: its id.
+        feature: its name.
+        moment: the time asked about, seconds since the Unix epoch.
+        tick_s: the time between two ticks.
+        dense_from: before it the points are thinned, from there on every tick is there.
+        points: (ts, value), oldest first; ticks at which the row was not there are left out.
+
+    """
+
+    row: str
+    feature: str
+    moment: float
+    tick_s: float
+    dense_from: float
+    points: tuple[tuple[float, float], ...]
+
+
+class Reader:
+    """The records of a partition, or of one key in it, read forwards and backwards in small steps.
+
+    Parameters:
+        bus: where they are.
+        partition: where on it.
+        key: whose records; None for all.
+
+    """
+
+    def __init__(self, bus: Bus, partition: Partition, key: str | None = None) -> None:
+        self.bus = bus
+        self.partition = partition
+        self.key = key
+        self._decoder = Decoder()
+
+    def stored(self, start: int, stop: int) -> Iterator[Incoming]:
+        """Records as stored; one that is damaged is passed over."""
+        while True:
+            try:
+                yield from self.bus.read(self.partition, start, stop, self.key)
+            except DamagedRecord as damaged:
+                start = damaged.offset + 1
+            else:
+                return
+
+    def forwards(self, start: int, stop: int) -> Iterator[tuple[int, Received]]:
+        """Offsets and records from `start` on; what is no record is passed over."""
+        step = _FIRST_STEP
+        while start < stop:
+            yield from self._decoded(self.stored(start, min(start + step, stop)))
+            start += step
+            step = min(4 * step, _LONGEST_STEP)
+
+    def backwards(self, stop: int) -> Iterator[tuple[int, Received]]:
+        """Offsets and records before `stop`, newest first."""
+        oldest = self.bus.bounds(self.partition)[0]
+        step = _FIRST_STEP
+        while stop > oldest:
+            start = max(stop - step, oldest)
+            yield from reversed(list(self._decoded(self.stored(start, stop))))
+            stop = start
+            step = min(4 * step, _LONGEST_STEP)
+
+    def _decoded(self, records: Iterator[Incoming]) -> Iterator[tuple[int, Received]]:
+        for record in records:
+            place = f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
+            try:
+                yield record.offset, self._decoder.decode(record.value, place)
+            except RecordError:
+                continue  # a dead letter by now
+
+
+def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: float, tick_s: float) -> Series:
+    """The time series of a feature of a row round a moment.
+
+    Args:
+        reader: of the host.
+        scope: what the rows are.
+        row: its id.
+        feature: its name.
+        moment: seconds since the Unix epoch.
+        tick_s: the time between two frames, above 0.
+
+    """
+    oldest, end = reader.bus.bounds(reader.partition)
+    dense_from = moment - DENSE_TICKS * tick_s
+    points: dict[float, float] = {}
+
+    def take(start: int, before: float) -> Iterator[Frame]:
+        for _, record in reader.forwards(start, end):
+            if record.ts >= before:
+                return
+            if isinstance(record, Frame) and record.scope == scope:
+                value = _value(record, row, feature)
+                if not math.isnan(value):
+                    points[record.ts] = value
+                yield record
+
+    first = next(reader.forwards(oldest, end), None)
+    start = max(moment - CONTEXT_S, dense_from if first is None else first[1].ts)
+    step = (dense_from - start) / CONTEXT_POINTS
+    wanted = start
+    while step > 0.0 and wanted < dense_from:
+        # The step may be shorter than a tick: then go on behind the frame that was found.
+        frame = next(take(reader.bus.offset_at(reader.partition, wanted), dense_from), None)
+        wanted = max(wanted + step, math.nextafter(frame.ts, math.inf)) if frame else dense_from
+    for _ in take(reader.bus.offset_at(reader.partition, dense_from), moment + (AFTER_TICKS + 0.5) * tick_s):
+        pass
+    return Series(row, feature, moment, tick_s, dense_from, tuple(sorted(points.items())))
+
+
+def _value(frame: Frame, row: str, feature: str) -> float:
+    """A cell of a frame, NaN where it is not there."""
+    try:
+        return float(frame.values[frame.layout.rows.index(row), frame.layout.features.index(feature)])
+    except ValueError:
+        return math.nan

@@ -1,0 +1,253 @@
+"""What was slow at a moment, and what is to blame: asked of the history that is on a bus.
+
+The state before the moment comes from the nearest snapshot and from the input after it, by the same `Task` that the
+runner drives: nothing that came after the moment has a part in the answer.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.records import Frame, Mark
+from laggard.pipeline.records.outputs import RankingOutput, read_output
+from laggard.pipeline.series import Reader, read_series
+from laggard.pipeline.task import MARK_WINDOW_S, Task
+from laggard.pipeline.topics import ANOMALIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.operators.ranking import Ranking
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records import Received
+    from laggard.pipeline.series import Series
+    from laggard.pipeline.stream import Stream
+    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.wiring import Wired
+
+UNLEARNED_S: Final = 4 * 3600.0
+"""Where there is no snapshot, as in the first minutes, at most so much before the moment is learned."""
+
+USUAL_TICK_S: Final = 5.0
+"""The time between two frames where only one is known."""
+
+_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+
+
+class NothingRecordedError(Exception):
+    """There is no host at all."""
+
+
+class UnknownHostError(Exception):
+    """Of this host nothing is recorded; `hosts` are those that something is recorded of."""
+
+    def __init__(self, host: str, hosts: Sequence[str]) -> None:
+        super().__init__(f"nothing is recorded of host {host!r}")
+        self.host = host
+        self.hosts = hosts
+
+
+class OutsideError(Exception):
+    """The moment is before, behind or in a gap of the history of a host, which reaches from `first` to `last`."""
+
+    def __init__(self, host: str, ts: float, first: float, last: float) -> None:
+        super().__init__(f"no frame of {host!r} near {ts}; its history reaches from {first} to {last}")
+        self.host = host
+        self.ts = ts
+        self.first = first
+        self.last = last
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A mark on the bus; `id` names it for as long as it is there."""
+
+    id: str
+    host: str
+    ts: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was slow at a moment.
+
+    Attributes:
+        host: of which was asked.
+        ts: the moment, seconds since the Unix epoch.
+        frame: the frame that was judged, the closest to the moment.
+        tick_s: the time between two frames.
+        ranking: the frame's rows, worst first.
+        host_frame: the host's own counters then, None where there are none.
+        host_ranking: the same, judged.
+
+    """
+
+    host: str
+    ts: float
+    frame: Frame
+    tick_s: float
+    ranking: Ranking
+    host_frame: Frame | None
+    host_ranking: Ranking | None
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """Command lines by row id."""
+        return dict(zip(self.frame.layout.rows, self.frame.layout.commands, strict=False))
+
+
+class History:
+    """The frames and marks on a bus, and what an operator makes of them.
+
+    Parameters:
+        bus: where they are.
+        topics: their names.
+        wired: the operator; its first scope is what is blamed.
+
+    """
+
+    def __init__(self, bus: Bus, topics: Topics, wired: Wired) -> None:
+        self._bus = bus
+        self._topics = topics
+        self._topic = topics.name(wired.topic)
+        self._wired = wired
+
+    def choose_host(self, wanted: str | None, default: str) -> str:
+        """The host that is asked about: the one wanted, else the default one, else the only one.
+
+        Raises:
+            NothingRecordedError: there is none.
+            UnknownHostError: nothing is recorded of that one.
+
+        """
+        hosts = self._bus.keys(self._topic)
+        if not hosts:
+            raise NothingRecordedError
+        if wanted is None and default not in hosts and len(hosts) == 1:
+            return hosts[0]
+        host = default if wanted is None else wanted
+        if host not in hosts:
+            raise UnknownHostError(host, hosts)
+        return host
+
+    def reader(self, host: str) -> Reader:
+        """What reads a host's records."""
+        return Reader(self._bus, self._bus.partition_of(self._topic, host), host)
+
+    def task_at(self, host: str, stop: int) -> Task:
+        """A task that has taken all records of the host before the offset `stop`."""
+        reader = self.reader(host)
+        task = Task(self._wired, reader.partition, live=False)
+        snapshots = self._bus.snapshots(self._wired.name, reader.partition, stop)
+        start = task.states.load(each for each in snapshots if each.key == host).saved.get(host)
+        if start is None:
+            newest = next(reader.backwards(stop), None)
+            start = 0 if newest is None else self._bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S)
+        task.replay(reader.stored(start, stop))
+        task.position = stop
+        return task
+
+    def ask(self, host: str, ts: float | None, rows: int, features: int) -> Answer:
+        """What was slow.
+
+        Args:
+            host: see `choose_host`.
+            ts: the moment, seconds since the Unix epoch; None for the newest frame, however old that is.
+            rows: how many are ranked at most.
+            features: how many of each row at most.
+
+        Raises:
+            OutsideError: there is no frame near the moment.
+
+        """
+        reader = self.reader(host)
+        end = self._bus.bounds(reader.partition)[1]
+        stop = end if ts is None else self._bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
+        task = self.task_at(host, stop)
+        stream = blamed_stream(task, host)
+        window_s = max(MARK_WINDOW_S, 2.0 * stream.interval_s if stream else 0.0)
+        if ts is not None and not (stream and ts - stream.ts <= window_s):
+            # S0 takes the closest frame within a window; there is none before the moment, so it may be the one behind.
+            behind = next((offset for offset, each in reader.forwards(stop, end) if self._is_blamed(each)), stop - 1)
+            task.replay(reader.stored(stop, behind + 1))
+        found = answer(task, host, ts, rows, features)
+        if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
+            return found
+        raise self._outside(host, reader, end, ts)
+
+    def series(self, asked: Answer, row: str, feature: str) -> Series:
+        """The time series of a feature of a row round the moment."""
+        reader = self.reader(asked.host)
+        return read_series(reader, asked.frame.scope, row, feature, moment=asked.frame.ts, tick_s=asked.tick_s)
+
+    def marks(self, host: str | None = None) -> list[Marked]:
+        """The marks of a host, or of all, newest first.
+
+        Those that the worker has processed are read from what came of them, the others from the input.
+        """
+        found = {each.id: each for each in (*self._answered_marks(), *self._waiting_marks())}
+        wanted = [each for each in found.values() if host is None or each.host == host]
+        return sorted(wanted, key=lambda each: (-each.ts, each.id))
+
+    def _answered_marks(self) -> Iterator[Marked]:
+        for partition in self._bus.partitions(self._topics.name(ANOMALIES)):
+            oldest, end = self._bus.bounds(partition)
+            for record in Reader(self._bus, partition).stored(oldest, end):
+                if RankingOutput.kind.encode() in record.value[:_PEEKED]:
+                    output = read_output(record.value, partition.topic)
+                    if isinstance(output, RankingOutput):
+                        yield _marked(output.host, output.ts, output.mark)
+
+    def _waiting_marks(self) -> Iterator[Marked]:
+        group = self._topics.group(self._wired.name)
+        for partition in self._bus.partitions(self._topic):
+            start, end = self._bus.committed(group, partition), self._bus.bounds(partition)[1]
+            for _, record in Reader(self._bus, partition).forwards(start, end):
+                if isinstance(record, Mark):
+                    yield _marked(record.host, record.ts, record.note)
+
+    def _is_blamed(self, record: Received) -> bool:
+        return isinstance(record, Frame) and record.scope == self._wired.scopes[0]
+
+    def _outside(self, host: str, reader: Reader, stop: int, ts: float | None) -> OutsideError:
+        oldest = self._bus.bounds(reader.partition)[0]
+        first = next((each.ts for _, each in reader.forwards(oldest, stop) if self._is_blamed(each)), math.nan)
+        last = next((each.ts for _, each in reader.backwards(stop) if self._is_blamed(each)), math.nan)
+        return OutsideError(host, last if ts is None else ts, first, last)
+
+
+def answer(task: Task, host: str, ts: float | None, rows: int, features: int) -> Answer | None:
+    """What a task that has just taken the frame at a moment says of it; None where it has no frame.
+
+    `ts` is the moment asked about, None for that of the frame.
+    """
+    stream = blamed_stream(task, host)
+    scores = None if stream is None else stream.scores()
+    if stream is None or stream.frame is None or scores is None:
+        return None
+    keyed = task.states.get(host)
+    about_host = None if keyed is None else keyed.streams.get("host")
+    host_scores = None if about_host is None else about_host.scores()
+    return Answer(
+        host=host,
+        ts=stream.ts if ts is None else ts,
+        frame=stream.frame,
+        tick_s=stream.interval_s or USUAL_TICK_S,
+        ranking=scores.ranking(rows=rows, features=features),
+        host_frame=None if about_host is None else about_host.frame,
+        host_ranking=None if host_scores is None else host_scores.ranking(rows=1, features=features),
+    )
+
+
+def blamed_stream(task: Task, host: str) -> Stream | None:
+    """The frames that are ranked to find what is to blame, None before the first."""
+    keyed = task.states.get(host)
+    return None if keyed is None else keyed.streams[task.wired.scopes[0]]
+
+
+def _marked(host: str, ts: float, note: str) -> Marked:
+    return Marked(f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}", host, ts, note)

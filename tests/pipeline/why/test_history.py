@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from laggard.pipeline.bus import Commit, Outgoing, Snapshot
+from laggard.pipeline.task import Task
+from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.why import NothingRecordedError, OutsideError, UnknownHostError, answer
+from tests.pipeline.why.conftest import GAP, HOG, MARKED, START, TICKS, TOPICS, WRONG, append, at, frames, work
+
+TOPIC = TOPICS.name(COUNTERS)
+
+
+def ranked(history, ts, host="web-1"):
+    return history.ask(host, ts, rows=20, features=12).ranking
+
+
+def test_the_process_that_went_wrong_is_named_with_what_it_did(recorded):
+    asked = recorded.history.ask("web-1", at(155), rows=3, features=2)
+    worst = asked.ranking.rows[0]
+    assert worst.row == HOG
+    assert {each.feature for each in worst.features} == {"io_write_bytes_per_s", "io_write_operations_per_s"}
+    assert worst.score > 1.0
+    assert asked.ranking.rows[1].score < 1.0
+    assert len(asked.ranking.rows) == 3
+    assert asked.commands[HOG] == "python3 hog.py"
+    assert asked.frame.ts == at(155)
+    assert asked.host_frame is not None
+    assert asked.host_frame.scope == "host"
+
+
+def test_before_it_went_wrong_nothing_is_unusual(recorded):
+    assert ranked(recorded.history, at(WRONG.start) - 1.0).rows[0].score < 1.0
+
+
+@pytest.mark.parametrize("tick", [0, 3, 49, 50, 51, 99, 155, 179, 231, TICKS - 1])
+def test_the_answer_is_that_of_an_undisturbed_run_bit_for_bit(recorded, tick):
+    bus, partition = recorded.bus, recorded.bus.partition_of(TOPIC, "web-1")
+    task = Task(recorded.wired, partition)
+    for record in bus.read(partition, 0):
+        if record.ts <= at(tick):
+            task.process(record)
+    undisturbed = answer(task, "web-1", None, 20, 12)
+    assert undisturbed is not None
+    assert ranked(recorded.history, at(tick)) == undisturbed.ranking
+
+
+def test_the_answer_at_a_mark_is_the_one_that_the_worker_gave(recorded):
+    partition = recorded.bus.partition_of("laggard.anomalies", "web-1")
+    told = [record.value for record in recorded.bus.read(partition, 0) if b'"mark":"checkout hangs"' in record.value]
+    assert len(told) == 1
+    score = ranked(recorded.history, MARKED).score
+    assert f'"score":{score!r}'.encode() in told[0]
+
+
+def test_what_comes_after_the_moment_has_no_part_in_it(empty):
+    append(empty.bus, frames("web-1", range(60)))
+    before = ranked(empty.history, at(59))
+    append(empty.bus, frames("web-1", range(60, 180)))
+    assert ranked(empty.history, at(59)) == before
+
+
+def test_without_any_snapshot_the_input_is_learned(empty):
+    append(empty.bus, frames("web-1", range(160)))
+    assert ranked(empty.history, None).rows[0].row == HOG
+
+
+def test_a_snapshot_that_cannot_be_used_is_as_good_as_none(empty):
+    append(empty.bus, frames("web-1", range(160)))
+    partition = empty.bus.partition_of(TOPIC, "web-1")
+    member = empty.bus.subscribe("test", [TOPIC])
+    member.poll(1.0)
+    member.commit(Commit({partition: 10}, snapshots=[Snapshot("gaussian", partition, "web-1", 10, at(5), b"junk")]))
+    member.close()
+    assert ranked(empty.history, None).rows[0].row == HOG
+
+
+def test_a_record_that_is_none_is_passed_over(empty):
+    append(empty.bus, frames("web-1", range(100)))
+    empty.bus.append([Outgoing(TOPIC, "web-1", b"junk", at(99.5))])
+    append(empty.bus, frames("web-1", range(100, 156)))
+    asked = empty.history.ask("web-1", None, 1, 1)
+    assert asked.ranking.rows[0].row == HOG
+    assert len(empty.history.series(asked, HOG, "io_write_bytes_per_s").points) > 36
+
+
+def test_of_the_frames_near_a_moment_the_one_before_it_is_judged(recorded):
+    assert recorded.history.ask("web-1", at(100) + 4.9, 1, 1).frame.ts == at(100)
+
+
+def test_where_none_is_before_it_the_one_after_it_is(recorded):
+    asked = recorded.history.ask("web-1", START - 100.0, 1, 1)
+    assert asked.frame.ts == START
+    assert asked.ts == START - 100.0
+
+
+@pytest.mark.parametrize(
+    "ts", [START - 121.0, at(TICKS) + 120.0, (at(GAP.start) + at(GAP.stop)) / 2], ids=["before", "after", "gap"]
+)
+def test_a_moment_without_a_frame_is_an_error_that_says_what_there_is(recorded, ts):
+    with pytest.raises(OutsideError) as caught:
+        recorded.history.ask("web-1", ts, 1, 1)
+    assert (caught.value.first, caught.value.last) == (START, at(TICKS - 1))
+
+
+def test_a_host_that_has_no_frames_yet_is_told(empty):
+    empty.bus.append([Outgoing(TOPIC, "web-9", b"junk", START)])
+    with pytest.raises(OutsideError) as caught:
+        empty.history.ask("web-9", None, 1, 1)
+    assert math.isnan(caught.value.first)
+
+
+def test_the_host_is_the_one_wanted_else_the_default_else_the_only_one(recorded, empty):
+    assert recorded.history.choose_host("web-2", "web-1") == "web-2"
+    assert recorded.history.choose_host(None, "web-1") == "web-1"
+    with pytest.raises(UnknownHostError) as caught:
+        recorded.history.choose_host(None, "other")
+    assert caught.value.hosts == ["web-1", "web-2"]
+    with pytest.raises(NothingRecordedError):
+        empty.history.choose_host("web-1", "web-1")
+    append(empty.bus, frames("db-1", range(1)))
+    assert empty.history.choose_host(None, "other") == "db-1"
+    with pytest.raises(UnknownHostError):
+        empty.history.choose_host("web-1", "db-1")
+
+
+def test_marks_are_listed_newest_first_those_that_wait_for_the_worker_too(recorded):
+    marks = recorded.history.marks()
+    assert [(each.host, each.note) for each in marks] == [("web-1", "checkout hangs"), ("web-2", "slow too")]
+    assert recorded.history.marks("web-2") == marks[1:]
+    assert len({each.id for each in marks}) == 2
+
+
+def test_a_mark_keeps_its_id_when_the_worker_has_taken_it(empty, wired):
+    append(empty.bus, frames("web-1", range(158)))
+    waiting = empty.history.marks()
+    work(empty.bus, wired)
+    assert empty.history.marks() == waiting
+    assert len(waiting) == 1
+
+
+def test_the_series_is_dense_before_the_moment_and_thin_long_before(recorded):
+    asked = recorded.history.ask("web-1", at(155), 1, 1)
+    series = recorded.history.series(asked, HOG, "io_write_bytes_per_s")
+    times = [ts for ts, _ in series.points]
+    assert times == sorted(set(times))
+    assert times[0] == START
+    dense = [ts for ts in times if ts >= series.dense_from]
+    assert dense == [at(tick) for tick in range(119, 168)]
+    assert len(times) - len(dense) <= 48
+    assert {value for ts, value in series.points if at(150) <= ts < at(160)} == {212e6}
+
+
+def test_a_series_of_the_first_tick_is_that_tick(empty):
+    append(empty.bus, frames("web-1", range(1)))
+    series = empty.history.series(empty.history.ask("web-1", None, 1, 1), HOG, "cpu_user_ratio")
+    assert [ts for ts, _ in series.points] == [START]
+
+
+def test_a_row_that_is_not_there_has_no_points(recorded):
+    asked = recorded.history.ask("web-1", at(20), 1, 1)
+    assert recorded.history.series(asked, "gone[1@1]", "cpu_user_ratio").points == ()
+    assert recorded.history.series(asked, HOG, "no_such_feature").points == ()
