@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST, STEPS = -8.0, 24.0, 16
 """The histogram's range on the scale asinh(raw), and its bins per unit: raw scores from -1,500 to 1e10, 6 % apart."""
 
+REFIT_TICKS, MANY_TICKS = 12, 100.0
+"""The limit follows the scores at every tick of the first hundred, then at every twelfth."""
+
 
 class Calibration:
     """Streaming peaks over threshold, on the scale asinh(raw) (for large scores: their logarithm).
@@ -65,6 +68,7 @@ class Calibration:
         self._ts = math.nan
         self._tick_s = 0.0
         self._ticks = 0.0
+        self._unfitted = 0
         self._limit = self._fit()
 
     @property
@@ -88,12 +92,15 @@ class Calibration:
         step = ts - self._ts
         if step > 0.0:
             self._counts *= math.exp(-step / self.memory_s)
-            self._ticks = min(self._ticks + 1.0, 100.0)
+            self._ticks = min(self._ticks + 1.0, MANY_TICKS)
             self._tick_s += (step - self._tick_s) / self._ticks
         level = min(max(math.asinh(raw), LOWEST), self._limit)
         self._counts[min(int((level - LOWEST) * STEPS), len(self._counts) - 1)] += 1.0
         self._ts = ts if math.isnan(self._ts) else max(ts, self._ts)
-        self._limit = self._fit()
+        self._unfitted += 1
+        if self._unfitted >= REFIT_TICKS or self._ticks < MANY_TICKS:
+            self._unfitted = 0
+            self._limit = self._fit()
 
     def _fit(self) -> float:
         """The limit on the asinh scale: u + b ln(tail / p)."""
@@ -119,6 +126,7 @@ class Calibration:
             "ts": self._ts,
             "tick_s": self._tick_s,
             "ticks": self._ticks,
+            "unfitted": self._unfitted,
             "limit": self._limit,
         }
 
@@ -130,3 +138,4 @@ class Calibration:
         self._counts = counts
         self._ts, self._tick_s = float(state["ts"]), float(state["tick_s"])
         self._ticks, self._limit = float(state["ticks"]), float(state["limit"])
+        self._unfitted = int(state["unfitted"])

@@ -64,7 +64,7 @@ class Bank:
 
         What is usual is forgotten but for the share `decay`.
         """
-        self.usual.merge(self.waiting, decay)
+        self.usual = self.usual.merged(self.waiting, decay)
         self.waiting.clear()
         self.waiting, self.open = self.open, self.waiting
 

@@ -14,6 +14,8 @@ from laggard.operators.gaussian.likelihood import Likelihood, Reference, paper, 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 LARGEST = 1e150
 """Values beyond this count as not there: their squares would not fit."""
+
+BLOCK_TICKS = 5
+"""A block of ticks has at least so many, unless they take longer than a 16th of the context."""
 
 CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (2.0, 0.5), "paper": (3.0, 1.0)}
 """Where the tail of the frames' raw scores starts and how it falls off, before any were seen; see `Calibration`."""
@@ -38,8 +43,9 @@ class Gaussian:
     row, on a scale where 1 is the false-alarm budget.
 
     With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, as published.
-    With `"scale_free"` (see `scale_free`) a feature's unit does not decide, the mean of the last `evidence_s` is judged, and
-    the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is usual.
+    With `"scale_free"` (see `scale_free`) a feature's unit does not decide, the mean of the last `evidence_s` is
+    judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
+    usual.
 
     Memory: 80 bytes per row and feature, for the rows of the last frame and at most `spare_rows` that were seen in the
     last `context_s`.
@@ -54,6 +60,8 @@ class Gaussian:
         exclude_s: the last half to whole of this time is not yet part of what is usual, in seconds.
         false_alarms_per_day: the budget that a score of 1 stands for.
         spare_rows: how many rows that are not in the frame are remembered.
+        weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
+            named. Only `scale_free` asks for it.
 
     Example:
         >>> from types import SimpleNamespace
@@ -81,6 +89,7 @@ class Gaussian:
         exclude_s: float = 20.0,
         false_alarms_per_day: float = 1.0,
         spare_rows: int = 256,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         if likelihood not in CALIBRATION_PRIORS:
             raise ValueError(f"likelihood: expected scale_free or paper, got {likelihood!r}")
@@ -94,77 +103,92 @@ class Gaussian:
         self.evidence_s = evidence_s if likelihood == "scale_free" else 0.0
         self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
         self.spare_rows = spare_rows
+        self.weights = dict(weights or {})
         self._calibration = Calibration(per_day=false_alarms_per_day, prior=CALIBRATION_PRIORS[likelihood])
         self._bank = Bank.empty()
-        self._times = _Times(math.nan, math.nan, math.nan, math.nan)
+        self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank] | None = None
         self._reference: Reference | None = None
-        self._judged: tuple[float, Layout, Matrix, Scores] | None = None
+        self._judged: _Judged | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unlike its usual self each row is at this tick. Changes nothing.
 
         `values` has the shape (rows, features) and is not copied: it must not change while the result is in use.
         """
-        if self._judged is not None:
-            at, names, judged, scores = self._judged
-            if at == ts and names is layout and judged is values:
-                return scores
+        if values.shape != (len(layout.rows), len(layout.features)):
+            expected = (len(layout.rows), len(layout.features))
+            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        judged = self._judged
+        if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
+            return judged.scores
         bank = self._align(layout, ts)
         rows, features = values.shape
-        if self._reference is None:
-            self._reference = Reference.of(bank.usual.head(rows, features))
         reference = self._reference
-        there = np.abs(values) <= LARGEST
-        clean = values if there.all() else np.where(there, values, np.nan)
+        if reference is None:
+            weights = np.array([self.weights.get(feature, 1.0) for feature in layout.features])
+            reference = self._reference = Reference.of(bank.usual.head(rows, features), weights)
+        # One pass tells that there is no NaN, no infinity and nothing too large to be squared.
+        whole = float(np.vdot(values, values)) <= LARGEST * LARGEST
+        clean = values if whole else np.where(np.abs(values) <= LARGEST, values, np.nan)
         evidence = self._evidence(bank, ts, clean)
-        surprise, varies = (scale_free if self.likelihood == "scale_free" else paper)(evidence, reference)
-        counted = varies.sum(axis=1)
-        needed = min(self.minimum_features, max(features // 2, 1))
-        with np.errstate(invalid="ignore"):
-            raw = np.where(counted >= needed, np.nansum(surprise, axis=1) / np.maximum(counted, 1), np.nan)
-        worst = float(np.nanmax(raw)) if np.isfinite(raw).any() else math.nan
+        if self.likelihood == "scale_free":
+            surprise, counted = scale_free(evidence, reference, whole)
+        else:
+            surprise, counted = paper(evidence, reference)
+        raw, worst = self._rows(surprise, counted)
         scores = Scores(
             ts=ts,
             layout=layout,
             values=evidence,
             raw=raw,
             surprise=surprise,
+            counted=counted,
             reference=reference,
-            first_ts=bank.first_ts[:rows],
+            first_ts=bank.first_ts[:rows].copy(),
             score=self._calibration.score(worst),
             worst=worst,
             limit=self._calibration.limit,
-            age_s=max(ts - self._times.first, 0.0) if self._times.first == self._times.first else 0.0,
+            age_s=max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             context_s=self.context_s,
         )
-        self._judged = (ts, layout, values, scores)
+        self._judged = _Judged(ts, layout, values, clean, whole, scores)
         return scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
-        if values.shape != (len(layout.rows), len(layout.features)):
-            expected = (len(layout.rows), len(layout.features))
-            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
         scores = self.score(ts, layout, values)
-        bank = self._align(layout, ts)
-        if bank is not self._bank:
-            self._bank = bank
+        judged, self._judged = self._judged, None
+        assert judged is not None
+        self._bank = bank = self._align(layout, ts)
         rows, features = values.shape
-        present = np.abs(values) <= LARGEST
-        whole = bool(present.all())
         bank.evidence[:rows, :features] = scores.values
         self._turn(ts)
         head = bank.open.head(rows, features)
-        if whole:
-            head.learn(values, None)
+        if judged.whole:
+            head.learn(judged.clean, None)
         else:
-            head.learn(np.where(present, values, 0.0), present)
+            present = ~np.isnan(judged.clean)
+            head.learn(np.where(present, judged.clean, 0.0), present)
         bank.last_ts[:rows] = ts
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
-        self._judged = None
+
+    def _rows(self, surprise: Matrix, counted: NDArray[np.intp]) -> tuple[NDArray[np.float64], float]:
+        """Each row's anomaly, NaN where it has too few features, and the worst of them."""
+        rows, features = surprise.shape
+        if not surprise.size:
+            return np.full(rows, np.nan), math.nan
+        if self.likelihood == "scale_free":
+            # Along the features of one row after the other this takes twice as long.
+            raw = np.fmax.reduce(np.ascontiguousarray(surprise.T), axis=0)
+        else:
+            raw = np.nansum(surprise, axis=1) / np.maximum(counted, 1)
+        few = counted < min(self.minimum_features, max(features // 2, 1))
+        if few.any():
+            raw[few] = np.nan
+        return raw, float(np.fmax.reduce(raw))
 
     def _align(self, layout: Layout, ts: float) -> Bank:
         """The bank with this frame's rows and features first."""
@@ -183,26 +207,28 @@ class Gaussian:
         evidence = values - before
         evidence *= -math.expm1(-2.0 * step / self.evidence_s)
         evidence += before
-        gaps = np.isnan(evidence)
-        return np.where(gaps, values, evidence) if gaps.any() else evidence
+        if math.isnan(float(np.vdot(evidence, evidence))):
+            return np.where(np.isnan(evidence), values, evidence)
+        return evidence
 
     def _turn(self, ts: float) -> None:
         """Close the open block of ticks when its time is over, and learn the one before it.
 
         After a gap, or when the clock has stepped back, both are learned: none of their ticks is recent.
         """
-        first, opened, merged, _ = self._times
-        if first != first:  # noqa: PLR0124 - NaN: the first tick of all
-            self._times = _Times(ts, ts, ts, ts)
+        times = self._times
+        if not times.ticks:
+            self._times = _Times(first=ts, opened=ts, merged=ts, last=ts, ticks=1)
             return
-        if not 0.0 <= ts - opened < self.exclude_s / 2.0:
-            for _ in range(1 if 0.0 <= ts - opened < self.exclude_s else 2):
-                decay = math.exp(-2.0 * max(ts - merged, 0.0) / self.context_s)
-                self._bank.turn(decay)
-                merged = ts
-            opened = ts
+        elapsed = ts - times.opened
+        over = elapsed >= self.exclude_s / 2.0 and (times.ticks >= BLOCK_TICKS or elapsed >= self.context_s / 16.0)
+        if over or elapsed < 0.0:
+            self._bank.turn(math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s))
+            if not 0.0 <= ts - times.last < self.context_s / 16.0:
+                self._bank.turn(1.0)
+            times = times._replace(opened=ts, merged=ts, ticks=0)
             self._reference = None
-        self._times = _Times(first, opened, merged, ts)
+        self._times = times._replace(last=ts, ticks=times.ticks + 1)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -218,18 +244,31 @@ class Gaussian:
         if state["likelihood"] != self.likelihood:
             raise ValueError(f"likelihood: expected a state of {self.likelihood}, got one of {state['likelihood']}")
         self._bank = Bank.restored(state)
-        self._times = _Times(*(float(each) for each in state["times"]))
+        first, opened, merged, last, ticks = state["times"]
+        self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks))
         self._calibration.restore(state["calibration"])
         self._aligned = self._reference = self._judged = None
 
 
 class _Times(NamedTuple):
-    """Seconds since the Unix epoch, NaN before the first tick."""
+    """When the first tick was, the open block began, a block was last learned and the last tick was; its ticks."""
 
-    first: float
-    opened: float
-    merged: float
-    last: float
+    first: float = math.nan
+    opened: float = math.nan
+    merged: float = math.nan
+    last: float = math.nan
+    ticks: int = 0
+
+
+class _Judged(NamedTuple):
+    """The last frame that was scored, so that learning it does not score it again."""
+
+    ts: float
+    layout: Layout
+    values: Matrix
+    clean: Matrix
+    whole: bool
+    scores: Scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +280,8 @@ class Scores:
         layout: its rows and features.
         values: what was judged, shape (rows, features), NaN where a value is not there.
         raw: each row's anomaly, the mean over its features; NaN for rows that are not ranked.
-        surprise: each feature's anomaly, NaN where it is constant or not there.
+        surprise: each feature's anomaly, NaN where it is not there.
+        counted: how many features of each row were judged: there, and not constant.
         reference: what is usual.
         first_ts: when each row was first seen.
         score: of the frame; above 1 is anomalous.
@@ -257,6 +297,7 @@ class Scores:
     values: Matrix
     raw: NDArray[np.float64]
     surprise: Matrix
+    counted: NDArray[np.intp]
     reference: Reference
     first_ts: NDArray[np.float64]
     score: float

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 Likelihood = Literal["scale_free", "paper"]
 
-CLIP = 30.0
-"""Deviations count for at most this many standard deviations, so that one feature does not decide alone."""
-
 PSEUDO = 1.0
 """How many values of its own the spread of all rows counts for in the spread of one row."""
-
-MATERIAL = 0.1
-"""A rise by this share of what all rows together usually have of a feature counts in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +28,11 @@ class Reference:
     Attributes:
         weight, mean, squares: of the usual values, shape (rows, features).
         center: what a value is compared with: the row's own mean, or that of all rows before it has one.
-        precision: one over the spread that is expected around it.
-        material: of each feature, one over the rise that counts in full.
+        inverse: one over four times the squared spread that is expected around it and the degrees of freedom.
+        power: half of the degrees of freedom and one, times the weight of the feature.
+        constant: where all values so far were the same, or there were none.
+        varying: how many features of each row are not constant.
+        silent: the features that had one and the same value in all rows.
 
     """
 
@@ -43,35 +40,47 @@ class Reference:
     mean: Matrix
     squares: Matrix
     center: Matrix
-    precision: Matrix
-    material: Vector
+    inverse: Matrix
+    power: Matrix
+    constant: NDArray[np.bool_]
+    varying: NDArray[np.intp]
+    silent: NDArray[np.intp]
 
     @classmethod
-    def of(cls, usual: Moments) -> Reference:
-        """Prepare the usual values.
+    def of(cls, usual: Moments, weights: Vector) -> Reference:
+        """Prepare the usual values; `weights` of the features are as `Gaussian` has them, shape (features,).
 
-        The spread of a cell is s'^2 = (S + k t^2) / (w - 1 + k) * (1 + 1 / (w + k)): the posterior of a Gaussian whose
-        prior is worth k = `PSEUDO` values with t^2, the variance of the feature over all rows and ticks, as the
-        expected square; the last factor is that of a prediction from w values. So a constant has a spread too, and a
-        new row is compared with all others.
+        A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
+        them and expects t^2, the variance of the feature over all rows and ticks. The prediction is a Student's t with
+        n = w - 1 + k degrees of freedom, around the mean, with the scale s'^2 = (S + k t^2) / n * (1 + 1 / (w + k)).
+        So a constant has a spread too, and a new row is compared with all others.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
-        counts = weight.sum(axis=0)
-        safe = np.maximum(counts, 1.0)
-        middle = (weight * mean).sum(axis=0) / safe
+        counts = np.maximum(weight.sum(axis=0), 1.0)
+        middle = (weight * mean).sum(axis=0) / counts
         offset = mean - middle
-        spread = (squares + weight * offset * offset).sum(axis=0) / safe
-        degrees = np.maximum(weight - 1.0, 0.0) + PSEUDO
-        variance = (squares + PSEUDO * spread) / degrees * (1.0 + 1.0 / (weight + PSEUDO))
-        precision = np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0.0)
-        center = np.where(weight > 0.0, mean, middle)
-        total = MATERIAL * np.abs(np.where(weight > 0.0, mean, 0.0).sum(axis=0))
-        material = 1.0 / np.maximum(total, 1e-150)
-        return cls(weight, mean, squares, center, precision, material)
+        offset *= offset
+        offset *= weight
+        offset += squares
+        spread = PSEUDO / counts * offset.sum(axis=0)
+        silent = np.flatnonzero(spread <= 0.0)
+        spread[silent] = 1.0
+        degrees = np.maximum(weight - (1.0 - PSEUDO), PSEUDO)
+        scale = squares + spread
+        scale *= 1.0 + 1.0 / (weight + PSEUDO)
+        inverse = np.divide(1.0, scale, out=scale)
+        inverse[:, silent] = 0.0
+        # A rise is counted twice below, see `scale_free`.
+        inverse *= 0.25
+        constant = squares <= 0.0
+        varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
+        center = mean if weight.all() else np.where(weight > 0.0, mean, middle)
+        power = 0.5 * (degrees + 1.0) * weights
+        return cls(weight, mean, squares, center, inverse, power, constant, varying, silent)
 
 
-def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Minus the Gaussian log-likelihood of each value, and which cells are not constant (S0, section 3).
+def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp]]:
+    """Minus the Gaussian log-likelihood of each value, and how many features of each row are judged (S0, section 3).
 
     As in S0 the window includes the moment asked about; unlike there it ends with it. So with w values before, of
     mean m and squared deviations S, and d = x - m:
@@ -79,41 +88,51 @@ def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.bool
         m' = m + d / (w + 1),  s'^2 = (S + d^2 w / (w + 1)) / w
         -log N(x; m', s'^2) = log(2 pi s'^2) / 2 + (x - m')^2 / (2 s'^2)
 
-    NaN and 0 where the feature is constant or not there.
+    NaN where the feature is constant or not there: those are left out.
     """
     weight = reference.weight
     deviation = values - reference.mean
-    share = weight / (weight + 1.0)
-    rest = deviation * share
+    rest = deviation * (weight / (weight + 1.0))
     variance = (reference.squares + deviation * rest) / np.maximum(weight, 1.0)
-    varies = (variance > 0.0) & (weight >= 1.0)
-    variance = np.where(varies, variance, 1.0)
+    judged = (variance > 0.0) & (weight >= 1.0)
+    variance[~judged] = 1.0
     surprise = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * rest * rest / variance
-    return np.where(varies, surprise, np.nan), varies
+    surprise[~judged] = np.nan
+    return surprise, np.count_nonzero(judged, axis=1)
 
 
-def scale_free(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.bool_]]:
-    """How far each value has risen above its usual, what part of that rise is this row's, and whether it matters.
+def scale_free(values: Matrix, reference: Reference, whole: bool) -> tuple[Matrix, NDArray[np.intp]]:
+    """Minus the log-likelihood of each value under the Student's t of `Reference.of`, and how many features are judged.
 
-    With z = (x - m) / s', counted from 0 to `CLIP`, the rise r = max(x - m, 0), and T the sum over rows of what is usual:
+    With r = max(x - m, 0), since only what moves towards more use or more waiting counts:
 
-        score = z * sqrt(r / sum of r over rows) * sqrt(min(1, r / (MATERIAL T)))
+        (n + 1) / 2 ln(1 + r^2 / (n s'^2))
 
-    All three factors have no unit. Only what moves towards more use or more waiting counts.
+    times the weight of the feature. The term of the scale is left out, so it is 0 for what is usual, for many degrees
+    of freedom near r^2 / (2 s'^2), and has no unit. Where no row has ever shown a spread the value itself is the only
+    measure: as if it had been the one value before, r^2 = n s'^2.
+
+    NaN where a value is not there; `whole` says that all are. What is constant is judged, and so counted, once it has
+    moved.
     """
-    rise = values - reference.center
-    np.maximum(rise, 0.0, out=rise)
-    there = rise == rise  # noqa: PLR0124 - false for NaN alone
-    if not there.all():
-        rise[~there] = 0.0
-    varies = there & ((reference.squares > 0.0) | (values != reference.center))
-    z = rise * reference.precision
-    np.minimum(z, CLIP, out=z)
-    everyone = rise.sum(axis=0)
-    part = rise / np.where(everyone > 0.0, everyone, 1.0)
-    matter = rise * reference.material
-    np.minimum(matter, 1.0, out=matter)
-    part *= matter
-    np.sqrt(part, out=part)
-    z *= part
-    return np.where(varies, z, np.nan), varies
+    surprise = values - reference.center
+    counted = reference.varying
+    if reference.constant.any():
+        moved = surprise != 0.0
+        moved &= reference.constant
+        if moved.any():
+            counted = counted + np.count_nonzero(moved, axis=1)
+    if not whole:
+        there = ~np.isnan(surprise)
+        counted = np.count_nonzero(there & ~(reference.constant & (surprise == 0.0)), axis=1)
+    # 2 r = d + |d|: a maximum with 0 takes twice as long.
+    surprise += np.abs(surprise)
+    first = surprise[:, reference.silent] > 0.0 if reference.silent.size else None
+    surprise *= surprise
+    surprise *= reference.inverse
+    if first is not None:
+        surprise[:, reference.silent] += first
+    surprise += 1.0
+    np.log(surprise, out=surprise)
+    surprise *= reference.power
+    return surprise, counted

@@ -67,20 +67,24 @@ class Moments:
         step *= deviation
         self.squares += step
 
-    def merge(self, other: Moments, decay: Matrix | float) -> None:
-        """Take in what `other` has learned since, in place, after forgetting all but `decay` (0 to 1) of this.
+    def merged(self, other: Moments, decay: float) -> Moments:
+        """This and what `other` has learned since, after forgetting all but `decay` (0 to 1) of this.
 
         W = d w,  w' = W + v,  m' = m + (n - m) v / w',  S' = d S + T + (n - m)^2 W v / w'
         """
-        self.weight *= decay
-        self.squares *= decay
-        total = self.weight + other.weight
-        share = np.divide(other.weight, total, out=np.zeros_like(total), where=total > 0.0)
+        kept = self.weight * decay
+        weight = kept + other.weight
+        share = other.weight / np.maximum(weight, np.finfo(float).tiny)
         deviation = other.mean - self.mean
-        self.squares += other.squares
-        self.squares += deviation * deviation * share * self.weight
-        self.mean += deviation * share
-        self.weight = total
+        kept *= share
+        kept *= deviation
+        kept *= deviation
+        squares = self.squares * decay
+        squares += other.squares
+        squares += kept
+        deviation *= share
+        deviation += self.mean
+        return Moments(weight, deviation, squares)
 
     def variance(self) -> Matrix:
         """The unbiased variance, S / (w - 1); 0 where fewer than two values are in it."""

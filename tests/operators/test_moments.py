@@ -57,8 +57,7 @@ def test_merging_two_parts_equals_learning_the_whole(first: np.ndarray, second: 
     rows, features = np.minimum(first.shape[1:], second.shape[1:])
     first, second = first[:, :rows, :features], second[:, :rows, :features]
     whole = np.concatenate([first, second])
-    merged = learned(first)
-    merged.merge(learned(second), 1.0)
+    merged = learned(first).merged(learned(second), 1.0)
     scale = np.abs(whole).max() + 1.0
     np.testing.assert_allclose(merged.mean, whole.mean(axis=0), atol=1e-11 * scale)
     np.testing.assert_allclose(merged.squares, whole.var(axis=0) * len(whole), rtol=1e-8, atol=1e-10 * scale**2)
@@ -68,7 +67,7 @@ def test_forgetting_weighs_each_block_by_its_age() -> None:
     blocks = np.random.default_rng(1).normal(3.0, 2.0, (5, 4, 1, 1))
     moments = Moments.empty(1, 1)
     for block in blocks:
-        moments.merge(learned(block), 0.5)
+        moments = moments.merged(learned(block), 0.5)
     weights = np.repeat(0.5 ** np.arange(4, -1, -1), 4)
     values = blocks.ravel()
     mean = np.average(values, weights=weights)
@@ -79,24 +78,21 @@ def test_forgetting_weighs_each_block_by_its_age() -> None:
 
 @pytest.mark.parametrize("constant", [0.0, 1.0, 0.1, -3.3, 1e15, 1e-300, 1e150])
 def test_a_constant_has_exactly_no_spread(constant: float) -> None:
-    moments = learned(np.full((1000, 1, 1), constant))
-    moments.merge(learned(np.full((50, 1, 1), constant)), 0.9)
+    moments = learned(np.full((1000, 1, 1), constant)).merged(learned(np.full((50, 1, 1), constant)), 0.9)
     assert moments.mean[0, 0] == constant
     assert moments.squares[0, 0] == 0.0
 
 
 def test_a_small_spread_on_a_large_offset_keeps_its_digits() -> None:
     values = 1e15 + np.random.default_rng(2).integers(-8, 9, 5000).astype(float)
-    moments = learned(values[:4000].reshape(-1, 1, 1))
-    moments.merge(learned(values[4000:].reshape(-1, 1, 1)), 1.0)
+    moments = learned(values[:4000].reshape(-1, 1, 1)).merged(learned(values[4000:].reshape(-1, 1, 1)), 1.0)
     assert moments.variance()[0, 0] == pytest.approx(
         np.var(values - 1e15, ddof=1), rel=0.02
     )  # the mean has steps of 1/8 there
 
 
 def test_nothing_and_one_value_have_no_variance() -> None:
-    empty = Moments.empty(2, 3)
-    empty.merge(Moments.empty(2, 3), 0.5)
+    empty = Moments.empty(2, 3).merged(Moments.empty(2, 3), 0.5)
     assert not empty.weight.any()
     assert not empty.variance().any()
     assert not learned(np.ones((1, 2, 3))).variance().any()
