@@ -1,0 +1,59 @@
+"""What a task gives out, as records of the topics that other people's tools read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.task import DeadLetter, Output
+    from laggard.pipeline.topics import Topics
+
+CONTENT_TYPE: Final = "application/json"
+DEAD_LETTER_HEADERS: Final = "laggard-"
+"""So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`."""
+
+
+def outgoing(output: Output, topics: Topics) -> Outgoing:
+    """The record of an output: JSON with the headers of a CloudEvent, or a dead letter's bytes as they were."""
+    match output:
+        case Anomaly():
+            return _event(output, output.key, output.id, f"/laggard/{output.operator}", topics)
+        case RankingOutput():
+            mark_id = anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}")
+            return _event(output, output.host, mark_id, "/laggard/marks", topics)
+        case _:
+            return _dead_letter(output, topics)
+
+
+def _event(output: Anomaly | RankingOutput, key: str, event_id: str, source: str, topics: Topics) -> Outgoing:
+    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    headers = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_source": source,
+        "ce_type": f"laggard.{output.kind}",
+        "ce_time": datetime.fromtimestamp(output.ts, UTC).isoformat(timespec="microseconds"),
+        "content-type": CONTENT_TYPE,
+    }
+    value = write_output(output).encode()
+    return Outgoing(
+        topics.name(ANOMALIES), key, value, output.ts, tuple((name, text.encode()) for name, text in headers.items())
+    )
+
+
+def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
+    record = letter.record
+    told = {
+        "reason": letter.reason,
+        "operator": letter.operator,
+        "topic": record.partition.topic,
+        "partition": str(record.partition.number),
+        "offset": str(record.offset),
+    }
+    headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
+    return Outgoing(topics.name(DEAD_LETTERS), record.key, record.value, record.ts, (*record.headers, *headers))

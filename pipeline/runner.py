@@ -1,0 +1,175 @@
+"""The runner: drives the tasks of all wired operators over a bus, in one thread of one process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.member import Member, Pace
+from laggard.pipeline.task import MAX_KEYS, SNAPSHOT_RECORDS, Task
+from laggard.pipeline.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.task import Observer
+    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.wiring import Wired
+
+IDLE_S = 0.5
+"""How long the members wait for records before the runner looks whether it should stop."""
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 5.0
+STOPPING_S = 5.0
+"""How long a clean stop may try to commit when the bus is unavailable."""
+
+_logger = logging.getLogger(__name__)
+
+
+class _Turn:
+    """A member and when it is its turn again: while the bus is unavailable, after ever longer pauses."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.at = 0.0
+        self.pause_s = 0.0
+
+    def failed(self, now: float, error: BusUnavailable) -> None:
+        if not self.pause_s:
+            _logger.warning("%s waits for the bus: %s", self.member.wired.name, error)
+        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S) or FIRST_PAUSE_S
+        self.at = now + self.pause_s
+
+    def went_well(self) -> None:
+        if self.pause_s:
+            _logger.warning("%s goes on: the bus is there again", self.member.wired.name)
+        self.pause_s = self.at = 0.0
+
+
+class Runner:
+    """Reads, processes and commits until it is told to stop.
+
+    Results are exactly-once: outputs, snapshots and offsets go into one transaction, and whatever happens between two
+    of them (an error, kill -9, another member taking over) leads back to the state at the last one. While the bus is
+    unavailable, what was to be done is tried again. In normal operation nothing is logged.
+
+    Parameters:
+        bus: its topics have been created.
+        wired: the operators.
+        topics: the names of the topics.
+        snapshot_records: how many records of a key are between two of its snapshots.
+        max_keys: how many keys of a task have a state; beyond that, the one heard least recently is given up.
+        live: whether outputs are about the present, see `Task`.
+        observers: who wants to see frames and scores, in the runner's thread.
+        telemetry: where to count; given where an observer shows it too.
+        pace: how much is done at once.
+        clock: seconds on a clock that never steps.
+        wall_clock: seconds since the Unix epoch, for latencies only.
+
+    Attributes:
+        telemetry: what is counted; may be read from any thread.
+
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        wired: Sequence[Wired],
+        topics: Topics,
+        *,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+        max_keys: int = MAX_KEYS,
+        live: bool = True,
+        observers: Sequence[Observer] = (),
+        telemetry: Telemetry | None = None,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.telemetry = telemetry = telemetry or Telemetry()
+        self._clock = clock
+
+        def member(operator: Wired) -> Member:
+            def new_task(partition: Partition) -> Task:
+                return Task(
+                    operator,
+                    partition,
+                    snapshot_records=snapshot_records,
+                    max_keys=max_keys,
+                    live=live,
+                    observers=observers,
+                    telemetry=telemetry.task(operator.name, partition),
+                )
+
+            return Member(
+                bus,
+                operator,
+                topics,
+                new_task,
+                pace=pace or Pace(),
+                telemetry=telemetry,
+                clock=clock,
+                wall_clock=wall_clock,
+            )
+
+        self._turns = [_Turn(member(operator)) for operator in wired]
+
+    def recovering(self) -> dict[str, int]:
+        """What is left to be done until all states are what they were; empty when the runner is ready."""
+        left: dict[str, int] = {}
+        for turn in self._turns:
+            left |= turn.member.recovering()
+        return left
+
+    def run(self, stop: threading.Event) -> None:
+        """Run until `stop` is set; then commit what was processed, with the states, and leave.
+
+        Raises:
+            BusError: something that trying again does not mend. What is committed stays right.
+
+        """
+        try:
+            while not stop.is_set():
+                self.step(stop)
+            self._finish()
+        finally:
+            for turn in self._turns:
+                try:
+                    turn.member.close()
+                except BusError as error:
+                    _logger.warning("%s could not leave its group: %s", turn.member.wired.name, error)
+
+    def step(self, stop: threading.Event) -> None:
+        """Let each member whose turn it is do what is there to do; waits for records for a moment."""
+        began = self._clock()
+        ready = [turn for turn in self._turns if turn.at <= began]
+        if not ready:
+            stop.wait(max(0.0, min((turn.at for turn in self._turns), default=began + IDLE_S) - began))
+        for turn in ready:
+            try:
+                turn.member.step(IDLE_S / len(ready), stop.is_set)
+            except BusUnavailable as error:
+                self.telemetry.retries += 1
+                turn.failed(self._clock(), error)
+            else:
+                turn.went_well()
+
+    def _finish(self) -> None:
+        deadline = self._clock() + STOPPING_S
+        for turn in self._turns:
+            while True:
+                try:
+                    turn.member.finish()
+                except BusUnavailable as error:
+                    if self._clock() >= deadline:
+                        _logger.warning("%s stops without its last commit: %s", turn.member.wired.name, error)
+                        break
+                    self.telemetry.retries += 1
+                    time.sleep(FIRST_PAUSE_S)
+                else:
+                    break

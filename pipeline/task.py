@@ -1,0 +1,284 @@
+"""A task: one operator on one partition. Records in, outputs and snapshots out; knows no bus and no clock.
+
+The runner drives it from a bus, a replay from files, `laggard why` from history: the same records give the same answers
+everywhere.
+
+Each record is scored before it is learned. A duplicate changes nothing; what is late, cannot be read, or makes the
+operator raise becomes a dead letter, and the task goes on. States are kept by key, see `states`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laggard.operators.ranking import Ranking
+from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.explain import sentence
+from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
+from laggard.pipeline.states import States
+from laggard.pipeline.telemetry import TaskTelemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laggard.pipeline.records import Received
+    from laggard.pipeline.stream import Scores, Stream
+    from laggard.pipeline.wiring import Wired
+
+SNAPSHOT_RECORDS: Final = 200
+MAX_KEYS: Final = 1024
+"""Keys of one task: a host of 300 processes takes about 1 MB."""
+
+QUIET_S: Final = 60.0
+"""An anomaly is told again only after the score has stayed at 1 or below for so long."""
+
+MARK_WINDOW_S: Final = 120.0
+"""A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
+
+REPLAY_HEADER: Final = "laggard-replay"
+"""A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
+
+MARK_ROWS, MARK_FEATURES = 20, 10
+ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
+LONGEST_REASON: Final = 1000
+
+NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
+"""The answer to a mark when no frame is near it."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Who wants to see frames and scores as they come; called in the task's thread, and not for replayed records."""
+
+    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        """The operator answered to a frame."""
+
+    def received(self, frame: Frame) -> None:
+        """A frame came that the operator does not want."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be used, as it was received, and why."""
+
+    operator: str
+    record: Incoming
+    reason: str
+
+
+Output = Anomaly | RankingOutput | DeadLetter
+
+
+class Task:
+    """One operator on one partition.
+
+    Parameters:
+        wired: the operator, its scopes and parameters.
+        partition: where the records come from.
+        snapshot_records: how many records of a key are between two of its snapshots.
+        max_keys: how many keys have a state at most.
+        live: whether outputs are about the present. It is an argument, not a comparison with a clock, so that the same
+            input gives the same outputs; records with the replay header are never live.
+        observers: who wants to see frames and scores.
+        telemetry: where to count.
+
+    Attributes:
+        position: the first offset that was not processed.
+        outputs: what came out, until somebody takes it.
+        states: of all keys.
+
+    """
+
+    def __init__(
+        self,
+        wired: Wired,
+        partition: Partition,
+        *,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+        max_keys: int = MAX_KEYS,
+        live: bool = True,
+        observers: Sequence[Observer] = (),
+        telemetry: TaskTelemetry | None = None,
+    ) -> None:
+        self.wired = wired
+        self.partition = partition
+        self.position = 0
+        self.outputs: list[Output] = []
+        self.states = States(wired, partition, snapshot_records, max_keys)
+        self.telemetry = telemetry or TaskTelemetry(wired.name, partition.topic, partition.number)
+        self._counts = self.telemetry
+        self._live = live
+        self._observers = observers
+        self._decoder = Decoder()
+
+    # Records.
+
+    def process(self, record: Incoming) -> None:
+        """Take the next record: whatever it is, the task can go on after it."""
+        self.position = record.offset + 1
+        self._counts.records += 1
+        self._counts.record_bytes += len(record.value)
+        try:
+            received = self._decoder.decode(record.value, self._place(record))
+        except RecordError as error:
+            self._refuse(record, str(error))
+            return
+        self.receive(record, received)
+
+    def receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded already."""
+        self.position = record.offset + 1
+        match received:
+            case Frame():
+                self._frame(record, received)
+            case Mark():
+                self._mark(record, received)
+            case _:
+                self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a request")
+        self.states.save_silent(self.position)
+
+    def _frame(self, record: Incoming, frame: Frame) -> None:
+        if not record.key or frame.key != record.key:
+            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {frame.key!r}")
+            return
+        if frame.scope not in self.wired.scopes:
+            self._observe(frame, None)
+            return
+        keyed = self.states.open(frame.key, self.position)
+        stream = keyed.streams[frame.scope]
+        match stream.judge(frame):
+            case "duplicate":
+                self._counts.duplicates += 1
+            case "late":
+                self._counts.late += 1
+                self._refuse(
+                    record, f"{self._place(record)}: late: expected a time of at least {stream.ts!r}, got {frame.ts!r}"
+                )
+            case "new":
+                self._learn(stream)
+                self._score(record, stream, frame)
+                self.states.heard(record.key, record.offset)
+
+    def _learn(self, stream: Stream) -> None:
+        """Let the operator learn the newest frame, now that there is another one."""
+        frame, offset = stream.frame, stream.offset
+        try:
+            stream.learn()
+        except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
+            assert frame is not None
+            learned = Incoming(self.partition, offset, frame.key, encode(frame), frame.ts)
+            self._refuse(learned, f"{self._place(learned)}: not learned: {_told(error)}")
+
+    def _score(self, record: Incoming, stream: Stream, frame: Frame) -> None:
+        try:
+            scores = stream.score(frame)
+            fires, trigger = stream.trigger.after(frame.ts, scores.score, QUIET_S)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
+            return
+        stream.accept(frame, record.offset, scores, trigger)
+        if fires:
+            try:
+                self.outputs.append(self._anomaly(record, frame, scores))
+                self._counts.anomalies += 1
+            except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
+                self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
+        self._observe(frame, scores)
+
+    def _anomaly(self, record: Incoming, frame: Frame, scores: Scores) -> Anomaly:
+        ranking = scores.ranking(rows=ANOMALY_ROWS, features=ANOMALY_FEATURES)
+        commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+        return Anomaly(
+            id=anomaly_id(self.wired.name, frame.key, f"{self._place(record)}"),
+            operator=self.wired.name,
+            parameters=self.wired.parameters,
+            keyed_by=frame.keyed_by,
+            key=frame.key,
+            ts=frame.ts,
+            score=scores.score,
+            ranking=ranking,
+            sentence=sentence(ranking, commands, frame.scope),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=self._live and all(name != REPLAY_HEADER for name, _ in record.headers),
+        )
+
+    def _mark(self, record: Incoming, mark: Mark) -> None:
+        if not record.key or mark.host != record.key:
+            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {mark.host!r}")
+            return
+        keyed = self.states.get(mark.host)
+        ranking = None
+        if keyed is not None:
+            if mark.sequence in keyed.marks:
+                self._counts.duplicates += 1
+                return
+            stream = keyed.streams[self.wired.scopes[0]]
+            try:
+                ranking = _answer(stream, mark)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse(record, f"{self._place(record)}: not ranked: {_told(error)}")
+                return
+            keyed.marks.add(mark.sequence)
+            self.states.heard(record.key, record.offset)
+        ranking = ranking or NOTHING_RANKED
+        self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking))
+
+    def damaged_record(self, offset: int, reason: str) -> None:
+        """Pass over a record that the bus could not read."""
+        self.position = offset + 1
+        self._counts.records += 1
+        self._refuse(Incoming(self.partition, offset, "", b"", 0.0), reason)
+
+    def _refuse(self, record: Incoming, reason: str) -> None:
+        self._counts.dead_letters += 1
+        self.outputs.append(DeadLetter(self.wired.name, record, reason[:LONGEST_REASON]))
+
+    def _observe(self, frame: Frame, scores: Scores | None) -> None:
+        for observer in self._observers:
+            try:
+                if scores is None:
+                    observer.received(frame)
+                else:
+                    observer.scored(self.wired.name, frame, scores)
+            except Exception:
+                # It only looks on: what it misses changes no result.
+                _logger.exception("%s cannot show a frame of %r", type(observer).__name__, frame.key)
+
+    def _place(self, record: Incoming) -> str:
+        return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
+
+    def refresh(self) -> None:
+        """Bring the telemetry of the states up to date."""
+        self.telemetry.keys = len(self.states)
+        self.telemetry.state_bytes = self.states.state_bytes
+        self.telemetry.keys_evicted += self.states.evicted
+        self.states.evicted = 0
+
+    def replay(self, records: Iterable[Incoming]) -> None:
+        """Take records that were processed before: nothing is counted or shown, and what comes of them is withheld."""
+        observers, self._observers = self._observers, ()
+        self._counts = TaskTelemetry(self.wired.name, self.partition.topic, self.partition.number)
+        try:
+            for record in records:
+                self.process(record)
+                self.outputs.clear()
+        finally:
+            self._counts, self._observers = self.telemetry, observers
+
+
+def _answer(stream: Stream, mark: Mark) -> Ranking | None:
+    """What was unusual at the mark: the ranking of the newest frame, None when that is too far from the mark."""
+    scores = stream.scores()
+    if scores is None or abs(mark.ts - stream.ts) > max(MARK_WINDOW_S, 2.0 * stream.interval_s):
+        return None
+    return scores.ranking(rows=MARK_ROWS, features=MARK_FEATURES)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,78 @@
+"""The topics: the only place that knows their names, what they are keyed by, and how long they keep what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import TopicSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFIX: Final = "laggard."
+
+_DAY_S: Final = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic.
+
+    Attributes:
+        name: without the prefix.
+        key: what its records are keyed by.
+        value: what its records are.
+        retention_s: how long it keeps them, None for as long as the bus keeps anything.
+        compacted: whether it keeps the newest record of each key, however old that is.
+
+    """
+
+    name: str
+    key: str
+    value: str
+    retention_s: float | None = None
+    compacted: bool = False
+
+
+COUNTERS: Final = Topic("counters", "host", "frames of a host and that host's marks, in one order")
+APPLICATIONS: Final = Topic(
+    "applications", "application", "frames of an application: its performance metrics and its hosts' counters, joined"
+)
+POOLS: Final = Topic("pools", "pool", "frames whose rows are a pool's members")
+REQUESTS: Final = Topic("requests", "service", "one traced request: state counts, state durations, system calls")
+ANOMALIES: Final = Topic("anomalies", "the entity's key", "anomalies, and rankings for marks", 30 * _DAY_S)
+MODELS: Final = Topic("models", "application", "every performance model built", 30 * _DAY_S)
+DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
+DEAD_LETTERS: Final = Topic("dead_letters", "as received", "what could not be used, with the reason", 7 * _DAY_S)
+
+TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
+"""All topics but those of snapshots, of which each operator has its own."""
+
+
+class Topics:
+    """The topics under one prefix.
+
+    Parameters:
+        prefix: what the names of all topics and groups begin with.
+
+    """
+
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self.prefix = prefix
+
+    def name(self, topic: Topic) -> str:
+        """The topic's full name: `laggard.counters`."""
+        return self.prefix + topic.name
+
+    def group(self, operator: str) -> str:
+        """The group whose members share the operator's partitions: `laggard.gaussian`."""
+        return self.prefix + operator
+
+    def snapshots(self, operator: str) -> Topic:
+        """The topic in which a bus that has no other place for them keeps the operator's snapshots."""
+        return Topic(f"snapshots.{operator}", "partition/key", "an operator's state of one key", compacted=True)
+
+    def specs(self, topics: Sequence[Topic] = TOPICS, partitions: int = 1) -> tuple[TopicSpec, ...]:
+        """What a bus has to create."""
+        return tuple(TopicSpec(self.name(topic), partitions, topic.retention_s, topic.compacted) for topic in topics)

@@ -1,0 +1,74 @@
+"""Which operator reads which topic and scopes, and how the settings become its parameters. Nothing else knows both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from laggard.pipeline.topics import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laggard.operators.gaussian.likelihood import Likelihood
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.stream import Operator
+    from laggard.pipeline.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """An operator as it is wired.
+
+    Attributes:
+        name: in settings, groups, snapshots and outputs: `gaussian`.
+        topic: what it reads.
+        scopes: of which frames; for each key and scope there is an operator of its own. Marks ask the first one.
+        make: makes an operator.
+        state_version: of the form of its state.
+        parameters: what it was made with, for people to read in its outputs.
+
+    """
+
+    name: str
+    topic: Topic
+    scopes: tuple[str, ...]
+    make: Callable[[], Operator]
+    state_version: int
+    parameters: Mapping[str, float | str]
+
+
+def wire(settings: Settings) -> tuple[Wired, ...]:
+    """The operators that the settings ask for, in that order."""
+    return tuple(_WIRES[name](settings) for name in settings.words("operators"))
+
+
+def _gaussian(settings: Settings) -> Wired:
+    # Here, so that naming the operators does not load numpy and what else they need.
+    from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
+
+    context_s = settings.seconds("gaussian.context")
+    minimum_features = settings.count("gaussian.minimum_features")
+    likelihood = cast("Likelihood", settings.choice("gaussian.likelihood"))
+    false_alarms_per_day = settings.per_day("gaussian.false_alarms")
+    return Wired(
+        "gaussian",
+        COUNTERS,
+        ("process", "host"),
+        lambda: Gaussian(
+            context_s=context_s,
+            minimum_features=minimum_features,
+            likelihood=likelihood,
+            false_alarms_per_day=false_alarms_per_day,
+        ),
+        Gaussian.state_version,
+        {
+            "context_s": context_s,
+            "minimum_features": minimum_features,
+            "likelihood": likelihood,
+            "false_alarms_per_day": false_alarms_per_day,
+        },
+    )
+
+
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian}

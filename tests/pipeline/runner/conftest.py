@@ -1,0 +1,223 @@
+"""A small operator, frames, and a bus that refuses at random: what the tests of the runner share."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.bus import Bus, Incoming, Outgoing, Partition
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.member import Pace
+from laggard.pipeline.records import UNNUMBERED, Frame, Mark, encode, make_layout
+from laggard.pipeline.runner import Runner
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.wiring import Wired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from laggard.operators.contract import Layout, Matrix
+
+UNSCORABLE, UNLEARNABLE = 666.0, 667.0
+LAYOUT = make_layout(("a[1]", "b[2]"), ("a", "b"), ("cpu_ratio", "memory_bytes"), ("a --x", "b"))
+
+
+@dataclass(frozen=True)
+class DriftScores:
+    ts: float
+    score: float
+    layout: Layout
+    values: Matrix
+    mean: float
+
+    def ranking(self, rows: int, features: int) -> Ranking:
+        ranked = tuple(
+            RowScore(
+                row,
+                name,
+                self.score,
+                tuple(
+                    FeatureScore(feature, float(value), self.mean, 1.0, self.score)
+                    for feature, value in zip(self.layout.features[:features], line, strict=False)
+                    if value == value  # noqa: PLR0124 - not NaN
+                ),
+                1.0,
+            )
+            for row, name, line in zip(self.layout.rows[:rows], self.layout.names, self.values, strict=False)
+        )
+        return Ranking(self.ts, self.score, ranked, 1.0, young=False)
+
+
+class Drift:
+    """Scores a frame by how far its sum is from a running mean, which depends on the order of all frames."""
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.learned = 0
+        self.mean = np.zeros(1)
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> DriftScores:
+        if (values == UNSCORABLE).any():
+            raise ValueError("cannot score this")
+        distance = abs(float(np.nansum(values)) - float(self.mean[0])) / 10.0 if self.learned else 0.0
+        return DriftScores(ts, distance, layout, values, float(self.mean[0]))
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        if (values == UNLEARNABLE).any():
+            raise ValueError("cannot learn this")
+        self.learned += 1
+        self.mean += (float(np.nansum(values)) - self.mean) * 0.3
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"learned": self.learned, "mean": self.mean.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.learned, self.mean = state["learned"], state["mean"].copy()
+
+
+WIRED = Wired("drift", COUNTERS, ("process", "host"), Drift, Drift.state_version, {"limit": 10.0})
+TOPICS = Topics("t.")
+INPUT = Partition("t.counters", 0)
+
+
+def at(tick: int) -> float:
+    """The time of a tick, 20 s apart."""
+    return 1000.0 + 20.0 * tick
+
+
+def frame(
+    host: str, tick: int, value: float, *, scope: str = "process", ts: float | None = None, sequence: int | None = None
+) -> Frame:
+    """The frame of a tick; by default its number is its sequence."""
+    return Frame(
+        "host", host, scope, at(tick) if ts is None else ts, tick if sequence is None else sequence, LAYOUT,
+        np.array([[value, 1.0], [np.nan, 2.0]]),
+    )  # fmt: skip
+
+
+def record(one: Frame | Mark, offset: int = 0) -> Incoming:
+    key = one.key if isinstance(one, Frame) else one.host
+    return Incoming(INPUT, offset, key, encode(one), one.ts)
+
+
+def append(bus: Bus, records: Iterable[Frame | Mark | bytes]) -> None:
+    bus.append(
+        [
+            Outgoing(INPUT.topic, "h1", one, 1000.0)
+            if isinstance(one, bytes)
+            else Outgoing(INPUT.topic, one.key if isinstance(one, Frame) else one.host, encode(one), one.ts)
+            for one in records
+        ]
+    )
+
+
+def stream(length: int, hosts: int = 3, seed: int = 9) -> list[Frame | Mark | bytes]:
+    """A short stream with everything in it: marks, spikes, duplicates, late frames, junk, what an operator refuses."""
+    draw = random.Random(seed)
+    records: list[Frame | Mark | bytes] = []
+    last: Frame | None = None
+    for tick in range(length):
+        host = f"h{draw.randrange(hosts)}"
+        kind = draw.random()
+        if kind < 0.1:
+            records.append(Mark(host, at(tick), f"slow at {tick}"))
+        elif kind < 0.15 and last is not None:
+            records.append(last)
+        elif kind < 0.2:
+            records.append(frame(host, tick, 1.0, ts=at(tick - 15), sequence=UNNUMBERED))
+        elif kind < 0.25:
+            records.append(b"junk %d" % tick)
+        elif kind < 0.3:
+            records.append(frame(host, tick, draw.choice([UNSCORABLE, UNLEARNABLE])))
+        else:
+            scope = draw.choice(["process", "process", "host", "agent"])
+            last = frame(host, tick, draw.gauss(5.0, 1.0) + (60.0 if draw.random() < 0.1 else 0.0), scope=scope)
+            records.append(last)
+    return records
+
+
+Out = tuple[str, str, bytes, float, tuple[tuple[str, bytes], ...]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that a run leaves on the bus."""
+
+    outputs: list[Out]
+    states: dict[str, bytes]
+    offsets: dict[str, int]
+    committed: int
+
+
+def result(bus: Bus, operator: str = "drift") -> Result:
+    outputs = [
+        (one.partition.topic, one.key, one.value, one.ts, one.headers)
+        for topic in (ANOMALIES, DEAD_LETTERS)
+        for partition in bus.partitions(TOPICS.name(topic))
+        for one in bus.read(partition, 0)
+    ]
+    snapshots = [one for one in bus.snapshots(operator, INPUT) if one.key]
+    return Result(
+        outputs,
+        {one.key: one.value for one in snapshots},
+        {one.key: one.offset for one in snapshots},
+        bus.committed(TOPICS.group(operator), INPUT),
+    )
+
+
+NEVER = threading.Event()
+
+
+ONE_BY_ONE = Pace(commit_s=0.0, commit_records=1, poll_records=1)
+
+
+def runner(bus: Bus, wired: Sequence[Wired] = (WIRED,), pace: Pace = ONE_BY_ONE, **options: Any) -> Runner:
+    """A runner that takes a snapshot of each key after 4 records, and commits after each poll of one record."""
+    options.setdefault("snapshot_records", 4)
+    return Runner(bus, wired, TOPICS, pace=pace, **options)
+
+
+def drain(one: Runner, bus: Bus, operator: str = "drift") -> None:
+    """Run until everything is committed."""
+    end = bus.bounds(INPUT)[1]
+    for _ in range(20 * end + 100):
+        if not one.recovering() and bus.committed(TOPICS.group(operator), INPUT) >= end:
+            return
+        one.step(NEVER)
+    raise AssertionError("does not come to the end")
+
+
+def stop(one: Runner) -> None:
+    """A clean stop, here and now."""
+    stopped = threading.Event()
+    stopped.set()
+    one.run(stopped)
+
+
+@pytest.fixture
+def new_bus(tmp_path: Path) -> Iterator[Callable[[], EmbeddedBus]]:
+    """Makes buses, each in a file of its own, with all topics."""
+    buses: list[EmbeddedBus] = []
+
+    def make() -> EmbeddedBus:
+        bus = EmbeddedBus(tmp_path / f"{len(buses)}.db")
+        bus.create(TOPICS.specs())
+        buses.append(bus)
+        return bus
+
+    yield make
+    for bus in buses:
+        bus.close()
+
+
+@pytest.fixture
+def bus(new_bus: Callable[[], EmbeddedBus]) -> EmbeddedBus:
+    return new_bus()
