@@ -61,7 +61,9 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
         context.meta[f"{_GIVEN}.{parameter.name}"] = value
 
     for option in (
-        click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
+        click.option(
+            "--debug", is_flag=True, expose_value=False, callback=remember, help="Show the traceback of an error."
+        ),
         click.option(
             "--set",
             "assignments",
@@ -104,6 +106,7 @@ def same_settings() -> list[str]:
     """The options that give another process the settings of this command."""
     config = _config()
     return [
+        *(["--debug"] if click.get_current_context().meta.get(f"{_GIVEN}.debug") else []),
         *(["--config", str(config)] if config else []),
         *(word for one in _given() for word in ("--set", f"{one.name}={one.value}")),
     ]

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from laggard.pipeline.claims import Claim, Claimed
-from laggard.pipeline.cli.exits import BUSY, FAILED, CommandError
+from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, CommandError
 from laggard.pipeline.supervisor import STOPPING_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from laggard.pipeline.claims import Part
     from laggard.pipeline.settings import Settings
 
 _STDIN = 0
 _STDOUT = 1
+
+_STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 supervised_option = click.option("--supervised", is_flag=True, hidden=True)
 """How `laggard up` starts a part: see `laggard.pipeline.supervisor`."""
@@ -69,17 +71,13 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
     with claimed(settings, part) as claim:
         running = Session(claim, supervised=supervised)
         logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-
-        def stop(number: int, _: object) -> None:
-            if running.stop.is_set() and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            running.stop.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, stop)
+        # Every thread inherits this; the signals are for the one that waits for them. A handler would run in the main
+        # thread, perhaps while that holds the lock of `stop` itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        _start("signals", _await_signals, running.stop)
         if supervised:
             os.set_blocking(_STDOUT, False)
-            threading.Thread(target=_await_supervisor, args=(running.stop,), name="supervisor", daemon=True).start()
+            _start("supervisor", _await_supervisor, running.stop)
         if duration_s is not None:
             timer = threading.Timer(duration_s, running.stop.set)
             timer.daemon = True
@@ -100,6 +98,19 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
         ) from None
     with claim:
         yield claim
+
+
+def _start(name: str, wait: Callable[[threading.Event], None], stop: threading.Event) -> None:
+    threading.Thread(target=wait, args=(stop,), name=name, daemon=True).start()
+
+
+def _await_signals(stop: threading.Event) -> None:
+    """Stop at the first signal; at a second ^C, do not wait for what stopping takes."""
+    signal.sigwait(_STOPPING)
+    stop.set()
+    while signal.sigwait(_STOPPING) != signal.SIGINT:
+        pass
+    os._exit(INTERRUPTED)
 
 
 def _await_supervisor(stop: threading.Event) -> None:

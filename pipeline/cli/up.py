@@ -113,7 +113,8 @@ class Terminal:
     def say(self, line: str) -> None:
         """What a person has to know."""
         self._draw("")
-        click.echo(f"laggard: {line}", err=True)
+        # What a part says of itself begins with our name already.
+        click.echo(f"laggard: {line.replace(': laggard: ', ': ', 1)}", err=True)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
         """Introduce the parts when both run; then draw the line of how it goes."""

@@ -6,7 +6,6 @@ A setting is here only for a decision that an operator of the system takes.
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +86,7 @@ def _location(read: Mapping[str, Value], _: Mapping[str, str]) -> str:
 
 
 def _host(_: Mapping[str, Value], __: Mapping[str, str]) -> str:
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 SETTINGS: tuple[Setting, ...] = (

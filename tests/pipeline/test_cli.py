@@ -218,9 +218,9 @@ def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
     (tmp_path / "c.toml").write_text('[agent]\ninterval = "9s"')
     probe.main([], standalone_mode=False)
     assert seen == {"interval": 5.0, "part": [], "typed": "laggard mark 'it hangs'"}
-    probe.main(["--config", "c.toml", "--set", "host=h"], standalone_mode=False)
+    probe.main(["--config", "c.toml", "--set", "host=h", "--debug"], standalone_mode=False)
     assert seen["interval"] == 9.0
-    assert seen["part"] == ["--config", "c.toml", "--set", "host=h"]
+    assert seen["part"] == ["--debug", "--config", "c.toml", "--set", "host=h"]
     assert seen["typed"] == "laggard mark 'it hangs' --config c.toml"
     probe.main(["--interval", "2s", "--set", "agent.interval=3s", "--bus", "a b.db"], standalone_mode=False)
     assert seen["interval"] == 2.0

@@ -199,7 +199,7 @@ def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up]) -> None:
         up = start("--set", f"web.listen=127.0.0.1:{taken.getsockname()[1]}")
         code, out, err = up.ended()
     assert (code, out) == (BUSY, "")
-    assert err.startswith("laggard: work: laggard: web.listen: cannot listen on 127.0.0.1:")
+    assert err.startswith("laggard: work: web.listen: cannot listen on 127.0.0.1:")
     assert len(err.splitlines()) == 1
 
 
