@@ -32,7 +32,11 @@ SPARE_BYTES = 64 << 20
 SILENT_TICKS = 3
 """An agent that has not been heard for so many ticks, and some seconds, does not publish."""
 
+LAG_S = 30.0
+"""A worker that leaves records waiting for longer does not keep up."""
+
 _SILENT_S = 10.0
+_LOOKED_THROUGH = 1000
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs"}
 _MEMORY = {"tmpfs", "ramfs"}
 _ANSWER_S = 2.0
@@ -51,7 +55,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     except PermissionError as error:
         yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
         return
-    yield from history(settings, bus, agent)
+    yield from history(settings, bus, agent, worker)
     yield running("agent", agent)
     yield running("work", worker)
     yield port(settings, worker)
@@ -111,7 +115,7 @@ def room(bus: Path, max_bytes: int) -> Finding:
     return Finding("disk", "ok", found)
 
 
-def history(settings: Settings, path: Path | None, agent: Holder | None) -> Iterator[Finding]:
+def history(settings: Settings, path: Path | None, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
     """Whether the bus opens, what it holds of this host, and whether that fits the clock."""
     if path is not None and not path.exists():
         yield Finding("bus", "ok", "nothing is recorded yet")
@@ -123,14 +127,15 @@ def history(settings: Settings, path: Path | None, agent: Holder | None) -> Iter
             retention_s=settings.seconds("bus.retention"),
         )
         with bus:
-            yield from _recorded(settings, bus, agent)
+            yield from _recorded(settings, bus, agent, worker)
     except BusError as error:
         found, _, advice = str(error).partition("; ")
         yield Finding("bus", "problem", found, advice)
 
 
-def _recorded(settings: Settings, bus: Bus, agent: Holder | None) -> Iterator[Finding]:
-    topic, host = Topics(settings.text("topics.prefix")).name(COUNTERS), settings.text("host")
+def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
+    topics, host = Topics(settings.text("topics.prefix")), settings.text("host")
+    topic = topics.name(COUNTERS)
     try:
         hosts = bus.keys(topic)
     except BusError:
@@ -139,28 +144,44 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None) -> Iterator[Fi
         others = f", only of {', '.join(hosts[:5])}" if hosts else ""
         yield Finding("bus", "ok", f"nothing is recorded of {host}{others}")
         return
-    partition = bus.partition_of(topic, host)
+    partition, now = bus.partition_of(topic, host), time.time()
     first, end = bus.bounds(partition)
-    oldest = next(iter(bus.read(partition, first, min(first + 1, end))))
-    newest = next(
-        record for start in range(end - 1, first - 1, -1) for record in bus.read(partition, start, start + 1, host)
-    )
-    now = time.time()
-    span_h = (newest.ts - oldest.ts) / 3600
-    found = f"{end - first} records over {span_h:.1f} h, the last of {host} {max(0.0, now - newest.ts):.0f} s ago"
+    oldest = next((record.ts for record in bus.read(partition, first, first + 1)), now)
+    starts = range(end - 1, max(first, end - _LOOKED_THROUGH) - 1, -1)
+    newest = next((record.ts for start in starts for record in bus.read(partition, start, start + 1, host)), oldest)
+    found = f"{end - first} records over {(now - oldest) / 3600:.1f} h, "
+    found += f"the last of {host} {max(0.0, now - newest):.0f} s ago"
     interval_s = settings.seconds("agent.interval")
-    if agent is not None and now - max(newest.ts, agent.since) > SILENT_TICKS * interval_s + _SILENT_S:
+    if agent is not None and now - max(newest, agent.since) > SILENT_TICKS * interval_s + _SILENT_S:
         advice = "look at what the agent writes; is its agent.interval the one that is set here?"
         yield Finding("bus", "problem", f"{found}, though the agent runs", advice)
     else:
         yield Finding("bus", "ok", found)
-    if newest.ts > now + interval_s:
+    yield from clock_steps(newest - now, interval_s)
+    if worker is not None:
+        for operator in settings.words("operators"):
+            committed = bus.committed(topics.group(operator), partition)
+            waiting = next((record.ts for record in bus.read(partition, committed, committed + 1)), now)
+            yield lag(operator, end - committed, now - max(waiting, worker.since))
+
+
+def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
+    """Whether the newest record is from the future."""
+    if ahead_s > interval_s:
         yield Finding(
             "clock steps",
             "warning",
-            f"the newest record is {newest.ts - now:.0f} s ahead: the clock was set back",
+            f"the newest record is {ahead_s:.0f} s ahead: the clock was set back",
             "nothing; the agent's time goes on at half speed until the clock has caught up",
         )
+
+
+def lag(operator: str, records: int, waited_s: float) -> Finding:
+    """Whether an operator keeps up with what is recorded."""
+    found = f"{operator} has {records} records to go, the first waits for {max(0.0, waited_s):.0f} s"
+    if records and waited_s > LAG_S:
+        return Finding("lag", "warning", found, "is the machine overloaded? See laggard_lag_records at /metrics")
+    return Finding("lag", "ok", f"{operator} keeps up")
 
 
 def running(part: Part, holder: Holder | None) -> Finding:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus import Commit, Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
 from laggard.pipeline.doctor import Finding, installation, machine
@@ -179,6 +179,23 @@ def test_an_agent_that_runs_but_is_not_heard(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(installation, "holder_of", lambda *_: Holder(os.getpid(), time.time() - 90))
         assert examined(tmp_path)["bus"].level == "problem"
         assert examined(tmp_path, "agent.interval=1m")["bus"].level == "ok"
+
+
+def test_a_worker_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, "web-1", 100.0, count=3)
+    assert "lag" not in examined(tmp_path), "no worker runs"
+    holders = {"work": Holder(os.getpid(), time.time() - 10)}
+    monkeypatch.setattr(installation, "holder_of", lambda _, __, part: holders.get(part))
+    assert examined(tmp_path)["lag"] == Finding("lag", "ok", "gaussian keeps up"), "it has only just begun"
+    holders["work"] = Holder(os.getpid(), time.time() - 90)
+    found = examined(tmp_path)["lag"]
+    assert (found.level, found.found) == ("warning", "gaussian has 3 records to go, the first waits for 90 s")
+    with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
+        (partition,) = bus.partitions("laggard.counters")
+        subscription = bus.subscribe("laggard.gaussian", ["laggard.counters"])
+        assert subscription.poll(1.0).assigned == {partition}
+        subscription.commit(Commit({partition: 3}))
+    assert examined(tmp_path)["lag"].level == "ok"
 
 
 def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
