@@ -57,6 +57,7 @@ class _Held:
         committed: up to where they are committed.
         waiting: for each record beyond that when it was polled, on the monotonic clock, and its own time.
         lag_at: when the lag was looked at.
+        outputs: how many the prepared commit takes from it.
 
     """
 
@@ -64,6 +65,7 @@ class _Held:
     committed: int
     waiting: list[tuple[float, float]] = field(default_factory=list)
     lag_at: float = -math.inf
+    outputs: int = 0
 
 
 class Member:
@@ -218,6 +220,7 @@ class Member:
             if task.position > held.committed or saved:
                 offsets[partition] = task.position
                 outputs += [outgoing(output, self._topics) for output in task.outputs]
+                held.outputs = len(task.outputs)
                 snapshots += saved
                 task.outputs.clear()
         self._commit = Commit(offsets, outputs, snapshots) if offsets else None
@@ -248,6 +251,7 @@ class Member:
             held.committed = offset
             telemetry = held.task.telemetry
             telemetry.commits += 1
+            telemetry.outputs += held.outputs
             telemetry.commit_duration_seconds.add(took_s)
             for polled_at, ts in held.waiting:
                 telemetry.processing_seconds.add(self._committed_at - polled_at)

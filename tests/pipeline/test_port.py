@@ -1,0 +1,95 @@
+"""The port in a worker: a real agent, bus, runner and server. What is read is scored and shown; a mark is answered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.exporter import Exporter, metrics_registry
+from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.runner import Runner
+from laggard.pipeline.settings import Address, read_settings
+from laggard.pipeline.telemetry import Telemetry
+from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.web.app import create_app
+from laggard.pipeline.web.listen import Listen
+from laggard.pipeline.web.server import serve
+from laggard.pipeline.wiring import wire
+from laggard.producers.agent import Agent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+TICKS = 3
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def samples(url: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(httpx.get(url + "/metrics").text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_from_counters_to_page(tmp_path: Path) -> None:
+    topics, stop = Topics(), threading.Event()
+    with ExitStack() as stack:
+        bus = stack.enter_context(EmbeddedBus(tmp_path / "laggard.db"))
+        bus.create(topics.specs())
+
+        def publish(records: Sequence[Frame | Mark]) -> None:
+            bus.append([Outgoing(topics.name(COUNTERS), "web-1", encode(record), record.ts) for record in records])
+
+        telemetry = Telemetry()
+        exporter = Exporter(telemetry, top_rows=3)
+        settings = read_settings(environ={"HOME": str(tmp_path)})
+        runner = Runner(bus, wire(settings), topics, observers=[exporter], telemetry=telemetry)
+        listen = Listen.resolve(Address("127.0.0.1", 0))
+        app = create_app(
+            listen=listen,
+            registry=metrics_registry(exporter),
+            recovering=runner.recovering,
+            append=lambda mark: publish([mark]),
+            host="web-1",
+        )
+        serving = serve(app, listen, stop)
+        stack.callback(serving.close)
+        url = serving.url
+        assert httpx.get(url + "/-/ready").status_code == 503
+        running = threading.Thread(target=runner.run, args=(stop,))
+        running.start()
+        stack.callback(running.join)
+        stack.callback(stop.set)
+        until(lambda: httpx.get(url + "/-/ready").status_code == 200)
+        agent = Agent(publish, "web-1", interval_s=0.5)
+        for _ in range(TICKS):
+            agent.tick()
+        agent.close()
+        assert httpx.post(url + "/marks", json={"note": "slow"}).status_code == 201
+        until(lambda: samples(url)["laggard_records_total"][0][1] == 3 * TICKS + 1)
+        until(lambda: samples(url)["laggard_lag_records"][0][1] == 0)
+        page = samples(url)
+    labels = {"host": "web-1", "operator": "gaussian"}
+    assert [one for one, _ in page["laggard_score"]] == [{**labels, "scope": "host"}, {**labels, "scope": "process"}]
+    assert page["laggard_model_young"][0][1] == 1
+    assert page["laggard_agent_processes"][0][1] > 1
+    assert page["laggard_agent_resident_memory_bytes"][0][1] > 1e6
+    assert page["laggard_dead_letters_total"][0][1] == 0
+    assert page["laggard_outputs_total"][0][1] == 1  # the answer to the mark
+    assert page["process_resident_memory_bytes"][0][1] > 1e6
+    assert len(page.get("laggard_row_score", [])) <= 3 + 1  # the worst three processes, and the host
