@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+# On a machine that others use too, how long an example took says nothing.
+settings.register_profile("laggard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("laggard")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,7 +31,7 @@ from laggard.pipeline.records import checked, checks
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request
 from laggard.pipeline.records.layout import checked_layout
-from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME
+from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME, MAX_NOTE
 from laggard.pipeline.records.memory import LayoutMemory
 from laggard.pipeline.records.strict_json import parse_object
 
@@ -97,7 +97,8 @@ def read_line(line: str | bytes, place: str) -> Received:
     fields.setdefault("sequence", UNNUMBERED)
     match form:
         case "mark":
-            return checked.mark(fields | {"note": fields["mark"]}, place)
+            note = checks.text(fields["mark"], "mark", place, MAX_NOTE)
+            return checked.mark(fields | {"note": note}, place)
         case "request":
             return checked.request({"counts": {}, "times_s": {}, "syscalls": ()} | fields, place)
         case "host" | "pool":
@@ -138,11 +139,9 @@ def name_of(row: str) -> str:
 
 def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
     key = checks.key(fields.get(keyed_by), keyed_by, place)
-    if "performance" in fields:
-        rows = _rows({key: fields["performance"]}, "performance", place)
-    else:
-        rows = _rows(fields.get("rows"), "rows", place)
-    features, values = _matrix(rows, place)
+    field = "performance" if "performance" in fields else "rows"
+    rows = _rows({key: fields[field]} if field == "performance" else fields.get(field), field, place)
+    features, values = _matrix(rows, field, place)
     names = _by_row("names", fields.get("names", {}), rows, place, shortest=1, longest=MAX_NAME)
     commands = None
     if "commands" in fields:
@@ -163,9 +162,13 @@ def _rows(found: Any, field: str, place: str) -> dict[str, dict[str, Any]]:
         raise RecordError(place, field, "an object of rows", shown(found))
     for row, each in found.items():
         if not isinstance(each, dict):
-            inside = field if field == "performance" else f"{field}[{shown(row)}]"
-            raise RecordError(place, inside, "an object of features and numbers", shown(each))
+            raise RecordError(place, _path(field, row), "an object of features and numbers", shown(each))
     return found
+
+
+def _path(field: str, row: str) -> str:
+    """Where a row stands in the line."""
+    return field if field == "performance" else f"{field}[{shown(row)}]"
 
 
 def _by_row(
@@ -181,7 +184,7 @@ def _by_row(
     }
 
 
-def _matrix(rows: Mapping[str, dict[str, Any]], place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+def _matrix(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """All features that any row has, in the order in which they come, and the values."""
     features = tuple(next(iter(rows.values()), ()))
     if all(tuple(each) == features for each in rows.values()):
@@ -193,16 +196,16 @@ def _matrix(rows: Mapping[str, dict[str, Any]], place: str) -> tuple[tuple[str, 
             raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
         cells = [each.get(feature) for each in rows.values() for feature in features]
     if set(map(type, cells)) - _NUMBERS:  # numpy would take booleans and digits in quotes, too
-        raise _no_number(rows, place)
+        raise _no_number(rows, field, place)
     try:
         values = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
     except OverflowError:
-        raise _no_number(rows, place) from None
+        raise _no_number(rows, field, place) from None
     values.setflags(write=False)
     return features, values
 
 
-def _no_number(rows: Mapping[str, dict[str, Any]], place: str) -> RecordError:
+def _no_number(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> RecordError:
     """Names the first value that is none."""
     row, feature, value = next(
         (row, feature, value)
@@ -211,7 +214,7 @@ def _no_number(rows: Mapping[str, dict[str, Any]], place: str) -> RecordError:
         if type(value) not in _NUMBERS or (type(value) is int and abs(value) > _LARGEST)
     )
     expected = "a number that float64 can hold, or null"
-    return RecordError(place, f"rows[{shown(row)}][{shown(feature)}]", expected, shown(value))
+    return RecordError(place, f"{_path(field, row)}[{shown(feature)}]", expected, shown(value))
 
 
 def _frame_fields(frame: Frame) -> dict[str, Any]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from laggard.pipeline.records import UNNUMBERED, Frame, Layout, Mark, Received, Request, make_layout, name_of
+from laggard.pipeline.records import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request, make_layout, name_of
 from laggard.pipeline.records.limits import MAX_SEQUENCE, MAX_TS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 NAMES = TEXTS.filter(bool) | st.sampled_from(
@@ -37,7 +36,8 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 @st.composite
 def frames(draw: st.DrawFn) -> Frame:
-    keyed_by, key = draw(st.sampled_from(["host", "application", "pool"])), draw(KEYS)
+    keyed_by = draw(st.sampled_from(get_args(KeyedBy)))
+    key = draw(KEYS)
     layout = draw(layouts())
     if draw(st.booleans()):
         layout = make_layout([key], [key], layout.features)
@@ -63,6 +63,7 @@ def frames(draw: st.DrawFn) -> Frame:
     )
 
 
+st.register_type_strategy(Layout, layouts())
 st.register_type_strategy(Frame, frames())
 st.register_type_strategy(Mark, st.builds(Mark, KEYS, TIMES, TEXTS, SEQUENCES))
 st.register_type_strategy(
@@ -72,17 +73,6 @@ st.register_type_strategy(
         st.lists(NAMES, max_size=4).map(tuple), SEQUENCES,
     ),
 )  # fmt: skip
-
-# On a shared machine a slow example says nothing.
-settings.register_profile("records", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _profile() -> Iterator[None]:
-    before = settings.get_current_profile_name()
-    settings.load_profile("records")
-    yield
-    settings.load_profile(before)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import re
 import struct
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 import numpy as np
@@ -131,39 +131,29 @@ def test_values_that_are_not_contiguous_are_written_row_by_row() -> None:
 
 def test_the_same_names_give_the_same_layout() -> None:
     decoder = Decoder()
+
+    def layout_of(record: Frame) -> Layout:
+        found = decoder.decode(encode(record), PLACE)
+        assert isinstance(found, Frame)
+        return found.layout
+
     other = make_layout(["b"], ["b"], ["x", "y"])
-    found = [
-        decoder.decode(encode(each), PLACE).layout
-        for each in (
-            frame(),
-            frame(),
-            frame(layout=other),
-            frame(key="web-2"),
-            frame(scope="thread"),
-            frame(),
-            frame(layout=other),
-        )
-    ]
-    first, other_found = found[0], found[2]
-    assert [each is first for each in found] == [True, True, False, True, True, True, False]
-    assert found[-1] is other_found
+    first, second = layout_of(frame()), layout_of(frame(layout=other))
+    assert first is not second
+    assert layout_of(frame()) is layout_of(frame(key="web-2")) is layout_of(frame(scope="thread")) is first
+    assert layout_of(frame(layout=other)) is second
 
 
 def test_a_known_layout_does_not_hide_a_wrong_field() -> None:
     decoder = Decoder()
     decoder.decode(encode(frame()), PLACE)
     fields = msgpack.unpackb(encode(frame()))
-    for wrong in (
-        {"ts": -1.0},
-        {"ts": True},
-        {"sequence": 1.0},
-        {"hosts": ["a"]},
-        {"hosts": ""},
-        {"hosts": None},
-        {"key": []},
-    ):
-        with pytest.raises(RecordError, match=f"field '{next(iter(wrong))}'"):
-            decoder.decode(msgpack.packb(fields | wrong), PLACE)
+    wrongs: list[tuple[str, Any]] = [
+        ("ts", -1.0), ("ts", True), ("sequence", 1.0), ("hosts", ["a"]), ("hosts", ""), ("hosts", None), ("key", []),
+    ]  # fmt: skip
+    for field, wrong in wrongs:
+        with pytest.raises(RecordError, match=f"field '{field}'"):
+            decoder.decode(msgpack.packb(fields | {field: wrong}), PLACE)
 
 
 def test_a_decoder_holds_a_bounded_number_of_layouts() -> None:
@@ -280,7 +270,8 @@ MIB = 1 << 20
 
 
 def with_layout(packed: bytes, values: bytes = b"") -> bytes:
-    return msgpack.packb({"v": [1, 0], "kind": "frame", "layout": packed, "values": values})
+    fields = {"v": [1, 0], "kind": "frame", "layout": packed, "values": values}
+    return cast("bytes", msgpack.packb(fields))
 
 
 HOSTILE = {
