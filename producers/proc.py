@@ -213,13 +213,10 @@ def parse_io(text: bytes, file: str = "io") -> Io:
 
 def parse_status(text: bytes, file: str = "status") -> Status:
     """Parse `/proc/PID/status`."""
-    words = text[-_EXCERPT * 2 :].rsplit(None, 4)[-4:]  # the two switch counters are its last lines
-    if words[0::2] != _SWITCH_KEYS or not (words[1].isdigit() and words[3].isdigit()):
-        raise ProcError(file, "context switches", "two counters at the end", text[-_EXCERPT:])
-    voluntary, involuntary = int(words[1]), int(words[3])
+    switches = parse_switches(text, file)
     at = text.find(b"\nRssFile:")
     if at < 0:
-        return Status(0, 0, voluntary, involuntary)
+        return Status(0, 0, *switches)
     # RssFile and RssShmem are neighbours; which lines are between them and VmSwap is the kernel's choice.
     words = text[at : at + 2 * _EXCERPT].split(None, 5)
     swap = text.find(b"\nVmSwap:", at)
@@ -228,7 +225,15 @@ def parse_status(text: bytes, file: str = "status") -> Status:
         swapped = int(text[swap + 8 : text.index(b"k", swap)]) * 1024 if swap >= 0 else 0
     except (IndexError, ValueError):
         raise ProcError(file, "RssFile, RssShmem, VmSwap", "sizes in kB", text[at : at + _EXCERPT]) from None
-    return Status(shared, swapped, voluntary, involuntary)
+    return Status(shared, swapped, *switches)
+
+
+def parse_switches(text: bytes, file: str = "status") -> tuple[int, int]:
+    """Parse the last two lines of `/proc/PID/status`: voluntary and involuntary context switches of this thread."""
+    words = text[-2 * _EXCERPT :].rsplit(None, 4)[-4:]
+    if words[0::2] != _SWITCH_KEYS or not (words[1].isdigit() and words[3].isdigit()):
+        raise ProcError(file, "context switches", "two counters at the end", text[-_EXCERPT:])
+    return int(words[1]), int(words[3])
 
 
 def parse_command(text: bytes) -> str:

@@ -90,6 +90,7 @@ class Process(Task):
         row: id of its row.
         command: its command line.
         stat: the last `stat`.
+        denied: which of its files may not be read.
         malformed: how many texts at the last reading did not have their form.
 
     """
@@ -97,7 +98,6 @@ class Process(Task):
     __slots__ = (
         "_clock",
         "_cpu",
-        "_denied",
         "_descriptor_count",
         "_eager",
         "_io",
@@ -109,6 +109,7 @@ class Process(Task):
         "_status_text",
         "_threads",
         "command",
+        "denied",
         "malformed",
         "name",
         "phase",
@@ -134,13 +135,8 @@ class Process(Task):
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
         self._threads = Threads(pid, path, files)
         self._descriptor_count = self._sockets = 0.0
-        self._denied: set[int] = set()
+        self.denied: set[int] = set()
         self._eager = True
-
-    @property
-    def unreadable(self) -> int:
-        """How many of its files may not be read."""
-        return len(self._denied)
 
     def sleeps(self) -> bool:
         """Whether none of its threads ran since the last reading: then its own counters are what they were.
@@ -175,7 +171,7 @@ class Process(Task):
         kernel = self._kernel
         self.malformed = 0
         if retry:
-            self._denied.clear()
+            self.denied.clear()
         stat = self._read_stat()
         self._read_status()
         self._read_io()
@@ -254,15 +250,15 @@ class Process(Task):
 
     def _permitted(self, which: int) -> bytes:
         """Read one of its files; empty where that may not be read or is not there."""
-        if which in self._denied:
+        if which in self.denied:
             return b""
         try:
             return self.text(which)
         except PermissionError:
-            self._denied.add(which)
+            self.denied.add(which)
         except FileNotFoundError:
             Path(self.path).stat()  # raises if it is gone
-            self._denied.add(which)
+            self.denied.add(which)
         return b""
 
     def _read_tasks(self) -> tuple[float, ...]:
@@ -307,7 +303,7 @@ class Process(Task):
         elif self._descriptor_count > _LONG_LISTING and not retry:
             return
         self._sockets = _NAN
-        if FD not in self._denied and (not counted or self._descriptor_count <= MAX_SOCKET_SCAN):
+        if FD not in self.denied and (not counted or self._descriptor_count <= MAX_SOCKET_SCAN):
             self._list_descriptors(counted=counted)
 
     def _list_descriptors(self, *, counted: bool) -> None:
@@ -316,7 +312,7 @@ class Process(Task):
             numbers = os.listdir(path)  # noqa: PTH208 - names
         except OSError:
             Path(self.path).stat()  # raises if it is gone
-            self._denied.add(FD)
+            self.denied.add(FD)
             if not counted:
                 self._descriptor_count = _NAN
             return

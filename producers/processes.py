@@ -28,6 +28,9 @@ FEATURES = RATES + GAUGES
 REFRESH_S = 10.0
 """How old a value may get that others change while its process sleeps: memory under reclaim, a new name."""
 
+RETRY_S = 60.0
+"""How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
+
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 
 
@@ -74,9 +77,12 @@ class ProcessTable:
         self._kernel = Kernel(root)
         self._files = HeldFiles(limit)
         self._phases = max(1, round(REFRESH_S / interval_s))
-        self._phase = 0
+        self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
+        self._tick = 0
         self._processes: dict[str, Process] = {}
         self._hidden: set[str] = set()
+        self._entries: list[str] = []
+        self._pids: set[str] = set()
         self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
         # One line per slot. A process keeps its slot as long as it lives.
         self._free: list[int] = []
@@ -105,7 +111,7 @@ class ProcessTable:
         started = self._clock.monotonic() / 1e9
         started_boot = self._clock.boottime() / 1e9
         self.read_errors = 0
-        self._phase = (self._phase + 1) % self._phases
+        self._tick += 1
         pids = self._list()
         for pid in self._processes.keys() - pids:
             self._remove(pid)
@@ -116,7 +122,7 @@ class ProcessTable:
         self._listed = started, started_boot
         if self._families_changed:
             self._count_children()
-        self.unreadable_files = len(self._hidden) + sum(process.unreadable for process in self._processes.values())
+        self.unreadable_files = len(self._hidden) + sum([len(process.denied) for process in self._processes.values()])
         return self._layout or self._lay_out(), self._rates()
 
     def close(self) -> None:
@@ -126,7 +132,9 @@ class ProcessTable:
         self._listed = None
 
     def _read_known(self) -> None:
-        clock, phase = self._clock.monotonic, self._phase
+        clock = self._clock.monotonic
+        round_, phase = divmod(self._tick, self._phases)
+        retry = round_ % self._rounds == 0
         slots: list[int] = []
         values: list[tuple[float, ...]] = []
         times: list[int] = []
@@ -137,7 +145,7 @@ class ProcessTable:
                     continue
                 now = clock()
                 before = process.stat
-                read = process.read(retry=refresh)
+                read = process.read(retry=refresh and retry)
             except (OSError, ProcError) as error:
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
                 self._shed_if_short(error)
@@ -154,13 +162,13 @@ class ProcessTable:
             if stat.state == b"Z":
                 self._lost_parents.add(process.pid)
         if slots:
-            self._now[slots] = values
+            self._now[slots] = np.array(values, np.float64)
             self._now_s[slots] = np.array(times) / 1e9
 
     def _read_new(self, pids: set[str]) -> None:
         self._hidden &= pids
         for pid in pids - self._processes.keys():
-            if pid in self._hidden and self._phase:
+            if pid in self._hidden and self._tick % (self._phases * self._rounds):
                 continue
             process = Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files)
             try:
@@ -199,7 +207,10 @@ class ProcessTable:
             if not self._shed_if_short(error):
                 raise
             entries = os.listdir(self._root)  # noqa: PTH208 - names
-        return {entry for entry in entries if entry.isdecimal() and entry.isascii()}
+        if entries != self._entries:  # mostly they are the same, in the same order
+            self._entries = entries
+            self._pids = {entry for entry in entries if entry.isdecimal() and entry.isascii()}
+        return self._pids
 
     def _shed_if_short(self, error: Exception) -> bool:
         """Where the program or the machine is out of descriptors, give half of them back, for good."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from laggard.producers.held import BUFFER
-from laggard.producers.proc import Schedstat, parse_schedstat, parse_status
+from laggard.producers.proc import Schedstat, parse_schedstat, parse_switches
 
 if TYPE_CHECKING:
     from laggard.producers.held import HeldFiles
@@ -93,7 +93,7 @@ class Threads:
             if text == task.schedstat_text:
                 return
             schedstat = parse_schedstat(text, task.path)
-            switches = parse_status(task.text(STATUS), task.path)[2:]
+            switches = parse_switches(task.text(STATUS), task.path)
         except OSError:
             task.release()  # it ended
             del self._tasks[tid]
