@@ -1,7 +1,6 @@
 """How large a record and its parts may be: what is beyond is refused, by the one who writes and the one who reads.
 
-Everything that decodes within these limits takes at most the record's own size and about 130 MiB more for a moment,
-whatever the bytes are.
+Reading an encoded record takes, whatever its bytes are, at most twice their size and 130 MiB more for a moment.
 """
 
 from __future__ import annotations
