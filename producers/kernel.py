@@ -38,6 +38,7 @@ class Kernel:
 def cpu_clock(pid: int) -> int:
     """The clock of the CPU time of a process, all threads together, exact to the nanosecond.
 
+    Of a thread that runs on another core it knows what was at that core's last scheduler tick, 1 to 10 ms ago.
     As clock_getcpuclockid(3) makes it: MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED) of the kernel.
     """
     return (~pid << 3) | 2

@@ -163,8 +163,8 @@ class Process(Task):
         With `retry` also what could not be read before.
 
         Raises:
-            ProcessLookupError, FileNotFoundError: it is gone, and another one may have its pid.
             PermissionError: not even its `stat` may be read.
+            OSError: it is gone, and another one may have its pid.
             ProcError: its `stat` does not have the form that it should.
 
         """
@@ -172,12 +172,15 @@ class Process(Task):
         self.malformed = 0
         if retry:
             self.denied.clear()
+        # The run time comes first: if the process runs on while the rest is read, the next look at it tells.
+        clock_ns = time.clock_gettime_ns(self._clock) if kernel.clocks else None
+        schedstat = self._permitted(SCHEDSTAT) if kernel.schedules else b""
         stat = self._read_stat()
         self._read_status()
         self._read_io()
-        wait_s, timeslices, voluntary, involuntary = self._read_tasks()
+        wait_s, timeslices, voluntary, involuntary = self._read_tasks(schedstat)
         cpu = self._cpu
-        cpu.update(stat.user_ticks, stat.system_ticks, self._run_ns(), kernel.tick_s)
+        cpu.update(stat.user_ticks, stat.system_ticks, clock_ns or self._run_ns(), kernel.tick_s)
         user_s, system_s = cpu.user_s, cpu.system_s
         if stat.flags & PF_KTHREAD:
             user_s, system_s = 0.0, user_s + system_s
@@ -261,9 +264,8 @@ class Process(Task):
             self.denied.add(which)
         return b""
 
-    def _read_tasks(self) -> tuple[float, ...]:
+    def _read_tasks(self, text: bytes) -> tuple[float, ...]:
         """Wait in seconds, timeslices, voluntary and involuntary switches of all threads together."""
-        text = self._permitted(SCHEDSTAT) if self._kernel.schedules else b""
         others, count = self._threads, self.stat.threads
         if not text or count > MAX_THREADS:
             others.release()
@@ -285,9 +287,7 @@ class Process(Task):
         )
 
     def _run_ns(self) -> int | None:
-        """Nanoseconds on a CPU of all threads together; None where nobody knows better than `stat`."""
-        if self._kernel.clocks:
-            return time.clock_gettime_ns(self._clock)
+        """The run time of its only thread; None where nobody knows better than `stat`."""
         alone = self.stat.threads <= 1 and not self._threads
         return self.schedstat.run_ns if self.schedstat_text and alone else None
 

@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from laggard.producers.process import MAX_SOCKET_SCAN, MAX_THREADS, RATES
+from laggard.producers.held import HeldFiles
+from laggard.producers.kernel import Kernel
+from laggard.producers.process import MAX_SOCKET_SCAN, MAX_THREADS, RATES, Process
 from laggard.producers.processes import FEATURES, ProcessTable
+from laggard.producers.tasks import IO
 
 
 @pytest.fixture
@@ -421,6 +424,24 @@ def test_a_process_without_a_readable_stat_is_left_out_and_counted(machine, tabl
     (machine.run(9) / "stat").unlink()
     assert list(rows(table)) == ["work[7@50]"]
     assert table.read_errors == 1
+
+
+def test_one_that_runs_while_it_is_read_is_read_again(machine):
+    class Racing(HeldFiles):
+        def read(self, descriptors, which, path):
+            text = super().read(descriptors, which, path)
+            if which == IO:
+                machine.run(7, rchar=1000)
+            return text
+
+    machine.run(7)
+    process = Process(7, str(machine.root / "7"), Kernel(str(machine.root)), Racing(10))
+    process.read(retry=True)
+    assert not process.sleeps()
+    assert process.read(retry=False)[FEATURES.index("io_read_characters_per_s")] == 1000
+    assert process.sleeps()
+    process.release()
+    assert not process.sleeps()  # nothing held, nothing known
 
 
 def test_zombies_and_kernel_threads_hold_nothing(machine, time, table):
