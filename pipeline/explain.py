@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ALIKE = 0.5
 """A second feature is told as well when it has this share of the first one's score."""
 
+WORTH_TELLING = 0.1
+"""Below this score the nearest row is not worth a sentence."""
+
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
 
@@ -37,6 +40,8 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
         return "Nothing can be judged yet: no row has been seen for long enough."
     worst = ranking.rows[0]
     who = subject(worst, commands, scope)
+    if worst.score < WORTH_TELLING:
+        return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
     if worst.score <= 1.0:
         begin = "Nothing is certain yet. Most unusual is" if ranking.young else "Nothing is unusual. Nearest to it is"
         return f"{begin} {who}: {_finding(worst, scope)}."

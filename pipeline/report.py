@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.series import Series
     from laggard.pipeline.why import Answer
 
-NARROW: Final = 78
+NARROW: Final = 72
 """Columns: in a narrower terminal what is usual has a line of its own."""
 
 HOST_SUMMARY: Final = (
@@ -78,18 +78,19 @@ def findings(answer: Answer) -> Iterator[Text]:
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterator[Text]:
     """Each row with its score, name, pid and command, and below it its features."""
     names = [printable(each.feature) for row in ranking.rows for each in row.features]
-    longest = min(max(map(len, names), default=0), 34)
+    narrow = page.width < NARROW
+    longest = min(max(map(len, names), default=0), max(page.width - (22 if narrow else 54), 8))
     for row in ranking.rows:
         yield _heading(row, commands.get(row.row, ""), page)
         for each in row.features:
             line = Text(f"{'':8}{shortened(printable(each.feature), longest):<{longest}}  ")
             line.append(f"{readable(each.feature, each.value):>10}", "bold")
             usual = f"usually {readable_usual(each.feature, each.mean, each.standard_deviation)}"
-            if page.width < NARROW:
+            if narrow:
                 yield line
-                yield Text(f"{'':10}{usual}, score {_score(each.score)}", "dim")
+                yield Text(f"{'':10}{usual}, score {score_digits(each.score)}", "dim")
             else:
-                line.append(f"  {usual:<28} {_score(each.score):>6}", "dim")
+                line.append(f"  {usual:<26} {score_digits(each.score):>5}", "dim")
                 yield line
 
 
@@ -161,7 +162,7 @@ def moment(ts: float) -> str:
 
 
 def _heading(row: RowScore, command: str, page: Page) -> Text:
-    line = Text(f"{_score(row.score):>6}  ", "bold red" if row.score > 1.0 else "dim")
+    line = Text().append(f"{score_digits(row.score):>6}  ", "bold red" if row.score > 1.0 else "dim")
     line.append(printable(row.name), "bold")
     if (pid := pid_of(row.row)) is not None:
         line.append(f"  {pid}")
@@ -184,7 +185,8 @@ def _belief(ranking: Ranking) -> str:
     return told
 
 
-def _score(score: float) -> str:
+def score_digits(score: float) -> str:
+    """A score as a person compares it."""
     if math.isnan(score):
         return NOT_THERE
     return f"{score:,.0f}" if score >= 100.0 else f"{score:.1f}" if score >= 10.0 else f"{score:.2f}"

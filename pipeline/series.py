@@ -127,7 +127,7 @@ def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: f
             if record.ts >= before:
                 return
             if isinstance(record, Frame) and record.scope == scope:
-                value = _value(record, row, feature)
+                value = value_of(record, row, feature)
                 if not math.isnan(value):
                     points[record.ts] = value
                 yield record
@@ -145,7 +145,7 @@ def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: f
     return Series(row, feature, moment, tick_s, dense_from, tuple(sorted(points.items())))
 
 
-def _value(frame: Frame, row: str, feature: str) -> float:
+def value_of(frame: Frame, row: str, feature: str) -> float:
     """A cell of a frame, NaN where it is not there."""
     try:
         return float(frame.values[frame.layout.rows.index(row), frame.layout.features.index(feature)])

@@ -1,7 +1,7 @@
 """Values as a person reads them: a feature's name ends with its base unit, and that decides how it is written.
 
-Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown; of a percentage
-at most one behind the point.
+Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown; of percentages,
+minutes, hours and days at most one behind the point.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SECONDS = (
     Step(1e-6, 1e-6, " us"),
     Step(1e-3, 1e-3, " ms"),
     Step(1.0, 1.0, " s"),
-    Step(120.0, 60.0, " min"),
-    Step(7200.0, 3600.0, " h"),
-    Step(172800.0, 86400.0, " d"),
+    Step(120.0, 60.0, " min", decimals=1),
+    Step(7200.0, 3600.0, " h", decimals=1),
+    Step(172800.0, 86400.0, " d", decimals=1),
 )
 
 SUFFIXES = (("_bytes", BYTES), ("_characters", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))

@@ -63,12 +63,22 @@ class OutsideError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A mark on the bus; `id` names it for as long as it is there."""
+    """A mark on the bus.
+
+    Attributes:
+        id: names it for as long as it is there.
+        host: which was slow.
+        ts: when, seconds since the Unix epoch.
+        note: what the person or program said.
+        frame_ts: the time of the frame that the worker judged for it; its own time where that is not known yet.
+
+    """
 
     id: str
     host: str
     ts: float
     note: str
+    frame_ts: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +199,7 @@ class History:
 
         Those that the worker has processed are read from what came of them, the others from the input.
         """
-        found = {each.id: each for each in (*self._answered_marks(), *self._waiting_marks())}
+        found = {each.id: each for each in (*self._waiting_marks(), *self._answered_marks())}
         wanted = [each for each in found.values() if host is None or each.host == host]
         return sorted(wanted, key=lambda each: (-each.ts, each.id))
 
@@ -200,7 +210,7 @@ class History:
                 if RankingOutput.kind.encode() in record.value[:_PEEKED]:
                     output = read_output(record.value, partition.topic)
                     if isinstance(output, RankingOutput):
-                        yield _marked(output.host, output.ts, output.mark)
+                        yield _marked(output.host, output.ts, output.mark, output.ranking.ts)
 
     def _waiting_marks(self) -> Iterator[Marked]:
         group = self._topics.group(self._wired.name)
@@ -208,7 +218,7 @@ class History:
             start, end = self._bus.committed(group, partition), self._bus.bounds(partition)[1]
             for _, record in Reader(self._bus, partition).forwards(start, end):
                 if isinstance(record, Mark):
-                    yield _marked(record.host, record.ts, record.note)
+                    yield _marked(record.host, record.ts, record.note, record.ts)
 
     def _is_blamed(self, record: Received) -> bool:
         return isinstance(record, Frame) and record.scope == self._wired.scopes[0]
@@ -249,5 +259,5 @@ def blamed_stream(task: Task, host: str) -> Stream | None:
     return None if keyed is None else keyed.streams[task.wired.scopes[0]]
 
 
-def _marked(host: str, ts: float, note: str) -> Marked:
-    return Marked(f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}", host, ts, note)
+def _marked(host: str, ts: float, note: str, frame_ts: float) -> Marked:
+    return Marked(f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}", host, ts, note, frame_ts)

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import io
+import sys
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
-from laggard.pipeline.report import Page, findings, host_summary, look_closer, plotted, ranked
+from laggard.pipeline.explain import printable, sentence
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput
+from laggard.pipeline.report import (
+    Page,
+    findings,
+    host_summary,
+    look_closer,
+    moment,
+    plotted,
+    ranked,
+    score_digits,
+)
+from laggard.pipeline.units import readable_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
+    from laggard.operators.ranking import Ranking
+    from laggard.pipeline.replay import Told
     from laggard.pipeline.series import Series
+    from laggard.pipeline.watch import Watch
     from laggard.pipeline.why import Answer
+
+SILENT_TICKS: Final = 3.0
+"""After so many ticks without a frame, a live page says so."""
+
+OTHER_LINES: Final = 14
+"""Lines of a live page that are not rows and features; the sentences take some."""
+
+MARK_ROWS, MARK_FEATURES = 3, 3
+"""What is shown of a recorded mark's ranking."""
 
 PIPED_WIDTH: Final = 100
 """Columns of what is no terminal; long lines are not broken there."""
@@ -38,10 +65,12 @@ def page_of(console: Console) -> Page:
 
 def write(lines: Iterable[Text], console: Console) -> None:
     """Write lines, broken at words where the terminal ends."""
-    unicode = page_of(console).unicode
     for line in lines:
-        shown = line if unicode else Text(line.plain.replace("±", "+-"))
-        console.print(shown, soft_wrap=not console.is_terminal)
+        console.print(_shown(line, console), soft_wrap=not console.is_terminal)
+
+
+def _shown(line: Text, console: Console) -> Text:
+    return line if page_of(console).unicode else Text(line.plain.replace("±", "+-"))
 
 
 def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *, here: bool) -> Iterator[Text]:
@@ -71,3 +100,80 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
     if answer.host_frame is not None:
         yield Text()
         yield host_summary(answer.host, answer.host_frame)
+
+
+def tick_line(answer: Answer) -> str:
+    """One tick in a line: when, which host, its score, and the sentence."""
+    told = sentence(answer.ranking, answer.commands, answer.frame.scope)
+    return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {told}"
+
+
+class LivePage:
+    """The page of a host that is watched.
+
+    Parameters:
+        watched: the host.
+        rows: how many rows are shown.
+        features: how many of each.
+        here: whether it is this machine.
+
+    """
+
+    def __init__(self, watched: Watch, rows: int, features: int, *, here: bool) -> None:
+        self._watched = watched
+        self._rows = rows
+        self._features = features
+        self._here = here
+
+    def draw(self, console: Console, now: float) -> Group:
+        """The page as it is now, cut where the terminal ends."""
+        fitting = (console.height - OTHER_LINES) // (1 + self._features)
+        answer = self._watched.answer(min(self._rows, max(fitting, 1)), self._features)
+        host = printable(self._watched.host)
+        if answer is None:
+            return Group(Text(f"{host}: waiting for the first frame    q ends", "dim"))
+        age_s = now - answer.ts
+        silent = age_s > SILENT_TICKS * answer.tick_s + 1.0
+        header = f"{host} at {moment(answer.ts)}    q ends"
+        if silent:
+            header += f"    no frame for {readable_duration(age_s)}: is the agent running?"
+        series = None
+        if answer.ranking.rows and answer.ranking.rows[0].features:
+            worst = answer.ranking.rows[0]
+            series = self._watched.series(answer, worst.row, worst.features[0].feature)
+        lines = page_lines(answer, series, page_of(console), header, here=self._here and not silent)
+        return Group(*(_shown(line, console) for line in lines))
+
+
+class Teller:
+    """Writes what comes out of recorded data to standard output, for a person."""
+
+    @cached_property
+    def _console(self) -> Console:
+        # Not before there is something to tell: by then a progress bar may have put itself in the place of the output.
+        return console_of(sys.stdout)
+
+    def tell(self, output: Told) -> None:
+        """Write one output."""
+        write(self._lines(output), self._console)
+
+    def _lines(self, output: Told) -> Iterator[Text]:
+        key = output.host if isinstance(output, RankingOutput) else output.key
+        begin = f"{moment(output.ts)}  {printable(key)}  "
+        match output:
+            case Anomaly():
+                yield Text(f"{begin}{score_digits(output.score)}  {output.sentence}")
+            case RankingOutput():
+                yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")
+                if output.ranking.rows:
+                    yield Text(sentence(output.ranking, {}))
+                    yield from ranked(_first(output.ranking), {}, page_of(self._console))
+                else:
+                    yield Text("Nothing can be told: no frame is near it, or no row was seen for long enough.")
+            case _:
+                yield Text(f"{begin}{output.operator}  {score_digits(output.score)}")
+
+
+def _first(ranking: Ranking) -> Ranking:
+    rows = tuple(replace(row, features=row.features[:MARK_FEATURES]) for row in ranking.rows[:MARK_ROWS])
+    return replace(ranking, rows=rows)

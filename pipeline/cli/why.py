@@ -63,7 +63,7 @@ def why(
             return
         mark = None if wanted is None else _find_mark(settings, history.marks(host), wanted)
         if mark is not None:
-            host, ts = mark.host, mark.ts
+            host, ts = mark.host, mark.frame_ts
         host = choose_host(settings, history, host)
         try:
             answer = history.ask(host, ts, rows, features)
@@ -161,8 +161,8 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
 def _write_json(answer: Answer, mark: Marked | None) -> None:
     from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
 
-    note = "" if mark is None else mark.note
-    click.echo(write_output(RankingOutput(answer.ts, answer.host, note, answer.ranking)))
+    ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
+    click.echo(write_output(RankingOutput(ts, answer.host, note, answer.ranking)))
 
 
 def _write_page(

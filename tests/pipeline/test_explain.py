@@ -39,6 +39,11 @@ def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
     assert told.startswith("Nothing is unusual. Nearest to it is `hog` (pid 4711): it writes 212 MB/s")
 
 
+@pytest.mark.parametrize(("young", "told"), [(False, "Nothing is unusual."), (True, "Nothing is unusual so far.")])
+def test_what_is_far_from_unusual_is_not_told(young, told):
+    assert sentence(ranking(row(score=0.04), young=young), {}) == told
+
+
 def test_a_young_model_does_not_say_that_nothing_is_unusual():
     told = sentence(ranking(row(score=0.4), young=True), {})
     assert told.startswith("Nothing is certain yet. Most unusual is `hog` (pid 4711): it writes 212 MB/s")

@@ -10,9 +10,13 @@ from laggard.producers import files
 from laggard.producers.files import Line, Recording, TooLong, UnreadableError, merged
 
 
+def texts(recording):
+    return [each.text for each in recording.lines() if isinstance(each, Line)]
+
+
 def content(path):
     with Recording(str(path)) as recording:
-        return [each.text for each in recording.lines()]
+        return texts(recording)
 
 
 def zst(data):
@@ -53,7 +57,7 @@ def test_many_chunks_and_members_are_one_recording(tmp_path, compress):
 def test_a_file_that_is_cut_off_gives_what_is_there_and_then_says_so(tmp_path, compress):
     path = tmp_path / "day.jsonl.z"
     path.write_bytes(compress(b"\n".join(os.urandom(20).hex().encode() for _ in range(5000)))[:-2000])
-    given = []
+    given: list[object] = []
     with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.jsonl\.z:\d+: .* too early"):
         given.extend(recording.lines())
     assert len(given) > (1000 if compress is gzip.compress else -1)
@@ -98,7 +102,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
 def test_the_standard_input_may_be_compressed_and_has_no_size():
     with Recording("-", io.BufferedReader(io.BytesIO(gzip.compress(b"1\n2\n")))) as recording:
         assert recording.size is None
-        assert [each.text for each in recording.lines()] == [b"1", b"2"]
+        assert texts(recording) == [b"1", b"2"]
 
 
 def test_a_live_pipe_gives_its_lines_as_they_come():
@@ -133,7 +137,7 @@ def times(placed):
 
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of, monkeypatch):
     monkeypatch.setattr(files, "LONGEST_LINE", 100_000)
-    bad = []
+    bad: list[str] = []
     content = marks(1) + b'nonsense\n{"ts": 2}\n' + b" " * 100_001 + b"\n" + marks(3)
     read = list(recording_of("day", content).records(bad.append))
     assert times(read) == [1.0, 3.0]
@@ -164,7 +168,7 @@ def test_within_a_recording_the_order_stays(recording_of):
 
 def test_a_recording_that_breaks_off_does_not_stop_the_others(recording_of):
     cut = recording_of("cut", gzip.compress(marks(1, 2))[:-8])
-    bad = []
+    bad: list[str] = []
     assert times(merged([cut, recording_of("b", marks(3))], bad.append)) == [1.0, 2.0, 3.0]
     assert len(bad) == 1
     assert "too early" in bad[0]

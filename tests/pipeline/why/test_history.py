@@ -51,7 +51,8 @@ def test_the_answer_at_a_mark_is_the_one_that_the_worker_gave(recorded):
     partition = recorded.bus.partition_of("laggard.anomalies", "web-1")
     told = [record.value for record in recorded.bus.read(partition, 0) if b'"mark":"checkout hangs"' in record.value]
     assert len(told) == 1
-    score = ranked(recorded.history, MARKED).score
+    (mark,) = recorded.history.marks("web-1")
+    score = ranked(recorded.history, mark.frame_ts).score
     assert f'"score":{score!r}'.encode() in told[0]
 
 
@@ -135,10 +136,12 @@ def test_marks_are_listed_newest_first_those_that_wait_for_the_worker_too(record
 
 def test_a_mark_keeps_its_id_when_the_worker_has_taken_it(empty, wired):
     append(empty.bus, frames("web-1", range(158)))
-    waiting = empty.history.marks()
+    (waiting,) = empty.history.marks()
     work(empty.bus, wired)
-    assert empty.history.marks() == waiting
-    assert len(waiting) == 1
+    (answered,) = empty.history.marks()
+    assert (answered.id, answered.ts, answered.note) == (waiting.id, waiting.ts, waiting.note)
+    assert waiting.frame_ts == MARKED
+    assert answered.frame_ts == at(155)
 
 
 def test_the_series_is_dense_before_the_moment_and_thin_long_before(recorded):

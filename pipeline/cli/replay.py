@@ -1,0 +1,126 @@
+"""`laggard replay`: recorded data through the same operators, as fast as it goes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.options import setting_flag, with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.pipeline.replay import Replay, Told
+    from laggard.pipeline.settings import Settings
+    from laggard.producers.files import Placed, Recording
+
+REPORTED: Final = 100
+"""Lines that could not be used are named up to so many, and counted from there on."""
+
+PROGRESS_RECORDS: Final = 20
+"""The progress bar is brought up to date after so many records."""
+
+
+@click.command()
+@with_settings
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the topics.")
+@click.option("--scores", is_flag=True, help="Also the score of every host and tick.")
+@setting_flag("--operators", "operators", "NAME,...", "Run only these (setting operators).")
+def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
+    """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.
+
+    Several files are merged by time; records of one file stay in its order. What cannot be used is named on standard
+    error, with its line, and the rest goes on: the exit code is then 1.
+    """
+    from laggard.pipeline.replay import Replay  # noqa: PLC0415 - a wrong option is said without them
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.producers.files import Recording, UnreadableError, merged  # noqa: PLC0415
+
+    problems = _Problems()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        try:
+            recordings = [stack.enter_context(Recording(name)) for name in files]
+        except UnreadableError as error:
+            raise CommandError(str(error), NO_DATA) from None
+        operators = wire(settings)
+        replayed = Replay(operators, _tell_json if as_json else _teller(), problems.report, scores=scores)
+        for place, record in _with_progress(merged(recordings, problems.report), recordings):
+            replayed.take(place, record)
+        replayed.finish()
+    sys.stdout.flush()
+    _summarise(replayed, problems.count, time.monotonic() - began)
+    if not replayed.records and not problems.count:
+        raise CommandError("there is no record in what was given", NO_DATA)
+    return FAILED if problems.count else 0
+
+
+class _Problems:
+    """Names what could not be used on standard error, and counts it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def report(self, problem: str) -> None:
+        self.count += 1
+        if self.count <= REPORTED:
+            click.echo(f"laggard: {problem}", err=True)
+        if self.count == REPORTED:
+            click.echo("laggard: more of these are only counted", err=True)
+
+
+def _tell_json(output: Told) -> None:
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    click.echo(write_output(output))
+
+
+def _teller() -> Callable[[Told], None]:
+    from laggard.pipeline.cli.pages import Teller  # noqa: PLC0415
+
+    return Teller().tell
+
+
+def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -> Iterator[Placed]:
+    """The records, with a progress bar on standard error while they are taken, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield from records
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    sizes = [each.size for each in recordings]
+    total = None if None in sizes else sum(each for each in sizes if each is not None)
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    # What is told meanwhile goes above the bar, unless it goes elsewhere.
+    to_terminal = sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=to_terminal) as progress:
+        bar = progress.add_task("", total=total)
+        for number, placed in enumerate(records):
+            if number % PROGRESS_RECORDS == 0:
+                progress.update(bar, completed=sum(each.bytes_read for each in recordings))
+            yield placed
+
+
+def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
+    """Say on standard error what was done."""
+    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+
+    span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.frames else ""
+    told = [
+        f"{replayed.frames:,} frames of {len(replayed.keys):,} {'key' if len(replayed.keys) == 1 else 'keys'}{span}",
+        f"{replayed.marks:,} marks",
+        f"{replayed.anomalies:,} anomalies",
+        f"{took_s:.1f} s ({replayed.frames / max(took_s, 1e-9):,.0f} frames/s)",
+    ]
+    if replayed.unused:
+        told.append(f"{replayed.unused:,} records that no operator wants")
+    if problems:
+        told.append(f"{problems:,} lines that could not be used")
+    click.echo(f"Replayed {', '.join(told)}", err=True)

@@ -1,0 +1,131 @@
+"""`laggard watch`: what is slow and what is to blame, live in the terminal, or a line for each tick in a pipe."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.options import with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.watch import Watch
+
+POLL_S: Final = 0.25
+"""How often it is looked for a new tick."""
+
+REDRAW_S: Final = 1.0
+"""The page is drawn at each tick, and as often as this for the size of the terminal and the age of the last frame."""
+
+ENDS: Final = (b"q", b"Q", b"\x04", b"")
+"""Keys; the last one is that of a keyboard that is gone."""
+
+
+@click.command()
+@with_settings
+@click.option("--host", help="The host that is watched.  [default: this one]")
+@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
+@click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each tick, for programs.")
+def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_json: bool) -> None:
+    """Show what is slow and what is to blame, live; q or ^C ends it. In a pipe, a line for each tick."""
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
+    from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
+    from laggard.pipeline.watch import Watch  # noqa: PLC0415
+    from laggard.pipeline.why import History  # noqa: PLC0415
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        history = History(bus, topics_of(settings), wire(settings)[0])
+        watched = Watch(history, choose_host(settings, history, host))
+        try:
+            if as_json or not sys.stdout.isatty():
+                _write_lines(watched, rows, features, as_json=as_json)
+            else:
+                _show_live(watched, rows, features, here=watched.host == settings.text("host"))
+        except KeyboardInterrupt:
+            return
+
+
+def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
+    """A line for each tick, for ever."""
+    from laggard.pipeline.cli.pages import tick_line  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
+
+    new = True
+    while True:
+        if new and (answer := watched.answer(rows, features)):
+            if as_json:
+                click.echo(write_output(RankingOutput(answer.ts, answer.host, "", answer.ranking)))
+            else:
+                click.echo(tick_line(answer))
+        new = _advance(watched)
+        if not new:
+            time.sleep(POLL_S)
+
+
+def _show_live(watched: Watch, rows: int, features: int, *, here: bool) -> None:
+    """A page that is drawn anew at each tick, until a key ends it."""
+    from rich.live import Live  # noqa: PLC0415
+
+    from laggard.pipeline.cli.pages import LivePage, console_of  # noqa: PLC0415
+
+    console = console_of(sys.stdout)
+    page = LivePage(watched, rows, features, here=here)
+    with _single_keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        drawn = -math.inf
+        while True:
+            now = time.monotonic()
+            if _advance(watched) or now - drawn >= REDRAW_S:
+                live.update(page.draw(console, time.time()), refresh=True)
+                drawn = now
+            if pressed():
+                return
+
+
+def _advance(watched: Watch) -> bool:
+    """Take what is new; while the bus is unavailable, nothing is."""
+    from laggard.pipeline.bus import BusUnavailable  # noqa: PLC0415
+
+    try:
+        return watched.advance()
+    except BusUnavailable:
+        return False
+
+
+@contextmanager
+def _single_keys() -> Iterator[Callable[[], bool]]:
+    """Lets keys arrive without Enter; gives what waits a moment for one that ends the page."""
+    if not sys.stdin.isatty():
+        yield _nobody
+        return
+    import termios  # noqa: PLC0415 - only where there is a keyboard
+    import tty  # noqa: PLC0415
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+
+    def pressed() -> bool:
+        ready, _, _ = select.select([keyboard], [], [], POLL_S)
+        return bool(ready) and os.read(keyboard, 1) in ENDS
+
+    tty.setcbreak(keyboard)
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def _nobody() -> bool:
+    """Stands for a keyboard where there is none."""
+    time.sleep(POLL_S)
+    return False

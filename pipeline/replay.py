@@ -1,0 +1,139 @@
+"""Recorded data through the same tasks that the runner drives, without a bus: as fast as it goes, and never live."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.records import Frame, Mark
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
+from laggard.pipeline.task import DeadLetter, Task
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from laggard.pipeline.records import KeyedBy, Received
+    from laggard.pipeline.stream import Scores
+    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.wiring import Wired
+
+TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
+"""Where a frame would be, by what its key names."""
+
+Told = Anomaly | RankingOutput | ScoreOutput
+
+
+class _Pending(NamedTuple):
+    """The scores of one tick so far."""
+
+    ts: float
+    keyed_by: KeyedBy
+    score: float
+
+
+class Replay:
+    """Operators on recorded records. One partition stands for each topic, so that all records are in one order.
+
+    Parameters:
+        wired: the operators.
+        tell: takes what comes out, in order.
+        report: takes a line for each record that could not be used: where it is, and why.
+        scores: whether to tell every score: for each operator and key the worst of a tick's frames, once the next
+            tick begins.
+
+    Attributes:
+        records: how many were taken.
+        frames: how many of them were frames.
+        marks: how many were marks.
+        anomalies: how many were told.
+        keys: hosts, applications and pools of these frames.
+        first_ts: of these frames the earliest time, NaN before there is one.
+        last_ts: the latest.
+        unused: how many records no operator wants.
+
+    """
+
+    def __init__(
+        self,
+        wired: Sequence[Wired],
+        tell: Callable[[Told], None],
+        report: Callable[[str], None],
+        *,
+        scores: bool = False,
+    ) -> None:
+        self.records = self.frames = self.marks = self.anomalies = self.unused = 0
+        self.keys: set[tuple[KeyedBy, str]] = set()
+        self.first_ts = self.last_ts = math.nan
+        self._tell = tell
+        self._report = report
+        self._pending: dict[tuple[str, str], _Pending] = {}
+        self._complete: list[ScoreOutput] = []
+        self.tasks = tuple(
+            Task(each, Partition(each.topic.name, 0), live=False, observers=(self,) if scores else ()) for each in wired
+        )
+        for task in self.tasks:
+            task.states.load(())  # from here on nothing is saved: nobody would take it
+
+    def take(self, place: str, record: Received) -> None:
+        """Take the next record, which was read at `place`."""
+        topic, key = _topic_and_key(record)
+        if isinstance(record, Frame):
+            self.frames += 1
+            self.keys.add((record.keyed_by, key))
+            self.first_ts = min(record.ts, self.first_ts) if self.first_ts == self.first_ts else record.ts
+            self.last_ts = max(record.ts, self.last_ts) if self.last_ts == self.last_ts else record.ts
+        self.marks += isinstance(record, Mark)
+        wanted = [task for task in self.tasks if task.wired.topic == topic]
+        for task in wanted:
+            task.receive(Incoming(task.partition, self.records, key, b"", record.ts), record)
+            self._tell_scores()
+            for output in task.outputs:
+                if isinstance(output, DeadLetter):
+                    # Its place is that of a record on a bus; what was read from a file is known by the file's.
+                    self._report(f"{place}: {output.reason.partition(': ')[2]}")
+                else:
+                    self.anomalies += isinstance(output, Anomaly)
+                    self._tell(output)
+            task.outputs.clear()
+        self.records += 1
+        self.unused += not wanted
+
+    def finish(self) -> None:
+        """Tell what was waiting for the next record."""
+        for operator, key in self._pending:
+            self._complete_score(operator, key)
+        self._pending.clear()
+        self._tell_scores()
+
+    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        """An operator answered to a frame. Only notes it: a task goes on whatever happens in here."""
+        pending = self._pending.get((operator, frame.key))
+        if pending is not None and pending.ts != frame.ts:
+            self._complete_score(operator, frame.key)
+            pending = None
+        worst = scores.score if pending is None else max(pending.score, scores.score)
+        self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst)
+
+    def received(self, frame: Frame) -> None:
+        """A frame came that the operator does not want."""
+
+    def _complete_score(self, operator: str, key: str) -> None:
+        ts, keyed_by, score = self._pending[operator, key]
+        self._complete.append(ScoreOutput(ts, operator, keyed_by, key, score))
+
+    def _tell_scores(self) -> None:
+        for score in self._complete:
+            self._tell(score)
+        self._complete.clear()
+
+
+def _topic_and_key(record: Received) -> tuple[Topic, str]:
+    match record:
+        case Frame():
+            return TOPIC_OF[record.keyed_by], record.key
+        case Mark():
+            return COUNTERS, record.host
+        case _:
+            return REQUESTS, record.service
