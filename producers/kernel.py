@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
@@ -32,7 +33,7 @@ class Kernel:
         # This process has run: zeros mean that nobody counts.
         self.schedules = content(f"{root}/self/schedstat") != b"0 0 0"
         self.clocks = _shows_this_process(root)
-        self.counts_descriptors = self.clocks and Path(f"{root}/self/fd").stat().st_size > 0
+        self.counts_descriptors = _release() >= (6, 2) and _is_procfs(root)
 
 
 def cpu_clock(pid: int) -> int:
@@ -50,6 +51,17 @@ def content(path: str) -> bytes:
         return Path(path).read_bytes().strip()
     except OSError:
         return b""
+
+
+def _release() -> tuple[int, ...]:
+    """Version of this kernel: major and minor number."""
+    return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
+
+
+def _is_procfs(root: str) -> bool:
+    """Whether a procfs is mounted there, and no copy of one lies there."""
+    mounts = [line.split() for line in content("/proc/self/mounts").splitlines()]
+    return any(mount[1:3] == [os.fsencode(root), b"proc"] for mount in mounts)
 
 
 def _shows_this_process(root: str) -> bool:

@@ -309,14 +309,63 @@ seen["errors"] = table.read_errors
     assert seen["missing"] == seen["errors"] == 0
 
 
-def apart(program):
+@pytest.mark.parametrize("hidepid", [1, 2])
+def test_processes_that_are_hidden_from_us_are_counted_where_they_can_be(tmp_path, hidepid):
+    needs("unshare", "--mount", "mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", str(tmp_path))
+    program = f"""
+os.setgid({OTHERS_UID})
+os.setuid({OTHERS_UID})
+table = ProcessTable(Clock(), 0.5, root="{tmp_path}")
+for _ in range(3):
+    layout, values = table.read()
+seen = {{"rows": len(layout.rows), "hidden": table.unreadable_files, "errors": table.read_errors}}
+"""
+    mount = f"mount -t proc -o hidepid={hidepid} proc {tmp_path}"
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    seen = apart(program, "unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"')
+    assert seen["rows"] == 1
+    assert (seen["hidden"] > 1) == (hidepid == 1)  # with 2 they are not even listed
+    assert seen["errors"] == 0
+
+
+def test_another_pid_namespace_is_read_without_the_clocks_of_ours():
+    needs("unshare", "--pid", "--fork", "true")
+    seen = apart(
+        """
+table = ProcessTable(Clock(), 0.5)
+table.read()
+spun = time.process_time() + 0.2
+while time.process_time() < spun: pass
+layout, values = table.read()
+cpu = values[:, layout.features.index("cpu_user_ratio")]
+seen = {"rows": len(layout.rows), "cpu": max(cpu), "held": table.held_files, "errors": table.read_errors}
+seen["descriptors"] = max(values[:, layout.features.index("descriptors")])
+""",
+        "unshare",
+        "--pid",
+        "--fork",
+    )
+    assert seen["rows"] > 1
+    assert 0.2 < seen["cpu"] < 1.3
+    assert seen["descriptors"] > seen["held"]  # the program's own
+    assert seen["errors"] == 0
+
+
+def needs(*command):
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip(f"{command[0]} is not possible here")
+
+
+def apart(program, *prefix):
     """What a program, in a process of its own that it may spoil, has `seen`."""
     imports = (
         "import json, os, resource, time\nimport psutil\nfrom laggard.producers.clock import Clock\n"
         "from laggard.producers.processes import ProcessTable\n"
     )
     program = f"{imports}{program}\nprint(json.dumps(seen))\n"
-    return json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+    return json.loads(subprocess.run([*prefix, sys.executable, "-c", program], capture_output=True, check=True).stdout)
 
 
 def test_what_a_sleeping_machine_costs():
