@@ -51,7 +51,7 @@ class Calibration:
         per_day: float = 1.0,
         memory_s: float = 7 * 86400.0,
         tail: float = 0.02,
-        prior: tuple[float, float] = (2.0, 0.5),
+        prior: tuple[float, float] = (5.0, 0.6),
         prior_ticks: float = 50.0,
     ) -> None:
         if not (per_day > 0.0 and memory_s > 0.0 and 0.0 < tail < 1.0 and prior[1] > 0.0 and prior_ticks > 0.0):
@@ -115,9 +115,11 @@ class Calibration:
         start += weight * (self.prior[0] - start)
         peaks = float(counts.sum()) + self.tail * self.prior_ticks
         spread = (excess + self.tail * self.prior_ticks * self.prior[1]) / peaks
-        tick_s = self._tick_s or 5.0
-        probability = min(self.per_day * tick_s / 86400.0, self.tail)
-        return min(start + spread * math.log(self.tail / probability), HIGHEST)
+        times = max(self.tail * 86400.0 / (self.per_day * (self._tick_s or 5.0)), 1.0)
+        # What passed the limit was learned as the limit: the mean excess is short by the share 1 / times.
+        if times > 1.0:
+            spread /= 1.0 - 1.0 / times
+        return min(start + spread * math.log(times), HIGHEST)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""

@@ -115,14 +115,25 @@ class Bank:
         rows, row_names, features = (tuple(each) for each in names)
         return cls(rows, row_names, features, *vectors, usual, waiting, opened, matrices["evidence"])
 
-    def aligned(self, layout: Layout, ts: float, keep_s: float, limit: int) -> Bank:
+    def begins_with(self, layout: Layout) -> bool:
+        """Whether the first rows and features are those of `layout` already.
+
+        What is forgotten must follow from the frames alone, and not from whether equal names are the same object.
+        """
+        return (
+            self.rows[: len(layout.rows)] == tuple(layout.rows)
+            and self.names[: len(layout.rows)] == tuple(layout.names)
+            and self.features[: len(layout.features)] == tuple(layout.features)
+        )
+
+    def aligned(self, layout: Layout, ts: float, keep_s: float, spare: int) -> Bank:
         """A copy whose first rows and features are those of `layout`, in its order.
 
-        Rows and features that are not in it are kept while they were seen in the `keep_s` before `ts`, and at most
-        `limit` rows and features, those seen last first. New ones start empty.
+        At most `spare` rows and as many features that are not in it are kept, while they were seen in the `keep_s`
+        before `ts`; those seen last first. New ones start empty.
         """
-        rows, row_from = _order(self.rows, layout.rows, self.last_ts, ts - keep_s, limit)
-        features, feature_from = _order(self.features, layout.features, self.feature_ts, ts - keep_s, limit)
+        rows, row_from = _order(self.rows, layout.rows, self.last_ts, ts - keep_s, spare)
+        features, feature_from = _order(self.features, layout.features, self.feature_ts, ts - keep_s, spare)
         row_new, feature_new = row_from < 0, feature_from < 0
         named = list(layout.names) + [self.names[index] for index in row_from[len(layout.rows) :]]
         picked = np.ix_(row_from, feature_from)
@@ -151,15 +162,14 @@ VECTORS = ("first_ts", "last_ts", "feature_ts")
 
 
 def _order(
-    have: Sequence[str], want: Sequence[str], seen: Vector, since: float, limit: int
+    have: Sequence[str], want: Sequence[str], seen: Vector, since: float, spare: int
 ) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """What to keep and in which order, and where each stands now (-1: it is new)."""
     index = {name: position for position, name in enumerate(have)}
     found = [index.pop(name, -1) for name in want]
     others = [position for position in index.values() if seen[position] >= since]
-    room = max(limit - len(found), 0)
-    if len(others) > room:
-        latest = sorted(others, key=lambda position: (-seen[position], position))[:room]
+    if len(others) > spare:
+        latest = sorted(others, key=lambda position: (-seen[position], position))[:spare]
         others = sorted(latest)
     positions = found + others
     kept = tuple(want) + tuple(have[position] for position in others)

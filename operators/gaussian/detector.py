@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-LARGEST = 1e150
+LARGEST = 1e140
 """Values beyond this count as not there: their squares would not fit."""
 
 BLOCK_TICKS = 5
 """A block of ticks has at least so many, unless they take longer than a 16th of the context."""
 
-CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (2.0, 0.5), "paper": (3.0, 1.0)}
+CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (5.0, 0.6), "paper": (3.5, 0.6)}
 """Where the tail of the frames' raw scores starts and how it falls off, before any were seen; see `Calibration`."""
 
 
@@ -47,8 +47,8 @@ class Gaussian:
     judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
     usual.
 
-    Memory: 80 bytes per row and feature, for the rows of the last frame and at most `spare_rows` that were seen in the
-    last `context_s`.
+    Memory: 80 bytes per row and feature in the state and as much again for what follows from it, for the rows and
+    features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`.
 
     Reference: "S0", sections 3 and 4.
 
@@ -110,6 +110,7 @@ class Gaussian:
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank] | None = None
         self._reference: Reference | None = None
+        self._settled = False
         self._judged: _Judged | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
@@ -130,9 +131,9 @@ class Gaussian:
             weights = np.array([self.weights.get(feature, 1.0) for feature in layout.features])
             reference = self._reference = Reference.of(bank.usual.head(rows, features), weights)
         # One pass tells that there is no NaN, no infinity and nothing too large to be squared.
-        whole = float(np.vdot(values, values)) <= LARGEST * LARGEST
+        whole = float(np.einsum("ij,ij->", values, values)) <= LARGEST * LARGEST
         clean = values if whole else np.where(np.abs(values) <= LARGEST, values, np.nan)
-        evidence = self._evidence(bank, ts, clean)
+        evidence = self._evidence(bank, ts, clean, whole)
         if self.likelihood == "scale_free":
             surprise, counted = scale_free(evidence, reference, whole)
         else:
@@ -164,6 +165,7 @@ class Gaussian:
         self._bank = bank = self._align(layout, ts)
         rows, features = values.shape
         bank.evidence[:rows, :features] = scores.values
+        self._settled = judged.whole
         self._turn(ts)
         head = bank.open.head(rows, features)
         if judged.whole:
@@ -193,12 +195,15 @@ class Gaussian:
     def _align(self, layout: Layout, ts: float) -> Bank:
         """The bank with this frame's rows and features first."""
         if self._aligned is None or self._aligned[0] is not layout:
-            bank = self._bank.aligned(layout, ts, self.context_s, len(layout.rows) + self.spare_rows)
+            bank = self._bank
+            if not bank.begins_with(layout):
+                bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
             self._aligned = (layout, bank)
             self._reference = None
+            self._settled = False
         return self._aligned[1]
 
-    def _evidence(self, bank: Bank, ts: float, values: Matrix) -> Matrix:
+    def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)), x where there is no e."""
         step = ts - self._times.last
         if not step > 0.0 or 2.0 * step > 30.0 * self.evidence_s:
@@ -207,8 +212,8 @@ class Gaussian:
         evidence = values - before
         evidence *= -math.expm1(-2.0 * step / self.evidence_s)
         evidence += before
-        if math.isnan(float(np.vdot(evidence, evidence))):
-            return np.where(np.isnan(evidence), values, evidence)
+        if not (whole and self._settled):
+            np.copyto(evidence, values, where=np.isnan(evidence))
         return evidence
 
     def _turn(self, ts: float) -> None:
@@ -248,6 +253,7 @@ class Gaussian:
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks))
         self._calibration.restore(state["calibration"])
         self._aligned = self._reference = self._judged = None
+        self._settled = False
 
 
 class _Times(NamedTuple):
@@ -314,14 +320,15 @@ class Scores:
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """The worst rows and their worst features, worst first; ties in the frame's order."""
         order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
-        worst = tuple(self._row(int(row), features) for row in order[:rows])
+        scores = self.row_scores()
+        worst = tuple(self._row(row, float(scores[row]), features) for row in map(int, order[:rows]))
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
     def row_scores(self) -> NDArray[np.float64]:
         """Each row's score on the scale where 1 is the budget; NaN for rows that are not ranked."""
         return np.exp(np.arcsinh(self.raw) - math.asinh(self.limit))
 
-    def _row(self, row: int, features: int | None) -> RowScore:
+    def _row(self, row: int, score: float, features: int | None) -> RowScore:
         surprise = self.surprise[row]
         order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
         weight, squares = self.reference.weight[row], self.reference.squares[row]
@@ -329,7 +336,7 @@ class Scores:
         return RowScore(
             row=self.layout.rows[row],
             name=self.layout.names[row],
-            score=float(self.row_scores()[row]),
+            score=score,
             features=tuple(
                 FeatureScore(
                     feature=self.layout.features[feature],

@@ -57,8 +57,12 @@ class Reference:
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         counts = np.maximum(weight.sum(axis=0), 1.0)
-        middle = (weight * mean).sum(axis=0) / counts
-        offset = mean - middle
+        # Deviations from some row's mean keep equal constants exactly equal.
+        anchor = mean[weight.argmax(axis=0), np.arange(weight.shape[1])] if weight.size else np.zeros(weight.shape[1])
+        offset = mean - anchor
+        shift = (weight * offset).sum(axis=0) / counts
+        middle = anchor + shift
+        offset -= shift
         offset *= offset
         offset *= weight
         offset += squares

@@ -1,0 +1,161 @@
+"""What every operator on frames promises, checked for each of them in the same way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from laggard.operators.gaussian import Gaussian
+
+from .conftest import lively, names, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "gaussian": Gaussian,
+    "gaussian, the paper's": lambda: Gaussian(likelihood="paper"),
+    "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
+def make(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    maker: Callable[[], Any] = request.param
+    return maker
+
+
+def answers(operator: Any, stream: list[Any]) -> list[Any]:
+    """Score, then learn, each tick."""
+    found = []
+    for ts, layout, values in stream:
+        scores = operator.score(ts, layout, values)
+        found.append((scores.score, scores.ranking(5, 5)))
+        operator.learn(ts, layout, values)
+    return found
+
+
+def test_the_same_input_gives_the_same_answers_bit_for_bit(make: Callable[[], Any]) -> None:
+    stream = lively(150, 1)
+    first, second = make(), make()
+    assert repr(answers(first, stream)) == repr(answers(second, stream))
+    assert plain(first.snapshot()) == plain(second.snapshot())
+
+
+def test_scoring_changes_nothing(make: Callable[[], Any]) -> None:
+    stream = lively(120, 2)
+    scored, silent = make(), make()
+    for tick, (ts, layout, values) in enumerate(stream):
+        for _ in range(2):
+            scored.score(ts, layout, values)
+        other = stream[tick // 2]
+        scored.score(ts + 1.0, other[1], other[2])
+        scored.learn(ts, layout, values)
+        silent.learn(ts, layout, values)
+    assert plain(scored.snapshot()) == plain(silent.snapshot())
+
+
+@pytest.mark.parametrize("cut", [0, 1, 37, 119])
+def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(make: Callable[[], Any], cut: int) -> None:
+    stream = lively(120, 3)
+    whole, first, second = make(), make(), make()
+    expected = answers(whole, stream)
+    found = answers(first, stream[:cut])
+    second.restore(first.snapshot())
+    assert repr(found + answers(second, stream[cut:])) == repr(expected)
+    assert plain(second.snapshot()) == plain(whole.snapshot())
+
+
+def test_a_snapshot_is_a_copy(make: Callable[[], Any]) -> None:
+    stream = lively(80, 4)
+    operator, restored = make(), make()
+    answers(operator, stream[:40])
+    snapshot = operator.snapshot()
+    before = plain(snapshot)
+    restored.restore(snapshot)
+    answers(operator, stream[40:])
+    answers(restored, stream[40:])
+    assert plain(snapshot) == before
+
+
+def test_values_that_are_given_are_not_changed(make: Callable[[], Any]) -> None:
+    operator = make()
+    for ts, layout, values in lively(60, 5):
+        copy = values.copy()
+        values.setflags(write=False)
+        operator.score(ts, layout, values)
+        operator.learn(ts, layout, values)
+        assert values.tobytes() == copy.tobytes()
+
+
+def test_scores_stay_what_they_are_when_the_operator_learns_on(make: Callable[[], Any]) -> None:
+    operator = make()
+    stream = lively(100, 6)
+    answers(operator, stream[:50])
+    scores = operator.score(*stream[50])
+    before = repr((scores.score, scores.ranking(9, 9)))
+    answers(operator, stream[50:])
+    assert repr((scores.score, scores.ranking(9, 9))) == before
+
+
+@pytest.mark.parametrize(("rows", "features"), [(0, 0), (0, 5), (3, 0), (1, 1), (1, 40)])
+def test_frames_of_any_size_are_taken(make: Callable[[], Any], rows: int, features: int) -> None:
+    operator = make()
+    layout = names([f"p[{each}]" for each in range(rows)], features)
+    chance = np.random.default_rng(8)
+    for tick in range(30):
+        values = chance.normal(size=(rows, features))
+        ranking = operator.score(5.0 * tick, layout, values).ranking(3, 3)
+        assert len(ranking.rows) <= rows
+        operator.learn(5.0 * tick, layout, values)
+
+
+def test_a_frame_whose_shape_is_not_that_of_its_names_is_refused_and_changes_nothing(make: Callable[[], Any]) -> None:
+    operator = make()
+    answers(operator, lively(30, 9))
+    before = plain(operator.snapshot())
+    layout = names(["a[1]", "b[2]"], 3)
+    for call in (operator.score, operator.learn):
+        with pytest.raises(ValueError, match=r"expected values of shape \(2, 3\).*got \(3, 2\)"):
+            call(2e9, layout, np.zeros((3, 2)))
+    assert plain(operator.snapshot()) == before
+
+
+def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any]) -> None:
+    operator = make()
+    answers(operator, lively(30, 10))
+    snapshot = operator.snapshot()
+    with pytest.raises(ValueError, match=r"usual_mean: expected the shape"):
+        make().restore(snapshot | {"usual_mean": np.zeros((1, 2))})
+    with pytest.raises(ValueError, match=r"names: expected one per row"):
+        make().restore(snapshot | {"names": ["x"]})
+    with pytest.raises(ValueError, match=r"likelihood"):
+        make().restore(snapshot | {"likelihood": "another"})
+
+
+def test_values_of_any_kind_never_give_a_score_that_is_not_a_number(make: Callable[[], Any]) -> None:
+    operator = make()
+    chance = np.random.default_rng(11)
+    layout = names([f"p[{each}]" for each in range(5)], 12)
+    kinds = np.array([0.0, -0.0, 1.0, 1e15, -1e15, 1e-300, 1e140, 1e308, np.inf, -np.inf, np.nan])
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        for tick in range(200):
+            values = chance.choice(kinds, (5, 12))
+            scores = operator.score(5.0 * tick, layout, values)
+            assert np.isfinite(scores.score)
+            assert scores.score >= 0.0
+            for row in scores.ranking(9, 99).rows:
+                assert np.isfinite([row.score, *(each.score for each in row.features)]).all()
+            operator.learn(5.0 * tick, layout, values)
+
+
+def test_rows_and_features_that_come_and_go_do_not_grow_the_state(make: Callable[[], Any]) -> None:
+    operator = make()
+    sizes = []
+    for tick in range(300):
+        layout = names([f"p[{tick + each}]" for each in range(4)], [f"feature_{tick + each}" for each in range(11)])
+        operator.learn(5.0 * tick, layout, np.full((4, 11), float(tick)))
+        sizes.append(sum(part.nbytes for part in operator.snapshot().values() if isinstance(part, np.ndarray)))
+    assert max(sizes[150:]) <= max(sizes[:150]) * 1.05

@@ -1,0 +1,246 @@
+"""The gaussian operator: against its oracle, and what S0 asks of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from laggard.operators.gaussian import Gaussian
+
+from .conftest import Names, lively, names
+from .slow_gaussian import SlowGaussian
+
+
+@pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("interval_s", "context_s"), [(1.0, 300.0), (5.0, 14400.0), (60.0, 3600.0)])
+def test_every_tick_equals_the_slow_and_obvious_version(
+    likelihood: str, seed: int, interval_s: float, context_s: float
+) -> None:
+    settings = {"likelihood": likelihood, "context_s": context_s, "minimum_features": 6}
+    # The oracle forgets no row, so the clock of this stream must not outrun the context by much.
+    fast, slow = Gaussian(spare_rows=10**6, **settings), SlowGaussian(**settings)
+    ranked = 0
+    for ts, layout, values in lively(70, seed, interval_s=interval_s):
+        if ts - 1e9 > context_s:
+            break
+        scores = fast.score(ts, layout, values)
+        cells, rows = slow.score(ts, layout, values.tolist())
+        np.testing.assert_allclose(scores.surprise, cells, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(scores.raw, rows, rtol=1e-6, atol=1e-6)
+        ranked += int(np.isfinite(scores.raw).sum())
+        fast.learn(ts, layout, values)
+        slow.learn(ts, layout, values.tolist())
+    assert ranked > 50
+
+
+def steady(gaussian: Gaussian, layout: Names, chance: np.random.Generator, ticks: int = 200) -> float:
+    """Let it learn rows at their usual. Returns the next tick's time."""
+    for tick in range(ticks):
+        gaussian.learn(5.0 * tick, layout, usual(layout, chance))
+    return 5.0 * ticks
+
+
+def usual(layout: Names, chance: np.random.Generator) -> np.ndarray:
+    shape = (len(layout.rows), len(layout.features))
+    return np.asarray(chance.normal(10.0, 1.0, shape))
+
+
+PROCESSES = names([f"p{each}[{each}]" for each in range(20)], 14)
+
+
+@pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
+def test_the_row_that_is_unlike_itself_is_first_with_its_feature(likelihood: str, chance: np.random.Generator) -> None:
+    gaussian = Gaussian(likelihood=likelihood)  # type: ignore[arg-type] # both are likelihoods
+    ts = steady(gaussian, PROCESSES, chance)
+    values = usual(PROCESSES, chance)
+    values[7, 3] = 30.0
+    ranking = gaussian.score(ts, PROCESSES, values).ranking(2, 2)
+    worst = ranking.rows[0]
+    assert (worst.row, worst.name, worst.features[0].feature) == ("p7[7]", "p7", "feature_3")
+    assert worst.features[0].mean == pytest.approx(10.0, abs=0.5)
+    assert worst.features[0].standard_deviation == pytest.approx(1.0, abs=0.2)
+    assert worst.score > ranking.rows[1].score
+    assert ranking.score == pytest.approx(worst.score)
+
+
+def test_a_features_unit_decides_nothing(chance: np.random.Generator) -> None:
+    units = 10.0 ** chance.integers(-9, 12, 14)
+    frames = [usual(PROCESSES, chance) * chance.lognormal(0.0, 0.5, (20, 14)) for _ in range(150)]
+    plain, scaled = Gaussian(), Gaussian()
+    for tick, values in enumerate(frames):
+        first = plain.score(5.0 * tick, PROCESSES, values)
+        second = scaled.score(5.0 * tick, PROCESSES, values * units)
+        np.testing.assert_allclose(second.surprise, first.surprise, rtol=1e-6, atol=1e-9)
+        plain.learn(5.0 * tick, PROCESSES, values)
+        scaled.learn(5.0 * tick, PROCESSES, values * units)
+
+
+def test_what_moves_towards_less_use_is_no_anomaly(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    values = np.full((20, 14), 10.0)
+    values[3] = -1000.0
+    assert gaussian.score(ts, PROCESSES, values).ranking(20, 1).rows[0].row != "p3[3]"
+
+
+def test_only_data_from_before_the_question_is_used(chance: np.random.Generator) -> None:
+    """S0, section 3, left this to future work: what comes later must not change an answer."""
+    stream = lively(60, 12)
+    early, late = Gaussian(), Gaussian()
+    for ts, layout, values in stream[:30]:
+        early.learn(ts, layout, values)
+        late.learn(ts, layout, values)
+    answer = repr(early.score(*stream[30]).ranking(9, 9))
+    for ts, layout, values in stream[31:]:
+        late.score(ts, layout, values)
+    assert repr(late.score(*stream[30]).ranking(9, 9)) == answer
+
+
+def test_constant_features_are_left_out_and_few_that_vary_are_too_few(chance: np.random.Generator) -> None:
+    layout = names(["still[1]", "nine[2]", "ten[3]"], 25)
+    gaussian = Gaussian()
+    for tick in range(100):
+        values = np.full((3, 25), 4.0)
+        values[1, :9] = chance.normal(size=9)
+        values[2, :10] = chance.normal(size=10)
+        scores = gaussian.score(5.0 * tick, layout, values)
+        gaussian.learn(5.0 * tick, layout, values)
+    assert scores.counted.tolist() == [0, 9, 10]
+    assert [row.name for row in scores.ranking().rows] == ["ten"]
+
+
+def test_a_frame_of_few_features_needs_half_of_them(chance: np.random.Generator) -> None:
+    layout = names(["a[1]", "b[2]"], 4)
+    gaussian = Gaussian()
+    for tick in range(50):
+        values = np.full((2, 4), 1.0)
+        values[0, :2] = chance.normal(size=2)
+        values[1, :1] = chance.normal(size=1)
+        scores = gaussian.score(5.0 * tick, layout, values)
+        gaussian.learn(5.0 * tick, layout, values)
+    assert [row.name for row in scores.ranking().rows] == ["a"]
+
+
+def test_a_constant_that_moves_for_the_first_time_is_very_unusual(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    for tick in range(200):
+        values = usual(PROCESSES, chance)
+        values[:, 5] = 0.0
+        gaussian.learn(5.0 * tick, PROCESSES, values)
+    values = usual(PROCESSES, chance)
+    values[:, 5] = 0.0
+    values[11, 5] = 3.0
+    worst = gaussian.score(1000.0, PROCESSES, values).ranking(1, 1).rows[0]
+    assert (worst.row, worst.features[0].feature) == ("p11[11]", "feature_5")
+    assert worst.score > 1.0
+
+
+@pytest.mark.parametrize("spike", [1e3, 1e15, 1e100, 1e308])
+def test_the_numbers_stay_sound_after_one_huge_spike(spike: float, chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    values = usual(PROCESSES, chance)
+    values[2, 2] = spike
+    gaussian.learn(ts, PROCESSES, values)
+    for tick in range(1, 2000):
+        gaussian.learn(ts + 5.0 * tick, PROCESSES, usual(PROCESSES, chance))
+    scores = gaussian.score(ts + 10000.0, PROCESSES, usual(PROCESSES, chance))
+    assert np.isfinite(scores.surprise).all()
+    others = np.delete(np.arange(20), 2)
+    assert scores.reference.mean[others] == pytest.approx(10.0, abs=0.5)
+
+
+def test_a_small_change_on_a_huge_offset_is_seen(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    for tick in range(300):
+        gaussian.learn(5.0 * tick, PROCESSES, np.round(1e15 + usual(PROCESSES, chance)))
+    values = np.round(1e15 + usual(PROCESSES, chance))
+    values[4, 4] += 200.0
+    assert gaussian.score(1500.0, PROCESSES, values).ranking(1, 1).rows[0].row == "p4[4]"
+
+
+def test_what_is_usual_fades_with_the_context(chance: np.random.Generator) -> None:
+    gaussian = Gaussian(context_s=3600.0)
+    ts = steady(gaussian, PROCESSES, chance, 1440)
+    for tick in range(1440):
+        gaussian.learn(ts + 5.0 * tick, PROCESSES, usual(PROCESSES, chance) + 5.0)
+    scores = gaussian.score(ts + 7200.0, PROCESSES, usual(PROCESSES, chance) + 5.0)
+    # After two windows e^-4 of the old level is left; the effective number of ticks is that of one window.
+    assert scores.reference.mean.mean() == pytest.approx(15.0 - 5.0 * math.exp(-4), abs=0.1)
+    assert scores.reference.weight.mean() == pytest.approx(3600 / 5 / 2, rel=0.05)
+
+
+def test_a_slowdown_that_is_under_way_is_not_part_of_what_is_usual(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    for tick in range(300):
+        gaussian.learn(float(tick), PROCESSES, usual(PROCESSES, chance))
+    for tick in range(300, 310):
+        values = usual(PROCESSES, chance)
+        values[6, 6] += 500.0
+        scores = gaussian.score(float(tick), PROCESSES, values)
+        gaussian.learn(float(tick), PROCESSES, values)
+    assert scores.reference.mean[6, 6] == pytest.approx(10.0, abs=0.5)
+
+
+def test_a_row_that_comes_back_within_the_context_is_known_still(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    others = names(list(PROCESSES.rows[1:]), 14)
+    for tick in range(100):
+        gaussian.learn(ts + 5.0 * tick, others, usual(others, chance))
+    scores = gaussian.score(ts + 500.0, PROCESSES, usual(PROCESSES, chance))
+    assert scores.ranking().rows[0].age_s == pytest.approx(ts + 500.0)
+    assert scores.reference.weight[0].min() > 150.0
+
+
+def test_a_clock_that_steps_back_stops_nothing(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    for tick in range(100):
+        gaussian.learn(ts - 86400.0 + 5.0 * tick, PROCESSES, usual(PROCESSES, chance))
+    values = usual(PROCESSES, chance)
+    values[9, 9] = 40.0
+    scores = gaussian.score(ts - 86400.0 + 500.0, PROCESSES, values)
+    assert scores.ranking(1, 1).rows[0].row == "p9[9]"
+    assert scores.reference.weight.min() > 200.0
+
+
+def test_a_model_says_that_it_is_young_and_how_old(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    assert gaussian.score(0.0, PROCESSES, usual(PROCESSES, chance)).ranking().young
+    ts = steady(gaussian, PROCESSES, chance, 24)
+    first = gaussian.score(ts, PROCESSES, usual(PROCESSES, chance)).ranking()
+    assert (first.age_s, first.young, len(first.rows)) == (120.0, True, 20)
+    ts = steady(gaussian, PROCESSES, chance, 400)
+    assert not gaussian.score(ts, PROCESSES, usual(PROCESSES, chance)).ranking().young
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"likelihood": "x"},
+        {"context_s": 0.0},
+        {"minimum_features": 0},
+        {"evidence_s": -1.0},
+        {"false_alarms_per_day": 0.0},
+    ],
+)
+def test_a_wrong_parameter_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"expected"):
+        Gaussian(**wrong)  # type: ignore[arg-type] # that is the point
+
+
+def test_false_alarms_of_quiet_rows_are_near_their_budget() -> None:
+    """A simulated day of nothing: rows that are bursty, but always in the same way."""
+    chance = np.random.default_rng(3)
+    layout = names([f"p[{each}]" for each in range(4)], 10)
+    alarms, ticks, per_day = 0, 17280, 48.0
+    gaussian = Gaussian(false_alarms_per_day=per_day, context_s=3600.0)
+    for tick in range(ticks):
+        values = chance.lognormal(0.0, 1.0, (4, 10))
+        alarms += gaussian.score(5.0 * tick, layout, values).score > 1.0
+        gaussian.learn(5.0 * tick, layout, values)
+    assert per_day / 4 < alarms < 2 * per_day
