@@ -127,7 +127,11 @@ def stream(length: int, hosts: int = 3, seed: int = 9) -> list[Frame | Mark | by
     for tick in range(length):
         host = f"h{draw.randrange(hosts)}"
         kind = draw.random()
-        if kind < 0.1:
+        if tick in {20, 21}:
+            records.append(frame("h1", tick, UNLEARNABLE if tick == 20 else 5.0))
+        elif tick == 22:
+            records.append(b"junk")
+        elif kind < 0.1:
             records.append(Mark(host, at(tick), f"slow at {tick}"))
         elif kind < 0.15 and last is not None:
             records.append(last)

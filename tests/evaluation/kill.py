@@ -1,0 +1,237 @@
+"""kill -9 at random moments: every frame is counted once, and the result is that of an undisturbed run, bit for bit.
+
+A producer and a worker run as processes of their own over one embedded bus. Now and then one of them gets SIGKILL,
+wherever it is, also while it starts, and is started again. The producer goes on after the last sequence number that is
+on the bus. In the end the input, the outputs and the states are compared with those of a run that nobody disturbed.
+
+    python tests/evaluation/kill.py                                   # about a minute
+    python tests/evaluation/kill.py --frames 100000 --seconds 600     # longer
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.operators.gaussian import Gaussian
+from laggard.pipeline.bus import Outgoing, Partition
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
+from laggard.pipeline.runner import Runner
+from laggard.pipeline.snapshots import decode_state
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.wiring import Wired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTS = 3
+FEATURES = tuple(f"feature_{number}" for number in range(12))
+TOPICS = Topics()
+INPUT = Partition(TOPICS.name(COUNTERS), 0)
+WIRED = Wired(
+    "gaussian",
+    COUNTERS,
+    ("process", "host"),
+    lambda: Gaussian(context_s=1200.0, minimum_features=5, spare_rows=8),
+    Gaussian.state_version,
+    {"context_s": 1200.0},
+)
+SNAPSHOT_RECORDS = 50
+
+
+def records(start: int, stop: int) -> Iterator[Outgoing]:
+    """The input, each record from its number alone: frames whose rows come and go, spikes and gaps, and marks."""
+    topic = TOPICS.name(COUNTERS)
+    for number in range(start, stop):
+        noise = np.random.default_rng(number)
+        host = f"host-{number % HOSTS}"
+        ts = 1.7e9 + 5.0 * (number // HOSTS)
+        if number % 97 == 50:
+            yield Outgoing(topic, host, encode(Mark(host, ts, f"slow {number}", number)), ts)
+            continue
+        age = number // 150
+        rows = tuple(f"p{row}[{row + 1}]" for row in range(age % 3, 5 + age % 4))
+        layout = make_layout(rows, [row.partition("[")[0] for row in rows], FEATURES)
+        values = noise.normal(100.0, 5.0, (len(rows), len(FEATURES)))
+        values[noise.random(values.shape) < 0.01] = np.nan
+        if number % 211 < 3:
+            values[number % len(rows)] *= 40.0
+        frame = Frame("host", host, "process" if number % 5 else "host", ts, number, layout, values)
+        yield Outgoing(topic, host, encode(frame), ts)
+
+
+def produce(path: Path, frames: int, per_s: float) -> None:
+    """Append what is not on the bus yet, a few records at once, as fast as asked for."""
+    with EmbeddedBus(path) as bus:
+        end = bus.bounds(INPUT)[1]
+        number = 0
+        for last in bus.read(INPUT, end - 1):
+            number = Decoder().decode(last.value, "the last record").sequence + 1
+        while number < frames:
+            began = time.monotonic()
+            batch = list(records(number, min(frames, number + 1 + number % 7)))
+            bus.append(batch)
+            number += len(batch)
+            time.sleep(max(0.0, len(batch) / per_s - (time.monotonic() - began)))
+
+
+def work(path: Path, stop: threading.Event) -> None:
+    with EmbeddedBus(path) as bus:
+        Runner(bus, [WIRED], TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is on the bus in the end."""
+
+    inputs: list[bytes]
+    outputs: list[tuple[str, str, bytes, tuple[tuple[str, bytes], ...]]]
+    states: dict[str, tuple[int, bytes]]
+    counted: dict[str, int]
+
+
+def result(path: Path) -> Result:
+    with EmbeddedBus(path) as bus:
+        outputs = [
+            (topic.name, one.key, one.value, one.headers)
+            for topic in (ANOMALIES, DEAD_LETTERS)
+            for one in bus.read(Partition(TOPICS.name(topic), 0), 0)
+        ]
+        snapshots = [one for one in bus.snapshots(WIRED.name, INPUT) if one.key]
+        return Result(
+            [one.value for one in bus.read(INPUT, 0)],
+            outputs,
+            {one.key: (one.offset, one.value) for one in snapshots},
+            {one.key: decode_state(one.value, one.key)["records"] for one in snapshots},
+        )
+
+
+def undisturbed(path: Path, frames: int) -> Result:
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+        bus.append(list(records(0, frames)))
+    stop = threading.Event()
+    worker = threading.Thread(target=work, args=(path, stop))
+    worker.start()
+    with EmbeddedBus(path) as bus:
+        while worker.is_alive() and bus.committed(TOPICS.group(WIRED.name), INPUT) < frames:
+            time.sleep(0.02)
+    stop.set()
+    worker.join()
+    return result(path)
+
+
+class Parts:
+    """The producer and the worker as processes, and how often each was killed."""
+
+    def __init__(self, path: Path, frames: int, per_s: float) -> None:
+        this = [sys.executable, __file__]
+        self._commands = {
+            "producer": [*this, "--part", "producer", str(path), "--frames", str(frames), "--per-second", str(per_s)],
+            "worker": [*this, "--part", "worker", str(path)],
+        }
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.kills = dict.fromkeys(self._commands, 0)
+
+    def start(self, name: str) -> None:
+        self.running[name] = subprocess.Popen(self._commands[name])
+
+    def kill(self, name: str) -> None:
+        """Kill a part, unless it has ended well by itself, and start it again."""
+        process = self.running[name]
+        if process.poll() is None:
+            process.kill()
+        if process.wait() == 0:
+            return
+        if process.returncode != -signal.SIGKILL:
+            raise RuntimeError(f"the {name} ended with {process.returncode}")
+        self.kills[name] += 1
+        self.start(name)
+
+    def end(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+
+def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> tuple[Result, dict[str, int]]:
+    """Let both parts work for so long, killing them meanwhile; then let them come to their end."""
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+    parts = Parts(path, frames, frames / seconds)
+    deadline = time.monotonic() + 4 * seconds + 60
+    try:
+        for name in parts.kills:
+            parts.start(name)
+        calm_from = time.monotonic() + seconds
+        while time.monotonic() < calm_from:
+            time.sleep(draw.uniform(0.1, 1.2))
+            parts.kill(draw.choice(("producer", "worker")))
+        with EmbeddedBus(path) as bus:
+            group = TOPICS.group(WIRED.name)
+            while parts.running["producer"].poll() is None or bus.committed(group, INPUT) < frames:
+                if time.monotonic() > deadline or parts.running["worker"].poll() is not None:
+                    raise RuntimeError("the parts do not come to their end")
+                time.sleep(0.05)
+        parts.running["worker"].send_signal(signal.SIGTERM)
+        if parts.running["worker"].wait(30) != 0:
+            raise RuntimeError(f"the worker ended with {parts.running['worker'].returncode}")
+    finally:
+        parts.end()
+    return result(path), parts.kills
+
+
+def compare(folder: Path, frames: int, seconds: float, seed: int) -> int:
+    got, kills = disturbed(folder / "disturbed.db", frames, seconds, random.Random(seed))
+    want = undisturbed(folder / "undisturbed.db", frames)
+    due = {f"host-{host}": len(range(host, frames, HOSTS)) for host in range(HOSTS)}
+    checks = {
+        "every record is on the bus once": got.inputs == want.inputs and len(got.inputs) == frames,
+        "every record was counted once": got.counted == due,
+        "outputs are equal": got.outputs == want.outputs and len(want.outputs) > 0,
+        "states are equal": got.states == want.states,
+    }
+    print(
+        f"{sum(kills.values())} kills ({kills['producer']} of the producer, {kills['worker']} of the worker), ", end=""
+    )
+    print(f"{frames} records, {len(want.outputs)} outputs, {len(want.states)} states")
+    for check, holds in checks.items():
+        print(f"{check}: {'yes' if holds else 'NO'}")
+    return 0 if all(checks.values()) else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=10_000, help="how many records")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for how long parts are killed")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments and victims")
+    parser.add_argument("--part", choices=("producer", "worker"), help=argparse.SUPPRESS)
+    parser.add_argument("--per-second", type=float, default=1000.0, help=argparse.SUPPRESS)
+    parser.add_argument("path", nargs="?", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part == "producer":
+        produce(given.path, given.frames, given.per_second)
+        return 0
+    if given.part == "worker":
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        work(given.path, stop)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(Path(folder), given.frames, given.seconds, given.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
