@@ -114,13 +114,17 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
 
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.frames else ""
     told = [
-        f"{replayed.frames:,} frames of {len(replayed.keys):,} {'key' if len(replayed.keys) == 1 else 'keys'}{span}",
-        f"{replayed.marks:,} marks",
-        f"{replayed.anomalies:,} anomalies",
+        f"{_counted(replayed.frames, 'frame', 'frames')} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
+        _counted(replayed.marks, "mark", "marks"),
+        _counted(replayed.anomalies, "anomaly", "anomalies"),
         f"{took_s:.1f} s ({replayed.frames / max(took_s, 1e-9):,.0f} frames/s)",
     ]
     if replayed.unused:
-        told.append(f"{replayed.unused:,} records that no operator wants")
+        told.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator wants")
     if problems:
-        told.append(f"{problems:,} lines that could not be used")
+        told.append(f"{_counted(problems, 'line', 'lines')} that could not be used")
     click.echo(f"Replayed {', '.join(told)}", err=True)
+
+
+def _counted(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
