@@ -48,7 +48,11 @@ RATES = (
     "io_write_bytes_per_s",
     "io_cancelled_write_bytes_per_s",
 )
-"""Differences of counters over time; ratios are of one core."""
+"""Differences of counters over time; ratios are of one core.
+
+Threads that run or wait together add up to more than 1. The kernel counts a wait for a core when it ends, so one that is
+longer than a tick falls into its last tick.
+"""
 
 GAUGES = (
     "memory_rss_bytes",

@@ -95,12 +95,13 @@ def test_rates_agree_with_psutil(table):
     )
     with child(program) as process:
         wait_for_turn(process)
+        table.read()  # opens all files, which takes a while
         of(table, process.pid)
         theirs = psutil.Process(process.pid)
         before, switches, begun = theirs.io_counters(), theirs.num_ctx_switches(), time.monotonic()
         take_turn(process)
         wait_for_turn(process)
-        time.sleep(0.05)
+        time.sleep(0.5)
         row = of(table, process.pid)
         elapsed = time.monotonic() - begun
         after, now = theirs.io_counters(), theirs.num_ctx_switches()
@@ -111,7 +112,7 @@ def test_rates_agree_with_psutil(table):
         }.items():
             expected = (getattr(after, field) - getattr(before, field)) / elapsed
             assert row[feature] == pytest.approx(expected, rel=0.5)
-        assert row["io_write_characters_per_s"] > 50 << 20
+        assert row["io_write_characters_per_s"] > 20 << 20
         assert row["switches_voluntary_per_s"] == pytest.approx(
             (now.voluntary - switches.voluntary) / elapsed, rel=0.5, abs=20
         )
