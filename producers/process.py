@@ -50,8 +50,8 @@ RATES = (
 )
 """Differences of counters over time; ratios are of one core.
 
-Threads that run or wait together add up to more than 1. The kernel counts a wait for a core when it ends, so one that is
-longer than a tick falls into its last tick.
+Threads that run or wait together add up to more than 1. The kernel counts a wait for a core when it ends, so one that
+is longer than a tick falls into its last tick.
 """
 
 GAUGES = (
