@@ -73,8 +73,8 @@ class Drift:
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         if (values == UNLEARNABLE).any():
             raise ValueError("cannot learn this")
+        self.mean += (float(np.nansum(values)) - self.mean) * (0.3 if self.learned else 1.0)
         self.learned += 1
-        self.mean += (float(np.nansum(values)) - self.mean) * 0.3
 
     def snapshot(self) -> dict[str, Any]:
         return {"learned": self.learned, "mean": self.mean.copy()}
