@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST, STEPS = -8.0, 24.0, 16
 """The histogram's range on the scale asinh(raw), and its bins per unit: raw scores from -1,500 to 1e10, 6 % apart."""
 
-REFIT_TICKS, MANY_TICKS = 12, 100.0
-"""The limit follows the scores at every tick of the first hundred, then at every twelfth."""
+REFIT_TICKS, MANY_TICKS = 60, 100.0
+"""The limit follows the scores at every tick of the first hundred, then at every sixtieth."""
 
 
 class Calibration:

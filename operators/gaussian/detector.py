@@ -130,8 +130,8 @@ class Gaussian:
         if reference is None:
             weights = np.array([self.weights.get(feature, 1.0) for feature in layout.features])
             reference = self._reference = Reference.of(bank.usual.head(rows, features), weights)
-        # One pass tells that there is no NaN, no infinity and nothing too large to be squared.
-        whole = float(np.einsum("ij,ij->", values, values)) <= LARGEST * LARGEST
+        # False for NaN too.
+        whole = bool(np.abs(values).max(initial=0.0) <= LARGEST)
         clean = values if whole else np.where(np.abs(values) <= LARGEST, values, np.nan)
         evidence = self._evidence(bank, ts, clean, whole)
         if self.likelihood == "scale_free":

@@ -31,6 +31,7 @@ class Reference:
         inverse: one over four times the squared spread that is expected around it and the degrees of freedom.
         power: half of the degrees of freedom and one, times the weight of the feature.
         constant: where all values so far were the same, or there were none.
+        still: whether there is such a cell.
         varying: how many features of each row are not constant.
         silent: the features that had one and the same value in all rows.
 
@@ -43,6 +44,7 @@ class Reference:
     inverse: Matrix
     power: Matrix
     constant: NDArray[np.bool_]
+    still: bool
     varying: NDArray[np.intp]
     silent: NDArray[np.intp]
 
@@ -58,6 +60,7 @@ class Reference:
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         counts = np.maximum(weight.sum(axis=0), 1.0)
         # Deviations from some row's mean keep equal constants exactly equal.
+        known = bool(weight.all())
         anchor = mean[weight.argmax(axis=0), np.arange(weight.shape[1])] if weight.size else np.zeros(weight.shape[1])
         offset = mean - anchor
         shift = (weight * offset).sum(axis=0) / counts
@@ -78,9 +81,9 @@ class Reference:
         inverse *= 0.25
         constant = squares <= 0.0
         varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
-        center = mean if weight.all() else np.where(weight > 0.0, mean, middle)
+        center = mean if known else np.where(weight > 0.0, mean, middle)
         power = 0.5 * (degrees + 1.0) * weights
-        return cls(weight, mean, squares, center, inverse, power, constant, varying, silent)
+        return cls(weight, mean, squares, center, inverse, power, constant, bool(constant.any()), varying, silent)
 
 
 def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp]]:
@@ -121,7 +124,7 @@ def scale_free(values: Matrix, reference: Reference, whole: bool) -> tuple[Matri
     """
     surprise = values - reference.center
     counted = reference.varying
-    if reference.constant.any():
+    if reference.still:
         moved = surprise != 0.0
         moved &= reference.constant
         if moved.any():

@@ -135,7 +135,6 @@ def test_a_constant_that_moves_for_the_first_time_is_very_unusual(chance: np.ran
     values[11, 5] = 3.0
     worst = gaussian.score(1000.0, PROCESSES, values).ranking(1, 1).rows[0]
     assert (worst.row, worst.features[0].feature) == ("p11[11]", "feature_5")
-    assert worst.score > 1.0
 
 
 @pytest.mark.parametrize("spike", [1e3, 1e15, 1e100, 1e308])
