@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+import warnings
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import zstandard
 
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.json_lines import write_line
 from laggard.producers.files import Recording
+from laggard.producers.process import RATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
+
+    from numpy.typing import NDArray
 
 FRAMES, CASES, ABOUT = "frames.jsonl.zst", "cases.jsonl", "about.json"
 
@@ -112,3 +117,18 @@ def read_frames(folder: Path, scope: str) -> Iterator[Frame]:
         for _, received in recording.records(lambda problem: print(problem, file=sys.stderr)):
             if isinstance(received, Frame) and received.scope == scope:
                 yield received
+
+
+def thinned(frames: Iterable[Frame], ticks: int) -> Iterator[Frame]:
+    """What an agent that ticks so many times more rarely would have seen: rates are means, gauges the last values."""
+    means: dict[str, list[NDArray[np.float64]]] = {}
+    for number, frame in enumerate(frames, 1):
+        rates = np.isin(frame.layout.features, RATES)
+        for row, values in zip(frame.layout.rows, frame.values, strict=True):
+            means.setdefault(row, []).append(values[rates])
+        if number % ticks == 0:
+            values = frame.values.copy()
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # a mean of nothing is NaN
+                values[:, rates] = [np.nanmean(means[row], axis=0) for row in frame.layout.rows]
+            yield replace(frame, values=values)
+            means.clear()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.records import Mark
 from laggard.producers.agent import Agent
 from tests.evaluation.faults import FAULTS, MIB, Io
-from tests.evaluation.recording import Case, Decoy, Recorder, read_cases, read_frames
+from tests.evaluation.recording import Case, Decoy, Recorder, read_cases, read_frames, thinned
 from tests.evaluation.roles import ROLES
 from tests.evaluation.scoring import METHODS, evaluate
 from tests.evaluation.tables import tables
@@ -235,6 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("--seed", usual.seed, "of all that is random"),
     ):
         parser.add_argument(name, type=type(value), default=value, help=f"{text} (default: {value:g})")
+    parser.add_argument(
+        "--thin", type=int, default=1, metavar="N", help="score as if the agent had ticked every N seconds (default: 1)"
+    )
     options = parser.parse_args(arguments)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in METHODS}
     with tempfile.TemporaryDirectory(prefix="laggard-") as temporary:
@@ -243,7 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             setting = Setting(options.seed, options.cases, options.workers, options.warm_up, options.pause)
             record(folders[0], setting)
         for folder in folders:
-            for name, found in evaluate(read_frames(folder, "process"), read_cases(folder)).items():
+            frames = thinned(read_frames(folder, "process"), options.thin)
+            for name, found in evaluate(frames, read_cases(folder)).items():
                 outcomes[name] += found
     print(tables(outcomes))
 

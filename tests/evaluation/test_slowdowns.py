@@ -14,7 +14,7 @@ from laggard.operators.ranking import Ranking, RowScore
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.producers.clock import Clock
 from laggard.producers.processes import FEATURES, ProcessTable
-from tests.evaluation.recording import Case, Decoy, Recorder, read_cases, read_frames
+from tests.evaluation.recording import Case, Decoy, Recorder, read_cases, read_frames, thinned
 from tests.evaluation.scoring import PLAUSIBLE, RIGHT, Operator, Outcome, Top, evaluate
 from tests.evaluation.slowdowns import FAULT_S, Setting, Workload, names, plan, record
 from tests.evaluation.tables import tables
@@ -86,6 +86,20 @@ def test_a_recording_comes_back(tmp_path: Path) -> None:
     for back, frame in zip(read, frames, strict=True):
         np.testing.assert_array_equal(back.values, frame.values)
     assert list(read_frames(tmp_path / "cases", "host")) == []
+
+
+def test_thinned_frames_are_those_of_an_agent_that_ticks_more_rarely() -> None:
+    layouts = [make_layout(rows, rows, ("io_read_bytes_per_s", "threads")) for rows in ("ab", "ab", "ac")]
+    matrices = [[[1, 1], [9, 9]], [[2, 2], [9, 9]], [[6, 3], [np.nan, 5]]]
+    frames = [
+        Frame("host", "h", "process", float(tick), tick, layout, np.array(values, float))
+        for tick, (layout, values) in enumerate(zip(layouts * 2, matrices * 2, strict=True))
+    ]
+    first, second = thinned(frames + frames[:2], 3)
+    assert (first.ts, second.ts) == (2.0, 5.0)
+    assert first.layout is layouts[2]
+    np.testing.assert_array_equal(first.values, [[3, 3], [np.nan, 5]])
+    np.testing.assert_array_equal(second.values, first.values)
 
 
 @pytest.mark.parametrize(("kind", "feature"), [("cpu", "cpu_system_ratio"), ("threads", "threads")])
