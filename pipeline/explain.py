@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 ALIKE = 0.5
 """A second feature is told as well when it has this share of the first one's score."""
 
-WORTH_TELLING = 0.1
-"""Below this score the nearest row is not worth a sentence."""
+FAINT = 2.0
+"""A row that is within the budget and whose worst feature has less than this score is as usual as anything."""
 
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
@@ -40,11 +40,11 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
         return "Nothing can be judged yet: no row has been seen for long enough."
     worst = ranking.rows[0]
     who = subject(worst, commands, scope)
-    if worst.score < WORTH_TELLING:
-        return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
     if worst.score <= 1.0:
-        begin = "Nothing is certain yet. Most unusual is" if ranking.young else "Nothing is unusual. Nearest to it is"
-        return f"{begin} {who}: {_finding(worst, scope)}."
+        if not any(each.score >= FAINT for each in worst.features):
+            return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
+        begin = "Nothing is certain yet" if ranking.young else "Nothing is unusual enough for an alert"
+        return f"{begin}. Most unlike itself is {who}: {_finding(worst, scope)}."
     told = f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}."
     second = ranking.rows[1] if len(ranking.rows) > 1 else None
     if second is not None and second.score > max(1.0, ALIKE * worst.score):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.wiring import Wired
 
 UNLEARNED_S: Final = 4 * 3600.0
-"""Where there is no snapshot, as in the first minutes, at most so much before the moment is learned."""
+"""Where no snapshot is near, as in the first minutes, so much before the moment is learned at most."""
 
 USUAL_TICK_S: Final = 5.0
 """The time between two frames where only one is known."""
@@ -153,10 +153,10 @@ class History:
         reader = self.reader(host)
         task = Task(self._wired, reader.partition, live=False)
         snapshots = self._bus.snapshots(self._wired.name, reader.partition, stop)
-        start = task.states.load(each for each in snapshots if each.key == host).saved.get(host)
-        if start is None:
-            newest = next(reader.backwards(stop), None)
-            start = 0 if newest is None else self._bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S)
+        start = task.states.load(each for each in snapshots if each.key == host).saved.get(host, 0)
+        newest = next(reader.backwards(stop), None)
+        if newest is not None:
+            start = max(start, self._bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S))
         task.replay(reader.stored(start, stop))
         task.position = stop
         return task

@@ -36,17 +36,25 @@ def test_without_rows_it_says_that_nothing_can_be_judged():
 
 def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
     told = sentence(ranking(row(score=0.4)), {})
-    assert told.startswith("Nothing is unusual. Nearest to it is `hog` (pid 4711): it writes 212 MB/s")
+    assert told.startswith(
+        "Nothing is unusual enough for an alert. Most unlike itself is `hog` (pid 4711): it writes 212 MB/s"
+    )
 
 
 @pytest.mark.parametrize(("young", "told"), [(False, "Nothing is unusual."), (True, "Nothing is unusual so far.")])
-def test_what_is_far_from_unusual_is_not_told(young, told):
-    assert sentence(ranking(row(score=0.04), young=young), {}) == told
+def test_what_is_within_chance_is_not_told(young, told):
+    faint = FeatureScore("cpu_user_ratio", 0.021, 0.02, 0.01, 0.1)
+    assert sentence(ranking(row(score=0.04, features=(faint,)), young=young), {}) == told
+    assert sentence(ranking(row(score=0.04, features=()), young=young), {}) == told
+
+
+def test_what_stands_out_is_told_however_strict_the_budget_is():
+    assert "`hog` (pid 4711): it writes 212 MB/s" in sentence(ranking(row(score=0.001)), {})
 
 
 def test_a_young_model_does_not_say_that_nothing_is_unusual():
     told = sentence(ranking(row(score=0.4), young=True), {})
-    assert told.startswith("Nothing is certain yet. Most unusual is `hog` (pid 4711): it writes 212 MB/s")
+    assert told.startswith("Nothing is certain yet. Most unlike itself is `hog` (pid 4711): it writes 212 MB/s")
 
 
 def test_a_second_feature_is_told_when_it_is_about_another_resource():

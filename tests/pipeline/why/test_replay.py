@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from laggard.pipeline.cli import run
@@ -31,7 +32,7 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory) -> Path:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The history of one host as JSON lines."""
     path = tmp_path_factory.mktemp("recorded") / "day.jsonl"
     path.write_text("".join(write_line(each) + "\n" for each in frames("web-1", range(170))))
@@ -102,7 +103,7 @@ def unnumbered(frame):
 
 def test_records_that_no_operator_wants_are_counted(wired):
     layout = make_layout(("a",), ("a",), ("x",))
-    values = next(frames("web-1", range(1))).values[:1, :1]
+    values = np.ones((1, 1))
     others = [Frame("pool", "workers", "member", 1.0, -1, layout, values), Request("shop", 2.0, "r1", 0.1)]
     replay, told, problems = taken(wired, others)
     assert (told, problems, replay.unused, replay.records, replay.frames) == ([], [], 2, 2, 1)
