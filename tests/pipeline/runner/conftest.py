@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.bus import Bus, Incoming, Outgoing, Partition
+from laggard.pipeline.bus import Bus, BusUnavailable, Incoming, Outgoing, Partition, Subscription
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.member import Pace
 from laggard.pipeline.records import UNNUMBERED, Frame, Mark, encode, make_layout
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laggard.operators.contract import Layout, Matrix
+    from laggard.pipeline.bus import Commit, Polled, Snapshot, TopicSpec
 
 UNSCORABLE, UNLEARNABLE = 666.0, 667.0
 LAYOUT = make_layout(("a[1]", "b[2]"), ("a", "b"), ("cpu_ratio", "memory_bytes"), ("a --x", "b"))
@@ -204,6 +205,91 @@ def stop(one: Runner) -> None:
     stopped = threading.Event()
     stopped.set()
     one.run(stopped)
+
+
+class Refusing(Bus):
+    """A bus on which any call may find that it is unavailable for now: before it does anything."""
+
+    def __init__(self, bus: Bus, share: float, seed: int = 1) -> None:
+        self._bus = bus
+        self._share = share
+        self._draw = random.Random(seed)
+        self.refused = 0
+
+    def may_refuse(self) -> None:
+        if self._draw.random() < self._share:
+            self.refused += 1
+            raise BusUnavailable("the disk is full")
+
+    def create(self, topics: Iterable[TopicSpec]) -> None:
+        self._bus.create(topics)
+
+    def append(self, records: Sequence[Outgoing]) -> None:
+        self._bus.append(records)
+
+    def partitions(self, topic: str) -> Sequence[Partition]:
+        return self._bus.partitions(topic)
+
+    def partition_of(self, topic: str, key: str) -> Partition:
+        return self._bus.partition_of(topic, key)
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        self.may_refuse()
+        return self._bus.bounds(partition)
+
+    def offset_at(self, partition: Partition, ts: float) -> int:
+        return self._bus.offset_at(partition, ts)
+
+    def read(
+        self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
+    ) -> Iterator[Incoming]:
+        for one in self._bus.read(partition, start, stop, key):
+            self.may_refuse()
+            yield one
+
+    def keys(self, topic: str) -> Sequence[str]:
+        return self._bus.keys(topic)
+
+    def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
+        self.may_refuse()
+        return RefusingSubscription(self, self._bus.subscribe(group, topics))
+
+    def committed(self, group: str, partition: Partition) -> int:
+        return self._bus.committed(group, partition)
+
+    def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
+        self.may_refuse()
+        return self._bus.snapshots(operator, partition, at_or_before)
+
+    def close(self) -> None:
+        self._bus.close()
+
+
+class RefusingSubscription(Subscription):
+    """The same of a subscription."""
+
+    def __init__(self, bus: Refusing, subscription: Subscription) -> None:
+        self._bus = bus
+        self._subscription = subscription
+
+    def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
+        self._bus.may_refuse()
+        return self._subscription.poll(timeout_s, max_records)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self._bus.may_refuse()
+        self._subscription.seek(partition, offset)
+
+    def committed(self, partition: Partition) -> int:
+        self._bus.may_refuse()
+        return self._subscription.committed(partition)
+
+    def commit(self, commit: Commit) -> None:
+        self._bus.may_refuse()
+        self._subscription.commit(commit)
+
+    def close(self) -> None:
+        self._subscription.close()
 
 
 @pytest.fixture
