@@ -28,7 +28,7 @@ LARGEST = 1e140
 BLOCK_TICKS = 5
 """A block of ticks has at least so many, unless they take longer than a 16th of the context."""
 
-CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (5.0, 0.6), "paper": (3.5, 0.6)}
+CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (4.0, 0.25), "paper": (3.5, 0.6)}
 """Where the tail of the frames' raw scores starts and how it falls off, before any were seen; see `Calibration`."""
 
 

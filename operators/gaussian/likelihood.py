@@ -20,6 +20,10 @@ Likelihood = Literal["scale_free", "paper"]
 PSEUDO = 1.0
 """How many values of its own the spread of all rows counts for in the spread of one row."""
 
+TRUSTED = 30.0
+"""No more degrees of freedom than this, however much was seen: counters have heavier tails than a Gaussian, and a score
+means the same whether the model is an hour or a week old."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -54,8 +58,12 @@ class Reference:
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
         them and expects t^2, the variance of the feature over all rows and ticks. The prediction is a Student's t with
-        n = w - 1 + k degrees of freedom, around the mean, with the scale s'^2 = (S + k t^2) / n * (1 + 1 / (w + k)).
-        So a constant has a spread too, and a new row is compared with all others.
+        w - 1 + k degrees of freedom, around the mean, with the scale
+
+            s'^2 = (S + k t^2) / (w - 1 + k) * (1 + 1 / (w + k))
+
+        so a constant has a spread too, and a new row is compared with all others. Of the degrees of freedom at most
+        n = min(w - 1 + k, `TRUSTED`) are used.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         counts = np.maximum(weight.sum(axis=0), 1.0)
@@ -73,7 +81,9 @@ class Reference:
         silent = np.flatnonzero(spread <= 0.0)
         spread[silent] = 1.0
         degrees = np.maximum(weight - (1.0 - PSEUDO), PSEUDO)
+        trusted = np.minimum(degrees, TRUSTED)
         scale = squares + spread
+        scale *= trusted / degrees
         scale *= 1.0 + 1.0 / (weight + PSEUDO)
         inverse = np.divide(1.0, scale, out=scale)
         inverse[:, silent] = 0.0
@@ -82,7 +92,7 @@ class Reference:
         constant = squares <= 0.0
         varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
         center = mean if known else np.where(weight > 0.0, mean, middle)
-        power = 0.5 * (degrees + 1.0) * weights
+        power = 0.5 * (trusted + 1.0) * weights
         return cls(weight, mean, squares, center, inverse, power, constant, bool(constant.any()), varying, silent)
 
 
@@ -115,9 +125,9 @@ def scale_free(values: Matrix, reference: Reference, whole: bool) -> tuple[Matri
 
         (n + 1) / 2 ln(1 + r^2 / (n s'^2))
 
-    times the weight of the feature. The term of the scale is left out, so it is 0 for what is usual, for many degrees
-    of freedom near r^2 / (2 s'^2), and has no unit. Where no row has ever shown a spread the value itself is the only
-    measure: as if it had been the one value before, r^2 = n s'^2.
+    times the weight of the feature. The term of the scale is left out, so it is 0 for what is usual, near
+    r^2 / (2 s'^2) for what is not far from it, and has no unit. Where no row has ever shown a spread the value itself
+    is the only measure: as if it had been the one value before, r^2 = n s'^2.
 
     NaN where a value is not there; `whole` says that all are. What is constant is judged, and so counted, once it has
     moved.
