@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.member import Pace
-from tests.pipeline.runner.conftest import (
-    NEVER,
-    Result,
-    append,
-    drain,
-    result,
-    runner,
-    stop,
-    stream,
-)
+from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.task import Task
+from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.wiring import Wired
+from tests.pipeline.runner.conftest import INPUT, NEVER, Result, append, drain, record, result, runner, stop, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.pipeline.bus import Incoming
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records import Mark
+    from laggard.pipeline.stream import Scores
 
 LENGTH = 28
 LONG = 50
@@ -89,3 +88,61 @@ def test_any_interruption_leaves_no_trace(
         assert got.outputs == want.outputs, steps
         assert got.states == want.states, steps
         assert got.committed == want.committed == length
+
+
+def gaussian_records(ticks: int) -> list[Incoming]:
+    """Frames whose rows come, go for longer than the context, and come back; now and then a value is missing."""
+    noise = np.random.default_rng(1)
+    features = [f"feature_{number}" for number in range(6)]
+    records = []
+    names: list[str] = []
+    for tick in range(ticks):
+        now = ["a[1]", "b[2]", "c[3]"] + ["d[4]"] * (not 20 <= tick < 60) + ["e[5]"] * (tick % 40 < 10)
+        if now != names:
+            names = now
+            layout = make_layout(names, [name.partition("[")[0] for name in names], features)
+        values = noise.normal(5.0, 1.0, (len(names), len(features)))
+        values[noise.random(values.shape) < 0.05] = np.nan
+        values[0] += 100.0 * (tick % 50 == 45)
+        records.append(record(Frame("host", "h1", "process", 1000.0 + 5.0 * tick, tick, layout, values), tick))
+    return records
+
+
+def test_gaussian_is_the_same_wherever_it_was_written_down_and_read_back() -> None:
+    wired = Wired(
+        "gaussian", COUNTERS, ("process",), lambda: Gaussian(context_s=100.0, minimum_features=2, spare_rows=5), 1, {}
+    )
+    records = gaussian_records(100)
+
+    def through(cut: int) -> tuple[bytes, list[float]]:
+        one = Task(wired, INPUT, snapshot_records=1000)
+        scores = Scored()
+        for each in records:
+            if each.offset == cut:
+                one.states.save_all(one.position)
+                saved = one.states.take(one.position)
+                one = Task(wired, INPUT, snapshot_records=1000)
+                assert not one.states.load(saved).damaged
+                one.states.loaded()
+            one._observers = [scores]
+            one.process(each)
+        one.states.save_all(one.position)
+        return one.states.take(one.position)[0].value, scores.seen
+
+    want = through(-1)
+    assert len(set(want[1])) > len(records) // 2
+    for cut in range(1, len(records), 3):
+        assert through(cut) == want, cut
+
+
+class Scored:
+    """An observer of scores alone."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        self.seen.append(scores.score)
+
+    def received(self, frame: Frame) -> None:
+        raise AssertionError("every frame is wanted")
