@@ -13,6 +13,7 @@ import pytest
 from laggard.pipeline import member
 from laggard.pipeline import runner as running
 from laggard.pipeline.bus import BusError, Commit, Partition
+from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.membership import EmbeddedSubscription
 from laggard.pipeline.member import Pace
 from laggard.pipeline.records import Mark
@@ -40,9 +41,9 @@ from tests.pipeline.runner.conftest import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.bus.embedded import EmbeddedBus
 
 LENGTH = 40
 RECORDS = stream(LENGTH)
@@ -463,3 +464,31 @@ def test_stop_ends_a_recovery(bus: EmbeddedBus) -> None:
     assert two.recovering()
     two.run(told)
     assert bus.committed(TOPICS.group("drift"), INPUT) == LENGTH
+
+
+def test_partitions_are_tasks_of_their_own(tmp_path: Path) -> None:
+    def on_two_partitions(name: str, deaths: int) -> tuple[dict[str, list[bytes]], dict[str, bytes], int]:
+        with EmbeddedBus(tmp_path / name) as bus:
+            bus.create(TOPICS.specs(partitions=2))
+            append(bus, RECORDS)
+            inputs = bus.partitions(INPUT.topic)
+            for _ in range(deaths):
+                one = runner(bus)
+                for _ in range(9):
+                    one.step(NEVER)
+            one = runner(bus)
+            while one.recovering() or any(bus.committed("t.drift", each) < bus.bounds(each)[1] for each in inputs):
+                one.step(NEVER)
+            stop(one)
+            outputs: dict[str, list[bytes]] = {}
+            for topic in (ANOMALIES, DEAD_LETTERS):
+                for partition in bus.partitions(TOPICS.name(topic)):
+                    for each in bus.read(partition, 0):
+                        outputs.setdefault(f"{topic.name} {each.key}", []).append(each.value)
+            states = {each.key: each.value for number in inputs for each in bus.snapshots("drift", number) if each.key}
+            return outputs, states, len([task for task in one.telemetry.tasks() if task.topic == INPUT.topic])
+
+    want = on_two_partitions("undisturbed.db", 0)
+    assert want[1].keys() == {"h0", "h1", "h2"}
+    assert want[2] == 2
+    assert on_two_partitions("disturbed.db", 3) == want
