@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Likelihood = Literal["scale_free", "paper"]
 
-PSEUDO = 1.0
-"""How many values of its own the spread of all rows counts for in the spread of one row."""
+PSEUDO = 2.0
+"""How many values of its own the spread of all rows counts for in the spread of one row; more than 1."""
 
 TRUSTED = 30.0
 """No more degrees of freedom than this, however much was seen: counters have heavier tails than a Gaussian, and a score
@@ -80,7 +80,7 @@ class Reference:
         spread = PSEUDO / counts * offset.sum(axis=0)
         silent = np.flatnonzero(spread <= 0.0)
         spread[silent] = 1.0
-        degrees = np.maximum(weight - (1.0 - PSEUDO), PSEUDO)
+        degrees = weight + (PSEUDO - 1.0)
         trusted = np.minimum(degrees, TRUSTED)
         scale = squares + spread
         scale *= trusted / degrees
@@ -90,10 +90,11 @@ class Reference:
         # A rise is counted twice below, see `scale_free`.
         inverse *= 0.25
         constant = squares <= 0.0
+        still = bool(constant.any())
         varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
         center = mean if known else np.where(weight > 0.0, mean, middle)
         power = 0.5 * (trusted + 1.0) * weights
-        return cls(weight, mean, squares, center, inverse, power, constant, bool(constant.any()), varying, silent)
+        return cls(weight, mean, squares, center, inverse, power, constant, still, varying, silent)
 
 
 def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp]]:

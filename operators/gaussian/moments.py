@@ -74,7 +74,7 @@ class Moments:
         """
         kept = self.weight * decay
         weight = kept + other.weight
-        share = other.weight / np.maximum(weight, np.finfo(float).tiny)
+        share = other.weight / (weight + np.finfo(float).tiny)
         deviation = other.mean - self.mean
         kept *= share
         kept *= deviation

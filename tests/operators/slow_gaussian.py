@@ -64,12 +64,12 @@ class SlowGaussian:
         weight, mean, squares = moments(history)
         center = mean if weight > 0 else middle
         rise = max(value - center, 0.0)
-        degrees = max(weight - 1.0, 0.0) + 1.0
+        degrees = weight - 1.0 + 2.0
         trusted = min(degrees, 30.0)
         varies = squares > 0 or value != center
         if spread == 0.0:
             return (trusted + 1) / 2 * math.log(2.0) if rise > 0 else 0.0, varies
-        scale = (squares + spread) / degrees * (1 + 1 / (weight + 1))
+        scale = (squares + 2.0 * spread) / degrees * (1 + 1 / (weight + 2.0))
         return (trusted + 1) / 2 * math.log1p(rise**2 / (trusted * scale)), varies
 
     def _paper(self, value: float, history: Weighted) -> tuple[float, bool]:
