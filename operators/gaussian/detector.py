@@ -187,9 +187,9 @@ class Gaussian:
             raw = np.fmax.reduce(np.ascontiguousarray(surprise.T), axis=0)
         else:
             raw = np.nansum(surprise, axis=1) / np.maximum(counted, 1)
-        few = counted < min(self.minimum_features, max(features // 2, 1))
-        if few.any():
-            raw[few] = np.nan
+        needed = min(self.minimum_features, max(features // 2, 1))
+        if counted.min() < needed:
+            raw[counted < needed] = np.nan
         return raw, float(np.fmax.reduce(raw))
 
     def _align(self, layout: Layout, ts: float) -> Bank:
@@ -204,9 +204,12 @@ class Gaussian:
         return self._aligned[1]
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
-        """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)), x where there is no e."""
+        """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
+
+        It is x where there is no e, and where the tick itself took that long.
+        """
         step = ts - self._times.last
-        if not step > 0.0 or 2.0 * step > 30.0 * self.evidence_s:
+        if not 0.0 < step < self.evidence_s:
             return values
         before = bank.evidence[: values.shape[0], : values.shape[1]]
         evidence = values - before

@@ -93,7 +93,7 @@ class SlowGaussian:
             for feature, given in zip(layout.features, line, strict=True):
                 value = given if abs(given) <= 1e140 else math.nan
                 before = self.evidence.get((row, feature), math.nan)
-                if step > 0 and 2 * step <= 30 * self.evidence_s and not math.isnan(before + value):
+                if 0 < step < self.evidence_s and not math.isnan(before + value):
                     value = before + (value - before) * (1 - math.exp(-2 * step / self.evidence_s))
                 found[row, feature] = value
         return found
