@@ -97,9 +97,9 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
         if here and (closer := look_closer(worst)):
             yield Text()
             yield Text(f"Look closer: {closer}")
-    if answer.host_frame is not None:
+    if answer.host_frame is not None and (summary := host_summary(answer.host, answer.host_frame)):
         yield Text()
-        yield host_summary(answer.host, answer.host_frame)
+        yield summary
 
 
 def tick_line(answer: Answer) -> str:

@@ -45,7 +45,8 @@ def records(end: float) -> Iterator[list[Frame | Mark]]:
     """What an agent appends at each tick, and the marks."""
     random = np.random.default_rng(1)
     busy = random.random((PROCESSES, len(FEATURES))) < 0.2
-    level = 10.0 ** random.uniform(-1, 8, (PROCESSES, len(FEATURES)))
+    ratios = np.array([feature.endswith("_ratio") for feature in FEATURES])
+    level = 10.0 ** random.uniform(-1, np.where(ratios, 0, 6), (PROCESSES, len(FEATURES))) / np.where(ratios, 100, 1)
     born = list(range(PROCESSES))
     host_layout = make_layout(("host",), ("host",), HOST_FEATURES)
     layout = None
@@ -62,7 +63,7 @@ def records(end: float) -> Iterator[list[Frame | Mark]]:
             )
         values = np.where(busy, level * random.integers(90, 110, busy.shape), 0.0)
         if tick % 720 in {700, 701}:
-            values[tick % PROCESSES] *= 50.0
+            values[tick % 7] = values.sum(axis=0)
         host = np.round(random.normal(5.0, 0.5, (1, len(HOST_FEATURES))), 3)
         appended: list[Frame | Mark] = [
             Frame("host", HOST, "process", ts, 2 * tick, layout, values),
@@ -96,9 +97,7 @@ def make(path: Path) -> None:
 def timed(*arguments: str) -> tuple[float, float]:
     """Wall and CPU seconds of the whole command."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-P", "-m", "laggard.pipeline.cli", *arguments], check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([sys.executable, "-P", "-m", "laggard.pipeline.cli", *arguments], check=True, capture_output=True)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
