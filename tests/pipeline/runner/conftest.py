@@ -124,16 +124,19 @@ def stream(length: int, hosts: int = 3, seed: int = 9) -> list[Frame | Mark | by
     """A short stream with everything in it: marks, spikes, duplicates, late frames, junk, what an operator refuses."""
     draw = random.Random(seed)
     records: list[Frame | Mark | bytes] = []
-    last: Frame | None = None
+    last: Frame | Mark | None = None
     for tick in range(length):
         host = f"h{draw.randrange(hosts)}"
         kind = draw.random()
         if tick in {20, 21}:
             records.append(frame("h1", tick, UNLEARNABLE if tick == 20 else 5.0))
+        elif tick in {12, 13}:
+            records.append(Mark("h1", at(12), "twice", 12))
         elif tick == 22:
             records.append(b"junk")
         elif kind < 0.1:
-            records.append(Mark(host, at(tick), f"slow at {tick}"))
+            last = Mark(host, at(tick), f"slow at {tick}", tick)
+            records.append(last)
         elif kind < 0.15 and last is not None:
             records.append(last)
         elif kind < 0.2:
