@@ -105,7 +105,7 @@ def timed(*arguments: str) -> tuple[float, float]:
 def measure(path: Path) -> None:
     """Ask for now, for moments spread over the day, and for the marks."""
     bus = ("--bus", str(path))
-    asked = {
+    asked: dict[str, list[tuple[str, ...]]] = {
         "laggard --version": [("--version",)] * RUNS,
         "why": [("why", *bus)] * RUNS,
         "why --json": [("why", "--json", *bus)] * RUNS,
