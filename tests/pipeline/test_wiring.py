@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from laggard.operators.gaussian import Gaussian
+from laggard.pipeline.records import make_layout
+from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.settings.declared import BY_NAME
+from laggard.pipeline.topics import TOPICS
+from laggard.pipeline.wiring import wire
+
+
+@pytest.mark.parametrize("name", BY_NAME["operators"].choices)
+def test_every_operator_that_can_be_chosen_is_wired(name: str) -> None:
+    (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={name}")]))
+    assert wired.name == name
+    assert wired.topic in TOPICS
+    assert wired.scopes
+    operator = wired.make()
+    assert operator is not wired.make()
+    assert operator.state_version == wired.state_version
+    layout = make_layout(["a[1]"], ["a"], ["cpu_ratio"])
+    operator.learn(1.0, layout, np.ones((1, 1)))
+    scores = operator.score(2.0, layout, np.ones((1, 1)))
+    assert scores.ranking(rows=1, features=1).ts == 2.0
+    assert isinstance(scores.score, float)
+
+
+def test_settings_become_parameters() -> None:
+    flags = [parse_assignment(each) for each in ("gaussian.context=1h", "gaussian.minimum_features=3")]
+    (wired,) = wire(read_settings(environ={}, flags=flags))
+    operator = wired.make()
+    assert isinstance(operator, Gaussian)
+    assert (operator.context_s, operator.minimum_features) == (3600.0, 3)
+    assert wired.parameters["context_s"] == 3600.0
+    assert wired.parameters["minimum_features"] == 3
+    assert all(getattr(operator, name, value) == value for name, value in wired.parameters.items())
