@@ -21,10 +21,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
+@pytest.fixture(params=list(MAKERS))
 def make(request: pytest.FixtureRequest) -> Callable[[], Any]:
-    maker: Callable[[], Any] = request.param
-    return maker
+    return MAKERS[request.param]
 
 
 def answers(operator: Any, stream: list[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,16 +13,19 @@ from laggard.operators.gaussian import Gaussian
 from .conftest import Names, lively, names
 from .slow_gaussian import SlowGaussian
 
+if TYPE_CHECKING:
+    from laggard.operators.gaussian.likelihood import Likelihood
+
 
 @pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(("interval_s", "context_s"), [(1.0, 300.0), (5.0, 14400.0), (60.0, 3600.0)])
 def test_every_tick_equals_the_slow_and_obvious_version(
-    likelihood: str, seed: int, interval_s: float, context_s: float
+    likelihood: Likelihood, seed: int, interval_s: float, context_s: float
 ) -> None:
-    settings = {"likelihood": likelihood, "context_s": context_s, "minimum_features": 6}
     # The oracle forgets no row, so the clock of this stream must not outrun the context by much.
-    fast, slow = Gaussian(spare_rows=10**6, **settings), SlowGaussian(**settings)
+    fast = Gaussian(likelihood=likelihood, context_s=context_s, minimum_features=6, spare_rows=10**6)
+    slow = SlowGaussian(likelihood=likelihood, context_s=context_s, minimum_features=6)
     ranked = 0
     for ts, layout, values in lively(70, seed, interval_s=interval_s):
         if ts - 1e9 > context_s:
@@ -52,8 +56,10 @@ PROCESSES = names([f"p{each}[{each}]" for each in range(20)], 14)
 
 
 @pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
-def test_the_row_that_is_unlike_itself_is_first_with_its_feature(likelihood: str, chance: np.random.Generator) -> None:
-    gaussian = Gaussian(likelihood=likelihood)  # type: ignore[arg-type] # both are likelihoods
+def test_the_row_that_is_unlike_itself_is_first_with_its_feature(
+    likelihood: Likelihood, chance: np.random.Generator
+) -> None:
+    gaussian = Gaussian(likelihood=likelihood)
     ts = steady(gaussian, PROCESSES, chance)
     values = usual(PROCESSES, chance)
     values[7, 3] = 30.0
