@@ -20,6 +20,9 @@ ALIKE = 0.5
 FAINT = 2.0
 """A row that is within the budget and whose worst feature has less than this score is as usual as anything."""
 
+FIRM = 15.0
+"""A feature with this score is far from its usual (eight standard deviations), whatever the budget for alerts says."""
+
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
 
@@ -43,6 +46,8 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
     if worst.score <= 1.0:
         if not any(each.score >= FAINT for each in worst.features):
             return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
+        if any(each.score >= FIRM for each in worst.features):
+            return f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}. It is not enough for an alert."
         begin = "Nothing is certain yet" if ranking.young else "Nothing is unusual enough for an alert"
         return f"{begin}. Most unlike itself is {who}: {_finding(worst, scope)}."
     told = f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}."

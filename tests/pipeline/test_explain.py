@@ -12,6 +12,7 @@ from laggard.producers.processes import FEATURES
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 READS = FeatureScore("io_read_bytes_per_s", 20e6, 0.1e6, 0.3e6, 39.0)
 USES = FeatureScore("cpu_user_ratio", 0.97, 0.02, 0.01, 30.0)
+NOTABLE = FeatureScore("io_write_bytes_per_s", 2e6, 0.1e6, 0.6e6, 5.0)
 NAMED = "hog[4711@99]"
 
 
@@ -35,9 +36,9 @@ def test_without_rows_it_says_that_nothing_can_be_judged():
 
 
 def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
-    told = sentence(ranking(row(score=0.4)), {})
+    told = sentence(ranking(row(score=0.4, features=(NOTABLE,))), {})
     assert told.startswith(
-        "Nothing is unusual enough for an alert. Most unlike itself is `hog` (pid 4711): it writes 212 MB/s"
+        "Nothing is unusual enough for an alert. Most unlike itself is `hog` (pid 4711): it writes 2 MB/s"
     )
 
 
@@ -49,12 +50,15 @@ def test_what_is_within_chance_is_not_told(young, told):
 
 
 def test_what_stands_out_is_told_however_strict_the_budget_is():
-    assert "`hog` (pid 4711): it writes 212 MB/s" in sentence(ranking(row(score=0.001)), {})
+    for young in (False, True):
+        told = sentence(ranking(row(score=0.001), young=young), {})
+        assert told.startswith("`hog` (pid 4711) is most unlike itself: it writes 212 MB/s")
+        assert told.endswith("It is not enough for an alert.")
 
 
 def test_a_young_model_does_not_say_that_nothing_is_unusual():
-    told = sentence(ranking(row(score=0.4), young=True), {})
-    assert told.startswith("Nothing is certain yet. Most unlike itself is `hog` (pid 4711): it writes 212 MB/s")
+    told = sentence(ranking(row(score=0.4, features=(NOTABLE,)), young=True), {})
+    assert told.startswith("Nothing is certain yet. Most unlike itself is `hog` (pid 4711): it writes 2 MB/s")
 
 
 def test_a_second_feature_is_told_when_it_is_about_another_resource():
