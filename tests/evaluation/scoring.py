@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -68,17 +69,19 @@ class Method(Protocol):
 
 
 class Operator:
-    """laggard's own."""
+    """laggard's own, wired as it is when laggard runs, with its settings as they are by default."""
 
     def __init__(self, likelihood: Likelihood) -> None:
-        self._gaussian = Gaussian(likelihood=likelihood)
+        settings = read_settings(flags=[parse_assignment(f"gaussian.likelihood={likelihood}")])
+        self._operator = wire(settings)[0].make()
 
     def see(self, frame: Frame) -> None:
-        self._scores = self._gaussian.score(frame.ts, frame.layout, frame.values)
-        self._gaussian.learn(frame.ts, frame.layout, frame.values)
+        self._layout = frame.layout
+        self._scores = self._operator.score(frame.ts, frame.layout, frame.values)
+        self._operator.learn(frame.ts, frame.layout, frame.values)
 
     def rank(self) -> Ranking:
-        return self._scores.ranking()
+        return self._scores.ranking(rows=len(self._layout.rows), features=len(self._layout.features))
 
 
 class Top:
