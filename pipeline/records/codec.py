@@ -17,7 +17,7 @@ from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Received, Request
 from laggard.pipeline.records.layout import read_layout
 from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
-from laggard.pipeline.records.memory import LayoutMemory
+from laggard.pipeline.records.memory import MAX_BYTES, LayoutMemory
 from laggard.pipeline.records.messagepack import pack_map, unpack_map
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ VERSION: Final = (1, 0)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)
-_MAX_STREAMS: Final = 4_096
+MAX_STREAMS: Final = 4_096
+SPARE_LAYOUTS: Final = 16
+"""Layouts that are remembered beside the newest one of each stream: processes come and go, and most never come back."""
 _FLOAT64: Final = np.dtype("<f8")
 
 
@@ -60,9 +62,10 @@ def encode(record: Received) -> bytes:
 
 
 class Decoder:
-    """Reads records, and remembers layouts (see `LayoutMemory`) so that names that do not change cost a comparison.
+    """Reads records, and remembers layouts so that names that do not change cost a comparison.
 
-    For one thread at a time.
+    It holds at most the newest layout of each of `MAX_STREAMS` streams, as many others and `SPARE_LAYOUTS`, and at most
+    twice `MAX_BYTES` of them as packed. For one thread at a time.
     """
 
     def __init__(self) -> None:
@@ -70,7 +73,7 @@ class Decoder:
         # The last frame's layout by what the frames are of: to compare it is quicker than to hash what has just come,
         # and names that stand here need no other check.
         self._latest: dict[tuple[Any, Any, Any], Layout] = {}
-        self._forgotten = 0
+        self._latest_bytes = 0
 
     def decode(self, value: bytes, place: str) -> Received:
         """The record that was encoded.
@@ -137,10 +140,13 @@ class Decoder:
             return None
 
     def _remember(self, frames_of: tuple[Any, Any, Any], layout: Layout) -> None:
-        if self._layouts.forgotten > self._forgotten or len(self._latest) >= _MAX_STREAMS:
-            self._forgotten = self._layouts.forgotten
+        before = self._latest.pop(frames_of, None)
+        self._latest_bytes += len(layout.packed) - (0 if before is None else len(before.packed))
+        if len(self._latest) >= MAX_STREAMS or self._latest_bytes > MAX_BYTES:
             self._latest.clear()
+            self._latest_bytes = len(layout.packed)
         self._latest[frames_of] = layout
+        self._layouts.most = SPARE_LAYOUTS + len(self._latest)
 
 
 def _values(raw: Any, layout: Layout, place: str) -> NDArray[np.float64]:

@@ -67,7 +67,7 @@ class _Remembered(threading.local):
     """Layouts by what a line says of them."""
 
     def __init__(self) -> None:
-        self.layouts = LayoutMemory[tuple[Any, ...]]()
+        self.layouts = LayoutMemory[tuple[Any, ...]](most_bytes=8 << 20)
 
 
 _remembered = _Remembered()

@@ -24,13 +24,12 @@ class LayoutMemory(Generic[Names]):
     goes first.
 
     Attributes:
-        forgotten: how many layouts went.
+        most: may be changed; it holds from the next layout on.
 
     """
 
     def __init__(self, most: int = MAX_LAYOUTS, most_bytes: int = MAX_BYTES) -> None:
-        self.forgotten = 0
-        self._most = most
+        self.most = most
         self._most_bytes = most_bytes
         self._bytes = 0
         self._layouts: OrderedDict[Names, Layout] = OrderedDict()
@@ -44,8 +43,7 @@ class LayoutMemory(Generic[Names]):
         layout = make()
         self._layouts[names] = layout
         self._bytes += len(layout.packed)
-        while len(self._layouts) > self._most or self._bytes > self._most_bytes:
+        while len(self._layouts) > self.most or self._bytes > self._most_bytes:
             _, oldest = self._layouts.popitem(last=False)
             self._bytes -= len(oldest.packed)
-            self.forgotten += 1
         return layout

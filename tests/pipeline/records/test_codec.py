@@ -16,9 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.records import Decoder, Frame, Layout, Mark, Received, RecordError, Request, encode, make_layout
+from laggard.pipeline.records import (
+    Decoder,
+    Frame,
+    Layout,
+    Mark,
+    Received,
+    RecordError,
+    Request,
+    codec,
+    encode,
+    make_layout,
+)
 from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_RECORD_BYTES, MAX_TS
-from laggard.pipeline.records.memory import LayoutMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,8 +166,10 @@ def test_a_known_layout_does_not_hide_a_wrong_field() -> None:
             decoder.decode(msgpack.packb(fields | {field: wrong}), PLACE)
 
 
-def test_a_decoder_holds_a_bounded_number_of_layouts() -> None:
-    """Many hosts, each with names that are never seen again."""
+@pytest.mark.parametrize(("streams", "most"), [(500, 2 * 50), (1, 1)])
+def test_a_decoder_holds_a_bounded_number_of_layouts(streams: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are never seen again, of many hosts and of one."""
+    monkeypatch.setattr(codec, "MAX_STREAMS", 50)
 
     def held() -> int:
         return sum(isinstance(each, Layout) for each in gc.get_objects())
@@ -165,11 +177,10 @@ def test_a_decoder_holds_a_bounded_number_of_layouts() -> None:
     gc.collect()
     before = held()
     decoder = Decoder()
-    decoder._layouts = LayoutMemory(most=50)
     for number in range(500):
         layout = make_layout([f"row-{number}"], ["row"], ["x", "y"])
-        decoder.decode(encode(frame(layout=layout, key=f"host-{number}")), PLACE)
-    assert 50 <= held() - before <= 2 * 50
+        decoder.decode(encode(frame(layout=layout, key=f"host-{number % streams}")), PLACE)
+    assert 1 <= held() - before <= most + codec.SPARE_LAYOUTS + 1
 
 
 # Versions.
