@@ -15,6 +15,7 @@ import pstats
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,11 @@ def timed(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
+
+
+def read_all(bus: EmbeddedBus, into: list[Incoming]) -> None:
+    """Read, without a group."""
+    into.extend(bus.read(INPUT, 0))
 
 
 def decode_all(records: list[Incoming]) -> list[Frame]:
@@ -112,11 +118,11 @@ def main() -> None:
                 records: list[Incoming] = []
                 profile = cProfile.Profile()
                 works: dict[str, Callable[[], object]] = {
-                    "read from the bus": lambda bus=bus, into=records: into.extend(bus.read(INPUT, 0)),
-                    "decode": lambda of=records: decode_all(of),
-                    "operator: score and learn": lambda: operate(made),
-                    "task: decode, score, learn, snapshots": lambda of=records: task_alone(of),
-                    "pipeline: all of it, with poll and commit": lambda bus=bus: run(bus, len(outgoing)),
+                    "read from the bus": partial(read_all, bus, records),
+                    "decode": partial(decode_all, records),
+                    "operator: score and learn": partial(operate, made),
+                    "task: decode, score, learn, snapshots": partial(task_alone, records),
+                    "pipeline: all of it, with poll and commit": partial(run, bus, len(outgoing)),
                 }
                 for name, work in works.items():
                     if given.profile and name.startswith("pipeline"):
