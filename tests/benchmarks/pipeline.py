@@ -43,11 +43,12 @@ def frames(count: int, hosts: int) -> list[Frame]:
     """Like counters of processes: most are zero or constant, some change all the time."""
     draw = np.random.default_rng(1)
     names = [f"process-{row}" for row in range(ROWS)]
+    features = [f"feature_{feature}_per_s" for feature in range(FEATURES)]
+    commands = [f"/usr/bin/{name} --serve" for name in names]
     layouts = [
-        make_layout([f"{name}[{100 * host + row}]" for row, name in enumerate(names)], names,
-                    [f"feature_{feature}_per_s" for feature in range(FEATURES)], [f"/usr/bin/{name} --serve" for name in names])
+        make_layout([f"{name}[{100 * host + row}]" for row, name in enumerate(names)], names, features, commands)
         for host in range(hosts)
-    ]  # fmt: skip
+    ]
     base = draw.choice([0.0, 0.0, 1.0, 4096.0, 1e6], size=(hosts, ROWS, FEATURES))
     busy = draw.random((hosts, ROWS, FEATURES)) < 0.3
     made = []
