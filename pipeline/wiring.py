@@ -69,15 +69,17 @@ def _gaussian(settings: Settings) -> Wired:
     minimum_features = settings.count("gaussian.minimum_features")
     likelihood = cast("Likelihood", settings.choice("gaussian.likelihood"))
     false_alarms_per_day = settings.per_day("gaussian.false_alarms")
+    scopes = ("process", "host")
     return Wired(
         "gaussian",
         COUNTERS,
-        ("process", "host"),
+        scopes,
         lambda: Gaussian(
             context_s=context_s,
             minimum_features=minimum_features,
             likelihood=likelihood,
-            false_alarms_per_day=false_alarms_per_day,
+            # The budget is the host's: its streams share it.
+            false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
         ),
         Gaussian.state_version,

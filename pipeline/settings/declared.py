@@ -173,7 +173,7 @@ SETTINGS: tuple[Setting, ...] = (
         "gaussian.false_alarms",
         "rate",
         "1/day",
-        "The false-alarm budget: so often a stream's score may pass 1 by chance.",
+        "The false-alarm budget of a host: so often a score may pass 1 by chance.",
         minimum="1/week",
         maximum="10/minute",
     ),
