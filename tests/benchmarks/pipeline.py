@@ -1,10 +1,11 @@
 """Counters a second through the whole pipeline: poll, decode, score, learn, commit; beside its parts in the same run.
 
-    python tests/benchmarks/pipeline.py
+    python -m tests.benchmarks.pipeline
 
 Frames of 200 rows x 30 features of a few hosts lie on an embedded bus; a runner works them off. Beside it, on the same
-frames: reading them from the bus, decoding alone, the operator alone, and the task without a bus. Times are of the
-process's own CPU, so that what else the machine does counts little; take the shares, and the best of several rounds.
+frames: reading them from the bus, decoding alone, the operator alone, and the task without a bus; and river, which only
+scores and learns some of the counters. Times are of the process's own CPU, so that what else the machine does counts
+little; take the shares, and the best of several rounds.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from laggard.pipeline.runner import Runner
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import Wired
+from tests.benchmarks.gaussian import river_gaussian, river_scorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +111,8 @@ def main() -> None:
     given = parser.parse_args()
     made = frames(given.frames, given.hosts)
     outgoing = [Outgoing(INPUT.topic, one.key, encode(one), one.ts) for one in made]
+    series = np.stack([one.values for one in made[: given.hosts * 2 : given.hosts]])
+    rivers = {"river proba.Gaussian": river_gaussian(series), "river anomaly.GaussianScorer": river_scorer(series)}
     best: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(given.rounds):
@@ -131,6 +135,8 @@ def main() -> None:
                         pstats.Stats(profile).sort_stats("tottime").print_stats(25)
                         return
                     best[name] = min(best.get(name, 1e9), timed(work))
+                for name, learn in rivers.items():
+                    best[name] = min(best.get(name, 1e9), timed(learn) * len(made) / len(series))
     cells = given.frames * ROWS * FEATURES
     whole = best["pipeline: all of it, with poll and commit"]
     print(f"{given.frames} frames of {ROWS} x {FEATURES}, {given.hosts} hosts, {len(outgoing[0].value)} bytes each")
