@@ -88,12 +88,14 @@ def comparison(feature: FeatureScore) -> str:
     usual = readable_usual(feature.feature, mean, deviation)
     if value == mean:
         return f"as usual ({usual})"
+    if math.isnan(value):
+        return f"usually {usual}"
     factor = value / mean if mean > 0.0 and value >= 0.0 else math.nan
     if factor >= 2.0 or factor <= 0.5:
         return f"{_share(factor)} the usual {usual}"
-    if deviation > 0.0:
-        distance = _rounded(abs(value - mean) / deviation)
-        return f"{distance} standard deviations {'above' if value > mean else 'below'} the usual {usual}"
+    distance = abs(value - mean) / deviation if deviation > 0.0 else math.nan
+    if not math.isnan(distance):
+        return f"{_distance(distance)} standard deviations {'above' if value > mean else 'below'} the usual {usual}"
     return f"usually {usual}"
 
 
@@ -144,6 +146,10 @@ def _share(factor: float) -> str:
     if factor > LARGEST_FACTOR:
         return "more than a million times"
     return f"{_rounded(factor)} times" if factor > 1.0 else f"{readable('_ratio', factor)} of"
+
+
+def _distance(deviations: float) -> str:
+    return "more than a million" if deviations > LARGEST_FACTOR else _rounded(deviations)
 
 
 def _rounded(number: float) -> str:

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -29,6 +30,25 @@ def test_the_worst_row_is_named_with_its_value_its_usual_and_how_far_it_is_from_
         "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to disk, "
         "2,100 times the usual 100 ± 300 kB/s."
     )
+
+
+def test_any_numbers_are_told():
+    extremes = (math.nan, math.inf, -math.inf, 0.0, 1.0, -1.0, 5e-324, 1e308, -1e308)
+    for value, mean, deviation in itertools.product(extremes, repeat=3):
+        features = (FeatureScore("io_write_bytes_per_s", value, mean, deviation, 40.0),)
+        assert sentence(ranking(row(features=features)), {}).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (math.nan, "usually 100 ± 300 kB/s"),
+        (math.inf, "more than a million times the usual 100 ± 300 kB/s"),
+        (-math.inf, "more than a million standard deviations below the usual 100 ± 300 kB/s"),
+    ],
+)
+def test_a_value_that_is_no_number_is_compared_as_far_as_that_goes(value, told):
+    assert comparison(FeatureScore("io_write_bytes_per_s", value, 0.1e6, 0.3e6, 40.0)) == told
 
 
 def test_without_rows_it_says_that_nothing_can_be_judged():
