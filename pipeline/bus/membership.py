@@ -57,11 +57,12 @@ class EmbeddedSubscription(Subscription):
             revoked = frozenset(self._positions.keys() - mine)
             if not revoked and not free and mine <= self._positions.keys():
                 return Polled(records=tuple(self._fetch(connection, max_records)))
-        for partition in revoked:
-            del self._positions[partition]
         if free:
             mine |= self._take(free)
             offsets = self._read_offsets()
+        # Only now that nothing can fail any more: what is changed here is told once.
+        for partition in revoked:
+            del self._positions[partition]
         assigned = frozenset(mine - self._positions.keys())
         for partition in assigned:
             self._positions[partition] = offsets[partition]

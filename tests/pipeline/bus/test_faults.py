@@ -169,6 +169,21 @@ def test_a_file_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
             timer.join()
 
 
+def test_a_revocation_is_told_though_the_file_is_held_at_that_moment(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    with EmbeddedBus(path, busy_timeout_s=0.05) as bus, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        bus.create([TopicSpec("a")])
+        member = bus.subscribe("group", ["a"])
+        assert member.poll(0.0).assigned == {A}
+        bus.subscribe("group", ["a"]).close()  # came and went: the partition is free, and the member may take it
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(BusUnavailable):
+            member.poll(0.0)
+        other.execute("ROLLBACK")
+        bus.subscribe("group", ["a"])
+        assert member.poll(0.0).revoked == {A}
+
+
 def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
     program = """
 import sys, time
