@@ -71,7 +71,8 @@ class Claim:
     def __init__(self, location: str, state: Path, part: Part) -> None:
         path = claim_path(location, state, part)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # It is written to: where others may write to the folder too, a link would lead to a file of their choice.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._since = time.time()
         # A look at who holds the claim locks for an instant too, so one refusal says nothing yet.
         for attempt in range(1, _TRIES + 1):

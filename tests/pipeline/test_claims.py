@@ -54,6 +54,16 @@ def test_one_bus_under_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert claim_path("kafka://broker:9092", tmp_path / "state", "work") == tmp_path / "state/work.lock"
 
 
+def test_a_link_in_the_place_of_a_claim_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("content")
+    bus = str(tmp_path / "laggard.db")
+    claim_path(bus, tmp_path, "agent").symlink_to(precious)
+    with pytest.raises(OSError, match=r"laggard\.db\.agent\.lock"):
+        Claim(bus, tmp_path, "agent")
+    assert precious.read_text() == "content"
+
+
 def test_a_killed_holder_leaves_nothing(tmp_path: Path) -> None:
     bus = str(tmp_path / "laggard.db")
     holder = subprocess.Popen(
