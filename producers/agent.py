@@ -170,7 +170,7 @@ class Agent:
             [
                 [
                     cpu_ratio,
-                    self._program.memory_info().rss,
+                    self._memory_bytes(),
                     (self._clock.monotonic() - begun[0]) / 1e9,
                     self._publish_s,
                     self._processes.count,
@@ -187,3 +187,10 @@ class Agent:
         )
         values.setflags(write=False)
         return values
+
+    def _memory_bytes(self) -> float:
+        """Of this program; NaN where it cannot be read, as when the machine is out of descriptors."""
+        try:
+            return float(self._program.memory_info().rss)
+        except (OSError, psutil.Error):
+            return np.nan

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -183,3 +185,25 @@ def test_without_a_procfs_the_agent_goes_on_and_says_so_once(time, machine, agen
 def test_an_interval_out_of_bounds_is_refused(published):
     with pytest.raises(ValueError, match="interval_s"):
         Agent(published.append, "web-1", 0.1)
+
+
+OUT_OF_DESCRIPTORS = """
+import os, resource, sys
+from laggard.producers.agent import Agent
+published = []
+agent = Agent(published.append, "web-1", descriptor_limit=0)
+agent.tick()
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+agent.tick()
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+agent.tick()
+print(*([frame.scope for frame in frames] for frames in published))
+"""
+
+
+def test_it_outlives_a_machine_without_descriptors():
+    ended = subprocess.run([sys.executable, "-c", OUT_OF_DESCRIPTORS], capture_output=True, text=True, check=False)
+    assert ended.stdout.split("] [")[-1] == "'process', 'host', 'agent']\n", ended.stderr
+    assert ended.returncode == 0
+    assert "the process counters could not be read" in ended.stderr
