@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import socket
 
     from starlette.types import ASGIApp
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
     from laggard.pipeline.web.listen import Listen
 
@@ -20,6 +22,8 @@ _STOPPING_S = 2
 """How long requests in flight may take to end."""
 _TICK_S = 1.0
 """How long it may take until the event is seen, and how old the `Date` of an answer may be."""
+_ASKING_S = 10.0
+"""How often it is seen whether a connection has asked for anything since the last look."""
 
 
 class Serving:
@@ -45,6 +49,30 @@ class Serving:
     def _run(self, opened: socket.socket) -> None:
         with opened:
             self._server.run([opened])
+
+
+class _Protocol(H11Protocol):
+    """A connection that is closed when it asks for nothing: a few that only hold on would lock everybody else out.
+
+    uvicorn closes idle connections only after their first answer, and one byte now and then keeps them open.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base class
+        super().connection_made(transport)
+        self._asked: object = None
+        self._look = self.loop.call_later(_ASKING_S, self._close_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def _close_silent(self) -> None:
+        request = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
+        if request is self._asked and (request is None or request.response_complete):
+            self.transport.close()
+            return
+        self._asked = request
+        self._look = self.loop.call_later(_ASKING_S, self._close_silent)
 
 
 class _Server(uvicorn.Server):
@@ -88,7 +116,7 @@ def serve(app: ASGIApp, listen: Listen, stop: threading.Event) -> Serving:
         app,
         # The plain ones: nothing here needs what uvloop, httptools or websockets would cost in memory.
         loop="asyncio",
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         log_config=None,

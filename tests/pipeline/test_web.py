@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -286,6 +287,25 @@ def test_a_client_that_sends_no_request_keeps_nobody_waiting(port: Port) -> None
 
 
 # Listening
+
+
+@pytest.mark.slow
+def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port) -> None:
+    begun = time.monotonic()
+    address = ("127.0.0.1", port.number)
+    held = [socket.create_connection(address) for _ in range(40)]
+    try:
+        held[0].sendall(b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"503" in held[0].recv(4096)
+        while time.monotonic() - begun < 11:
+            time.sleep(1)
+            with suppress(OSError):
+                held[1].sendall(b"G")
+        answer = httpx.get(f"{port.url}/-/healthy")
+    finally:
+        for connection in held:
+            connection.close()
+    assert answer.status_code == 200
 
 
 def test_a_name_that_does_not_resolve_is_said() -> None:
