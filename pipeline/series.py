@@ -124,9 +124,9 @@ def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: f
 
     def take(start: int, before: float) -> Iterator[Frame]:
         for _, record in reader.forwards(start, end):
-            if record.ts >= before:
-                return
             if isinstance(record, Frame) and record.scope == scope:
+                if record.ts >= before:
+                    return
                 value = value_of(record, row, feature)
                 if not math.isnan(value):
                     points[record.ts] = value

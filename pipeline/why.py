@@ -176,7 +176,7 @@ class History:
         """
         reader = self.reader(host)
         end = self._bus.bounds(reader.partition)[1]
-        stop = end if ts is None else self._bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
+        stop = end if ts is None else self._after(reader, ts, end)
         task = self.task_at(host, stop)
         stream = blamed_stream(task, host)
         window_s = max(MARK_WINDOW_S, 2.0 * stream.interval_s if stream else 0.0)
@@ -219,6 +219,15 @@ class History:
             for _, record in Reader(self._bus, partition).forwards(start, end):
                 if isinstance(record, Mark):
                     yield _marked(record.host, record.ts, record.note, record.ts)
+
+    def _after(self, reader: Reader, ts: float, end: int) -> int:
+        """The offset of the first frame behind a moment.
+
+        The bus knows the first record, but that may be another host's, or a mark's, whose clock is ahead.
+        """
+        start = self._bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
+        frames = ((offset, each) for offset, each in reader.forwards(start, end) if self._is_blamed(each))
+        return next((offset for offset, each in frames if each.ts > ts), end)
 
     def _is_blamed(self, record: Received) -> bool:
         return isinstance(record, Frame) and record.scope == self._wired.scopes[0]

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
+from laggard.pipeline.records import Mark
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.why import NothingRecordedError, OutsideError, UnknownHostError, answer
@@ -61,6 +62,17 @@ def test_what_comes_after_the_moment_has_no_part_in_it(empty):
     before = ranked(empty.history, at(59))
     append(empty.bus, frames("web-1", range(60, 180)))
     assert ranked(empty.history, at(59)) == before
+
+
+@pytest.mark.parametrize("ahead", [Mark("web-1", at(70), "early"), next(frames("web-2", [TICKS]))])
+def test_a_clock_that_is_ahead_elsewhere_hides_no_frame(empty, ahead):
+    append(empty.bus, frames("web-1", range(20)))
+    append(empty.bus, [ahead])
+    append(empty.bus, frames("web-1", range(20, 60)))
+    asked = empty.history.ask("web-1", at(50), 1, 1)
+    assert asked.frame.ts == at(50)
+    times = [ts for ts, _ in empty.history.series(asked, HOG, "cpu_user_ratio").points]
+    assert times == [at(tick) for tick in range(60)]
 
 
 def test_without_any_snapshot_the_input_is_learned(empty):
