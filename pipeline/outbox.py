@@ -74,12 +74,18 @@ class Outbox:
                 logger.warning("%s; what is published waits in memory until then", error)
             self._unavailable = True
         except BusError:
-            self._first()
+            self.dropped += len(self._first())
             raise
         else:
             if self._unavailable:
                 logger.warning("the bus is available again; %d records were dropped so far", self.dropped)
             self._unavailable = False
+
+    def close(self) -> None:
+        """Append what waits, and say what is lost because the bus is still unavailable. Raises what `publish` does."""
+        self.flush()
+        if lost := sum(map(len, self._waiting)):
+            logger.warning("the bus is still unavailable; %d records that waited for it are lost", lost)
 
     def _first(self) -> list[Outgoing]:
         batch = self._waiting.popleft()

@@ -45,4 +45,4 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
             counters = Agent(publish, host, interval_s, command_lines=settings.flag("agent.command_lines"))
             running.say(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
             counters.run(running.stop)
-            outbox.flush()
+            outbox.close()

@@ -92,4 +92,15 @@ def test_what_the_bus_will_never_take_is_not_kept(bus: EmbeddedBus) -> None:
     outbox = Outbox(bus, "no such topic")
     with pytest.raises(BusError, match="no such topic"):
         outbox.publish([frame(1)])
-    assert outbox.waiting_bytes == 0
+    assert (outbox.waiting_bytes, outbox.dropped) == (0, 1)
+
+
+def test_at_the_end_it_is_said_what_is_lost(bus: EmbeddedBus, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    outbox = Outbox(bus, "counters")
+    with unavailable(tmp_path / "laggard.db"):
+        outbox.publish([frame(1), frame(2)])
+        outbox.close()
+    assert caplog.messages[-1] == "the bus is still unavailable; 2 records that waited for it are lost"
+    outbox.close()
+    assert sequences(bus) == [1, 2]
+    assert caplog.messages[-1].startswith("the bus is available again")
