@@ -34,6 +34,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
 
     from laggard.pipeline.bus import Outgoing  # noqa: PLC0415 - a wrong time is said without them
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
     from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
     from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
 
@@ -46,7 +47,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     with existing_bus(settings) as bus:
         hosts = bus.keys(topic)
         if host not in hosts:
-            known = f"; recorded are {', '.join(hosts[:10])}" if hosts else ""
+            known = f"; recorded are {', '.join(map(printable, hosts[:10]))}" if hosts else ""
             click.echo(f"laggard: nothing is recorded of {host} yet{known}", err=True)
         bus.append([Outgoing(topic, host, value, ts)])
     if as_json:

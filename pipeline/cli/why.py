@@ -81,6 +81,7 @@ def why(
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
     """The host that is asked about. Raises `CommandError` saying which there are."""
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
     from laggard.pipeline.why import NothingRecordedError, UnknownHostError  # noqa: PLC0415
 
     try:
@@ -89,7 +90,7 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
         start = to_type(settings, "up")
         raise CommandError(f"nothing is recorded yet; start `{start}`, and ask again a minute later", NO_DATA) from None
     except UnknownHostError as error:
-        known = ", ".join(error.hosts[:LISTED]) + (", ..." if len(error.hosts) > LISTED else "")
+        known = ", ".join(map(printable, error.hosts[:LISTED])) + (", ..." if len(error.hosts) > LISTED else "")
         raise CommandError(f"nothing is recorded of host {error.host}; recorded are {known}", NO_DATA) from None
 
 

@@ -15,6 +15,7 @@ from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
+from laggard.pipeline.explain import printable
 from laggard.pipeline.settings import SETTINGS
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.listen import Listen, ListenError
@@ -141,7 +142,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
     except BusError:
         hosts = ()  # opened, but no part has created its topics yet
     if host not in hosts:
-        others = f", only of {', '.join(hosts[:5])}" if hosts else ""
+        others = f", only of {', '.join(map(printable, hosts[:5]))}" if hosts else ""
         yield Finding("bus", "ok", f"nothing is recorded of {host}{others}")
         return
     partition, now = bus.partition_of(topic, host), time.time()

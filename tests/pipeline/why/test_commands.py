@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
+from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.why.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames
 
 if TYPE_CHECKING:
@@ -50,6 +52,16 @@ def why(recorded, capsys) -> Call:
         return code, captured.out, captured.err
 
     return called
+
+
+@pytest.mark.parametrize("command", [["why", "--host", "db-9"], ["mark", "--host", "db-9"], ["doctor"]])
+def test_a_name_on_the_bus_does_nothing_to_the_terminal(empty, capsys, command: list[str]) -> None:
+    empty.bus.append([Outgoing(TOPICS.name(COUNTERS), "\x1b[2Jweb", b"junk", START)])
+    run([*command, "--bus", str(empty.path)])
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert "\\x1b[2Jweb" in shown
+    assert "\x1b" not in shown
 
 
 def test_a_person_is_told_what_was_slow(why: Call):
