@@ -138,7 +138,7 @@ METRICS: tuple[Metric, ...] = (
         "agent_publish_failures",
         "counter",
         ("host",),
-        "Ticks whose frames could not be published at once, since the agent began.",
+        "Ticks whose frames the bus refused for good, since the agent began; what only waits for it is not counted.",
         feature="publish_failures",
     ),
     Metric(
