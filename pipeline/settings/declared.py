@@ -120,7 +120,7 @@ SETTINGS: tuple[Setting, ...] = (
         "size",
         "1GiB",
         "The embedded bus's file stays below this size; the oldest records go first.",
-        minimum="16MiB",
+        minimum="64MiB",
     ),
     Setting(
         "bus.retention",
