@@ -70,7 +70,8 @@ class Marked:
         host: which was slow.
         ts: when, seconds since the Unix epoch.
         note: what the person or program said.
-        frame_ts: the time of the frame that the worker judged for it; its own time where that is not known yet.
+        frame_ts: the time of the frame that the worker judged for it; its own time where that is not known yet, or
+            where the mark is about a moment before that frame.
 
     """
 
@@ -210,7 +211,9 @@ class History:
                 if RankingOutput.kind.encode() in record.value[:_PEEKED]:
                     output = read_output(record.value, partition.topic)
                     if isinstance(output, RankingOutput):
-                        yield _marked(output.host, output.ts, output.mark, output.ranking.ts)
+                        # In this order: the ranking's time is NaN where no frame was near the mark.
+                        frame_ts = min(output.ts, output.ranking.ts)
+                        yield _marked(output.host, output.ts, output.mark, frame_ts)
 
     def _waiting_marks(self) -> Iterator[Marked]:
         group = self._topics.group(self._wired.name)

@@ -156,6 +156,15 @@ def test_a_mark_keeps_its_id_when_the_worker_has_taken_it(empty, wired):
     assert answered.frame_ts == at(155)
 
 
+@pytest.mark.parametrize("tick", [100, 150])
+def test_a_mark_about_an_earlier_moment_is_asked_about_at_that_moment(empty, wired, tick):
+    append(empty.bus, [*frames("web-1", range(155)), Mark("web-1", at(tick) + 1.0, "it was slow")])
+    work(empty.bus, wired)
+    (mark,) = empty.history.marks()
+    assert mark.frame_ts == mark.ts
+    assert empty.history.ask("web-1", mark.frame_ts, 1, 1).frame.ts == at(tick)
+
+
 def test_the_series_is_dense_before_the_moment_and_thin_long_before(recorded):
     asked = recorded.history.ask("web-1", at(155), 1, 1)
     series = recorded.history.series(asked, HOG, "io_write_bytes_per_s")
