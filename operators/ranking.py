@@ -11,9 +11,9 @@ class FeatureScore:
 
     Attributes:
         feature: its name, with its base unit.
-        value: the value that was judged, in the base unit.
-        mean: what was usual before.
-        standard_deviation: the usual spread, never negative.
+        value: the frame's, in the base unit.
+        mean: what was usual before, NaN where nothing was known.
+        standard_deviation: the usual spread, never negative; NaN where nothing was known.
         score: how unusual, comparable between the features of one row.
 
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration
+from laggard.operators.calibration import Calibration, Scale
 from laggard.operators.gaussian.bank import Bank
 from laggard.operators.gaussian.likelihood import Likelihood, Reference, paper, scale_free
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -28,8 +28,12 @@ LARGEST = 1e140
 BLOCK_TICKS = 5
 """A block of ticks has at least so many, unless they take longer than a 16th of the context."""
 
-CALIBRATION_PRIORS: dict[Likelihood, tuple[float, float]] = {"scale_free": (4.0, 0.25), "paper": (3.5, 0.6)}
-"""Where the tail of the frames' raw scores starts and how it falls off, before any were seen; see `Calibration`."""
+CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
+    "scale_free": ("linear", (30.0, 6.0)),
+    "paper": ("logarithmic", (3.5, 0.6)),
+}
+"""The scale on which the frames' raw scores have an exponential tail, and what it is before any were seen; see
+`Calibration`."""
 
 
 class Gaussian:
@@ -91,7 +95,7 @@ class Gaussian:
         spare_rows: int = 256,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        if likelihood not in CALIBRATION_PRIORS:
+        if likelihood not in CALIBRATIONS:
             raise ValueError(f"likelihood: expected scale_free or paper, got {likelihood!r}")
         if not (context_s > 0.0 and evidence_s >= 0.0 and exclude_s >= 0.0):
             raise ValueError(f"expected times above 0, got {context_s=}, {evidence_s=}, {exclude_s=}")
@@ -104,7 +108,8 @@ class Gaussian:
         self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
         self.spare_rows = spare_rows
         self.weights = dict(weights or {})
-        self._calibration = Calibration(per_day=false_alarms_per_day, prior=CALIBRATION_PRIORS[likelihood])
+        scale, prior = CALIBRATIONS[likelihood]
+        self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior)
         self._bank = Bank.empty()
         self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
@@ -138,11 +143,12 @@ class Gaussian:
             surprise, counted = scale_free(evidence, reference, whole)
         else:
             surprise, counted = paper(evidence, reference)
-        raw, worst = self._rows(surprise, counted)
+        raw, worst = self._rows(surprise, counted) if reference.seen else (np.full(rows, np.nan), math.nan)
         scores = Scores(
             ts=ts,
             layout=layout,
-            values=evidence,
+            values=clean,
+            evidence=evidence,
             raw=raw,
             surprise=surprise,
             counted=counted,
@@ -151,6 +157,7 @@ class Gaussian:
             score=self._calibration.score(worst),
             worst=worst,
             limit=self._calibration.limit,
+            row_scores=self._calibration.scores(raw),
             age_s=max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             context_s=self.context_s,
         )
@@ -164,7 +171,7 @@ class Gaussian:
         assert judged is not None
         self._bank = bank = self._align(layout, ts)
         rows, features = values.shape
-        bank.evidence[:rows, :features] = scores.values
+        bank.evidence[:rows, :features] = scores.evidence
         self._settled = judged.whole
         self._turn(ts)
         head = bank.open.head(rows, features)
@@ -287,7 +294,8 @@ class Scores:
     Attributes:
         ts: the frame's time.
         layout: its rows and features.
-        values: what was judged, shape (rows, features), NaN where a value is not there.
+        values: those of the frame, shape (rows, features), NaN where a value is not there.
+        evidence: what was judged: their short means.
         raw: each row's anomaly, the mean over its features; NaN for rows that are not ranked.
         surprise: each feature's anomaly, NaN where it is not there.
         counted: how many features of each row were judged: there, and not constant.
@@ -296,6 +304,7 @@ class Scores:
         score: of the frame; above 1 is anomalous.
         worst: the raw score of the worst row, NaN where none is ranked.
         limit: the raw score that stands for 1.
+        row_scores: each row's score, above 1 is anomalous; NaN for rows that are not ranked.
         age_s: how long the model has been learning.
         context_s: the window that is usual.
 
@@ -304,6 +313,7 @@ class Scores:
     ts: float
     layout: Layout
     values: Matrix
+    evidence: Matrix
     raw: NDArray[np.float64]
     surprise: Matrix
     counted: NDArray[np.intp]
@@ -312,6 +322,7 @@ class Scores:
     score: float
     worst: float
     limit: float
+    row_scores: NDArray[np.float64]
     age_s: float
     context_s: float
 
@@ -323,19 +334,17 @@ class Scores:
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """The worst rows and their worst features, worst first; ties in the frame's order."""
         order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
-        scores = self.row_scores()
-        worst = tuple(self._row(row, float(scores[row]), features) for row in map(int, order[:rows]))
+        worst = tuple(self._row(row, float(self.row_scores[row]), features) for row in map(int, order[:rows]))
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
-
-    def row_scores(self) -> NDArray[np.float64]:
-        """Each row's score on the scale where 1 is the budget; NaN for rows that are not ranked."""
-        return np.exp(np.arcsinh(self.raw) - math.asinh(self.limit))
 
     def _row(self, row: int, score: float, features: int | None) -> RowScore:
         surprise = self.surprise[row]
         order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
-        weight, squares = self.reference.weight[row], self.reference.squares[row]
-        deviation = np.sqrt(squares / np.maximum(weight - 1.0, 1.0))
+        weight = self.reference.weight[row]
+        known = weight > 0.0
+        mean = np.where(known, self.reference.mean[row], np.nan)
+        deviation = np.sqrt(self.reference.squares[row] / np.maximum(weight - 1.0, 1.0))
+        deviation[~known] = np.nan
         return RowScore(
             row=self.layout.rows[row],
             name=self.layout.names[row],
@@ -344,7 +353,7 @@ class Scores:
                 FeatureScore(
                     feature=self.layout.features[feature],
                     value=float(self.values[row, feature]),
-                    mean=float(self.reference.center[row, feature]),
+                    mean=float(mean[feature]),
                     standard_deviation=float(deviation[feature]),
                     score=float(surprise[feature]),
                 )

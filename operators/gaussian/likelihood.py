@@ -38,6 +38,7 @@ class Reference:
         still: whether there is such a cell.
         varying: how many features of each row are not constant.
         silent: the features that had one and the same value in all rows.
+        seen: whether there are usual values at all.
 
     """
 
@@ -51,6 +52,7 @@ class Reference:
     still: bool
     varying: NDArray[np.intp]
     silent: NDArray[np.intp]
+    seen: bool
 
     @classmethod
     def of(cls, usual: Moments, weights: Vector) -> Reference:
@@ -94,7 +96,7 @@ class Reference:
         varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
         center = mean if known else np.where(weight > 0.0, mean, middle)
         power = 0.5 * (trusted + 1.0) * weights
-        return cls(weight, mean, squares, center, inverse, power, constant, still, varying, silent)
+        return cls(weight, mean, squares, center, inverse, power, constant, still, varying, silent, bool(weight.any()))
 
 
 def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp]]:

@@ -38,6 +38,7 @@ class SlowGaussian:
         """Each cell's anomaly and each row's, NaN for what is left out."""
         judged = self._evidence(ts, layout, values)
         pool = {feature: self._pool(layout, feature) for feature in layout.features}
+        seen = any(self.usual[row, feature] for row in layout.rows for feature in layout.features)
         cells, rows = [], []
         for row in layout.rows:
             found, counted = [], 0
@@ -52,7 +53,7 @@ class SlowGaussian:
             cells.append(found)
             there = [each for each in found if not math.isnan(each)]
             needed = min(self.minimum_features, max(len(layout.features) // 2, 1))
-            if counted < needed or not there:
+            if counted < needed or not there or not seen:
                 rows.append(math.nan)
             else:
                 rows.append(max(there) if self.scale_free else sum(there) / counted)
