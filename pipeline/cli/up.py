@@ -45,6 +45,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
+        _try_bus(settings)
         terminal = Terminal(settings)
         supervisor = Supervisor(
             {
@@ -59,6 +60,13 @@ def up(settings: Settings, duration_s: float | None) -> int:
         code = supervisor.run(math.inf if duration_s is None else duration_s)
         terminal.end()
         return code
+
+
+def _try_bus(settings: Settings) -> None:
+    """Say at once what no restart of a part mends: a file that is no bus, or may not be written. Raises `BusError`."""
+    from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - only here: what supervises stays small
+
+    bus_of(settings).close()
 
 
 def introduction(settings: Settings, url: str) -> str:

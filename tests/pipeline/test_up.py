@@ -261,3 +261,11 @@ def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:
     code, out, err = start("--set", "gaussian.context=short").ended()
     assert (code, out) == (USAGE, "")
     assert "gaussian.context" in err
+
+
+def test_a_file_that_is_no_bus_starts_nothing(start: Callable[..., Up], tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, and long enough to tell\n" * 10)
+    code, out, told = start("--bus", str(tmp_path / "notes.txt")).ended()
+    assert (code, out) == (1, "")
+    assert "notes.txt: cannot open: file is not a database" in told
+    assert "starting it again" not in told
