@@ -55,4 +55,5 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
         return
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
     click.echo(f"Marked {shown} on {host}{': ' if note else ''}{note}")
-    click.echo(f"Next: {to_type(settings, 'why', '--mark', 'last')}")
+    question = ["--mark", "last"] if at == "now" else ["--at", shown]
+    click.echo(f"Next: {to_type(settings, 'why', *question)}")
