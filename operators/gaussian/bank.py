@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from laggard.operators.gaussian.moments import Moments
+from laggard.operators.gaussian.moments import Block, Moments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Bank:
     """The state of all rows and features, its first rows and features in the order of the frame last seen.
 
-    A stream whose names stay the same is then read and written through views, without any look-up.
+    A stream whose names stay the same is then read and written through views, without any look-up. All matrices have
+    the shape (features, rows): what is asked of each feature, or of all features of each row, then runs along memory.
 
     Attributes:
         rows: ids, those of the last frame first.
@@ -48,7 +49,7 @@ class Bank:
     feature_ts: Vector
     usual: Moments
     waiting: Moments
-    open: Moments
+    open: Block
     evidence: Matrix
 
     @classmethod
@@ -56,7 +57,7 @@ class Bank:
         """No rows, no features."""
         none = np.zeros(0)
         vectors = (none, none.copy(), none.copy())
-        blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Moments.empty(0, 0))
+        blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Block.empty(0, 0))
         return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)))
 
     def turn(self, decay: float) -> None:
@@ -65,13 +66,13 @@ class Bank:
         What is usual is forgotten but for the share `decay`.
         """
         self.usual = self.usual.merged(self.waiting, decay)
-        self.waiting.clear()
-        self.waiting, self.open = self.open, self.waiting
+        self.waiting = self.open.moments()
+        self.open = Block.empty(*self.open.weight.shape)
 
     def matrices(self) -> dict[str, Matrix]:
-        """Every matrix of the state by its name; each has the shape (rows, features)."""
-        blocks = {"usual": self.usual, "waiting": self.waiting, "open": self.open}
-        found = {f"{name}_{part}": getattr(block, part) for name, block in blocks.items() for part in PARTS}
+        """Every matrix of the state by its name; each has the shape (features, rows)."""
+        pairs = [(name, part) for name, parts in PARTS.items() for part in parts]
+        found = {f"{name}_{part}": getattr(getattr(self, name), part) for name, part in pairs}
         return found | {"evidence": self.evidence}
 
     def snapshot(self) -> dict[str, Any]:
@@ -88,8 +89,8 @@ class Bank:
     def restored(cls, state: dict[str, Any]) -> Bank:
         """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
         names = (state["rows"], state["names"], state["features"])
-        shape = (len(names[0]), len(names[2]))
-        lengths = {"first_ts": shape[:1], "last_ts": shape[:1], "feature_ts": shape[1:]}
+        shape = (len(names[2]), len(names[0]))
+        lengths = {"first_ts": shape[1:], "last_ts": shape[1:], "feature_ts": shape[:1]}
         matrices = dict.fromkeys(cls.empty().matrices(), shape)
         arrays = {}
         for name, expected in (lengths | matrices).items():
@@ -109,11 +110,10 @@ class Bank:
         matrices: dict[str, Matrix],
     ) -> Bank:
         """Put one together from rows, names, features; from the three vectors of times; and from `matrices`."""
-        usual, waiting, opened = (
-            Moments(*(matrices[f"{name}_{part}"] for part in PARTS)) for name in ("usual", "waiting", "open")
-        )
+        parts = {name: [matrices[f"{name}_{part}"] for part in parts] for name, parts in PARTS.items()}
+        blocks = (Moments(*parts["usual"]), Moments(*parts["waiting"]), Block(*parts["open"]))
         rows, row_names, features = (tuple(each) for each in names)
-        return cls(rows, row_names, features, *vectors, usual, waiting, opened, matrices["evidence"])
+        return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"])
 
     def begins_with(self, layout: Layout) -> bool:
         """Whether the first rows and features are those of `layout` already.
@@ -136,14 +136,14 @@ class Bank:
         features, feature_from = _order(self.features, layout.features, self.feature_ts, ts - keep_s, spare)
         row_new, feature_new = row_from < 0, feature_from < 0
         named = list(layout.names) + [self.names[index] for index in row_from[len(layout.rows) :]]
-        picked = np.ix_(row_from, feature_from)
+        picked = np.ix_(feature_from, row_from)
 
         def moved(matrix: Matrix, fill: float) -> Matrix:
             if matrix.size == 0:
-                return np.full((len(rows), len(features)), fill)
+                return np.full((len(features), len(rows)), fill)
             result = matrix[picked]
-            result[row_new] = fill
-            result[:, feature_new] = fill
+            result[feature_new] = fill
+            result[:, row_new] = fill
             return result
 
         return Bank.of(
@@ -157,7 +157,8 @@ class Bank:
         )
 
 
-PARTS = ("weight", "mean", "squares")
+MOMENTS = ("weight", "mean", "squares")
+PARTS = {"usual": MOMENTS, "waiting": MOMENTS, "open": ("weight", "first", "total", "squares")}
 VECTORS = ("first_ts", "last_ts", "feature_ts")
 
 

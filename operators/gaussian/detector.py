@@ -10,7 +10,16 @@ import numpy as np
 
 from laggard.operators.calibration import Calibration, Scale
 from laggard.operators.gaussian.bank import Bank
-from laggard.operators.gaussian.likelihood import Likelihood, Reference, paper, scale_free
+from laggard.operators.gaussian.likelihood import (
+    Likelihood,
+    Reference,
+    Weights,
+    paper,
+    paper_rows,
+    scale_free,
+    scale_free_rows,
+)
+from laggard.operators.gaussian.moments import Moments
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
+    from laggard.operators.gaussian.moments import Block
 
     Matrix = NDArray[np.float64]
 
@@ -41,7 +51,7 @@ class Gaussian:
 
     Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
     with the time constant `context_s` / 2, so that it has the mean age and the effective number of values of a plain
-    window of `context_s`, at a state that does not grow with the window: ten numbers per feature of a row. A row's
+    window of `context_s`, at a state that does not grow with the window: eleven numbers per feature of a row. A row's
     anomaly is the mean over its features that are not constant; a row with fewer than `minimum_features` of those is
     not ranked (in a frame with fewer than twice as many features: half of them). The frame's score is that of its worst
     row, on a scale where 1 is the false-alarm budget.
@@ -51,7 +61,7 @@ class Gaussian:
     judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
     usual.
 
-    Memory: 80 bytes per row and feature in the state and as much again for what follows from it, for the rows and
+    Memory: 88 bytes per row and feature in the state and as much again for what follows from it, for the rows and
     features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`.
 
     Reference: "S0", sections 3 and 4.
@@ -115,13 +125,15 @@ class Gaussian:
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank] | None = None
         self._reference: Reference | None = None
+        self._weights: Weights | None = None
+        self._open: Block | None = None
         self._settled = False
         self._judged: _Judged | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unlike its usual self each row is at this tick. Changes nothing.
 
-        `values` has the shape (rows, features) and is not copied: it must not change while the result is in use.
+        `values` has the shape (rows, features).
         """
         if values.shape != (len(layout.rows), len(layout.features)):
             expected = (len(layout.rows), len(layout.features))
@@ -133,26 +145,27 @@ class Gaussian:
         rows, features = values.shape
         reference = self._reference
         if reference is None:
-            weights = np.array([self.weights.get(feature, 1.0) for feature in layout.features])
-            reference = self._reference = Reference.of(bank.usual.head(rows, features), weights)
+            usual = (part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares))
+            if self._weights is None:
+                self._weights = Weights.of(layout.features, self.weights)
+            reference = self._reference = Reference.of(Moments(*usual), self._weights)
+        clean = np.array(values.T, dtype=np.float64, order="C")
         # False for NaN too.
-        whole = bool(np.abs(values).max(initial=0.0) <= LARGEST)
-        clean = values if whole else np.where(np.abs(values) <= LARGEST, values, np.nan)
+        whole = bool(clean.max(initial=0.0) <= LARGEST and clean.min(initial=0.0) >= -LARGEST)
+        if not whole:
+            clean[np.abs(clean) > LARGEST] = np.nan
         evidence = self._evidence(bank, ts, clean, whole)
-        if self.likelihood == "scale_free":
-            surprise, counted = scale_free(evidence, reference, whole)
-        else:
-            surprise, counted = paper(evidence, reference)
-        raw, worst = self._rows(surprise, counted) if reference.seen else (np.full(rows, np.nan), math.nan)
+        raw, counted = self._rows(evidence, reference, whole)
+        worst = float(np.fmax.reduce(raw)) if rows else math.nan
         scores = Scores(
             ts=ts,
             layout=layout,
-            values=clean,
-            evidence=evidence,
+            values=clean.T,
+            evidence=evidence.T,
             raw=raw,
-            surprise=surprise,
             counted=counted,
             reference=reference,
+            likelihood=self.likelihood,
             first_ts=bank.first_ts[:rows].copy(),
             score=self._calibration.score(worst),
             worst=worst,
@@ -161,7 +174,7 @@ class Gaussian:
             age_s=max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             context_s=self.context_s,
         )
-        self._judged = _Judged(ts, layout, values, clean, whole, scores)
+        self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
         return scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
@@ -171,10 +184,12 @@ class Gaussian:
         assert judged is not None
         self._bank = bank = self._align(layout, ts)
         rows, features = values.shape
-        bank.evidence[:rows, :features] = scores.evidence
+        bank.evidence[:features, :rows] = judged.evidence
         self._settled = judged.whole
         self._turn(ts)
-        head = bank.open.head(rows, features)
+        head = self._open
+        if head is None:
+            head = self._open = bank.open.head(features, rows)
         if judged.whole:
             head.learn(judged.clean, None)
         else:
@@ -184,20 +199,21 @@ class Gaussian:
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
 
-    def _rows(self, surprise: Matrix, counted: NDArray[np.intp]) -> tuple[NDArray[np.float64], float]:
-        """Each row's anomaly, NaN where it has too few features, and the worst of them."""
-        rows, features = surprise.shape
-        if not surprise.size:
-            return np.full(rows, np.nan), math.nan
+    def _rows(
+        self, evidence: Matrix, reference: Reference, whole: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Each row's anomaly, NaN where it has too few features, and how many those are."""
+        features, rows = evidence.shape
+        if not (evidence.size and reference.seen):
+            return np.full(rows, np.nan), np.zeros(rows, np.intp)
         if self.likelihood == "scale_free":
-            # Along the features of one row after the other this takes twice as long.
-            raw = np.fmax.reduce(np.ascontiguousarray(surprise.T), axis=0)
+            raw, counted = scale_free_rows(evidence, reference, whole)
         else:
-            raw = np.nansum(surprise, axis=1) / np.maximum(counted, 1)
+            raw, counted = paper_rows(evidence, reference)
         needed = min(self.minimum_features, max(features // 2, 1))
-        if counted.min() < needed:
+        if not (counted is reference.varying and reference.fewest >= needed):
             raw[counted < needed] = np.nan
-        return raw, float(np.fmax.reduce(raw))
+        return raw, counted
 
     def _align(self, layout: Layout, ts: float) -> Bank:
         """The bank with this frame's rows and features first."""
@@ -206,7 +222,7 @@ class Gaussian:
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
             self._aligned = (layout, bank)
-            self._reference = None
+            self._weights = self._reference = self._open = None
             self._settled = False
         return self._aligned[1]
 
@@ -233,7 +249,7 @@ class Gaussian:
         """
         times = self._times
         if not times.ticks:
-            self._times = _Times(first=ts, opened=ts, merged=ts, last=ts, ticks=1)
+            self._times = _Times(ts, ts, ts, ts, 1)
             return
         elapsed = ts - times.opened
         over = elapsed >= self.exclude_s / 2.0 and (times.ticks >= BLOCK_TICKS or elapsed >= self.context_s / 16.0)
@@ -241,9 +257,10 @@ class Gaussian:
             self._bank.turn(math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s))
             if not 0.0 <= ts - times.last < self.context_s / 16.0:
                 self._bank.turn(1.0)
-            times = times._replace(opened=ts, merged=ts, ticks=0)
-            self._reference = None
-        self._times = times._replace(last=ts, ticks=times.ticks + 1)
+            self._reference = self._open = None
+            self._times = _Times(times.first, ts, ts, ts, 1)
+        else:
+            self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -262,7 +279,7 @@ class Gaussian:
         first, opened, merged, last, ticks = state["times"]
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks))
         self._calibration.restore(state["calibration"])
-        self._aligned = self._reference = self._judged = None
+        self._aligned = self._weights = self._reference = self._open = self._judged = None
         self._settled = False
 
 
@@ -283,6 +300,7 @@ class _Judged(NamedTuple):
     layout: Layout
     values: Matrix
     clean: Matrix
+    evidence: Matrix
     whole: bool
     scores: Scores
 
@@ -296,10 +314,10 @@ class Scores:
         layout: its rows and features.
         values: those of the frame, shape (rows, features), NaN where a value is not there.
         evidence: what was judged: their short means.
-        raw: each row's anomaly, the mean over its features; NaN for rows that are not ranked.
-        surprise: each feature's anomaly, NaN where it is not there.
+        raw: each row's anomaly; NaN for rows that are not ranked.
         counted: how many features of each row were judged: there, and not constant.
-        reference: what is usual.
+        reference: what is usual; its matrices have the shape (features, rows).
+        likelihood: by which it is judged.
         first_ts: when each row was first seen.
         score: of the frame; above 1 is anomalous.
         worst: the raw score of the worst row, NaN where none is ranked.
@@ -315,9 +333,9 @@ class Scores:
     values: Matrix
     evidence: Matrix
     raw: NDArray[np.float64]
-    surprise: Matrix
     counted: NDArray[np.intp]
     reference: Reference
+    likelihood: Likelihood
     first_ts: NDArray[np.float64]
     score: float
     worst: float
@@ -327,6 +345,12 @@ class Scores:
     context_s: float
 
     @property
+    def surprise(self) -> Matrix:
+        """Each feature's anomaly, shape (rows, features), NaN where it is not there; computed when it is asked for."""
+        judge = scale_free if self.likelihood == "scale_free" else paper
+        return judge(self.evidence.T, self.reference).T
+
+    @property
     def young(self) -> bool:
         """Whether less than an eighth of the window has been seen."""
         return self.age_s < self.context_s / 8.0
@@ -334,16 +358,18 @@ class Scores:
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """The worst rows and their worst features, worst first; ties in the frame's order."""
         order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
-        worst = tuple(self._row(row, float(self.row_scores[row]), features) for row in map(int, order[:rows]))
+        surprise = self.surprise
+        worst = tuple(
+            self._row(row, float(self.row_scores[row]), surprise[row], features) for row in map(int, order[:rows])
+        )
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
-    def _row(self, row: int, score: float, features: int | None) -> RowScore:
-        surprise = self.surprise[row]
+    def _row(self, row: int, score: float, surprise: NDArray[np.float64], features: int | None) -> RowScore:
         order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
-        weight = self.reference.weight[row]
+        weight = self.reference.weight[:, row]
         known = weight > 0.0
-        mean = np.where(known, self.reference.mean[row], np.nan)
-        deviation = np.sqrt(self.reference.squares[row] / np.maximum(weight - 1.0, 1.0))
+        mean = np.where(known, self.reference.mean[:, row], np.nan)
+        deviation = np.sqrt(self.reference.squares[:, row] / np.maximum(weight - 1.0, 1.0))
         deviation[~known] = np.nan
         return RowScore(
             row=self.layout.rows[row],

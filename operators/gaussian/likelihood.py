@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from laggard.operators.gaussian.moments import Moments
@@ -26,17 +28,48 @@ means the same whether the model is an hour or a week old."""
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each feature's score counts, and which features count alike.
+
+    Attributes:
+        each: one per feature, shape (features, 1).
+        distinct: the different ones, shape (groups, 1).
+        groups: the features of each.
+
+    """
+
+    each: Matrix
+    distinct: Matrix
+    groups: tuple[NDArray[np.intp] | slice, ...]
+
+    @classmethod
+    def of(cls, features: Sequence[str], weights: Mapping[str, float]) -> Weights:
+        """Those of `features` after their names, 1 where there is none."""
+        each = np.array([weights.get(feature, 1.0) for feature in features]).reshape(-1, 1)
+        distinct = np.unique(each).reshape(-1, 1)
+        if len(distinct) == 1:
+            return cls(each, distinct, (slice(None),))
+        return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct))
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What is usual, in the form that a tick is judged with; made once for each block that is learned.
 
+    Matrices have the shape (features, rows).
+
     Attributes:
-        weight, mean, squares: of the usual values, shape (rows, features).
+        weight, mean, squares: of the usual values.
         center: what a value is compared with: the row's own mean, or that of all rows before it has one.
-        inverse: one over four times the squared spread that is expected around it and the degrees of freedom.
-        power: half of the degrees of freedom and one, times the weight of the feature.
+        inverse: one over the spread that is expected around it and the root of the degrees of freedom; 0 for `silent`.
+        weights: of the features.
+        power: half of the degrees of freedom and one, times the weight, for each group of equal weights and each row,
+            shape (groups, rows); holds but for the rows `uneven`.
+        uneven: the rows whose features do not all have the same degrees of freedom.
         constant: where all values so far were the same, or there were none.
         still: whether there is such a cell.
         varying: how many features of each row are not constant.
+        fewest: the least of those.
         silent: the features that had one and the same value in all rows.
         seen: whether there are usual values at all.
 
@@ -47,16 +80,19 @@ class Reference:
     squares: Matrix
     center: Matrix
     inverse: Matrix
+    weights: Weights
     power: Matrix
+    uneven: NDArray[np.intp]
     constant: NDArray[np.bool_]
     still: bool
     varying: NDArray[np.intp]
+    fewest: int
     silent: NDArray[np.intp]
     seen: bool
 
     @classmethod
-    def of(cls, usual: Moments, weights: Vector) -> Reference:
-        """Prepare the usual values; `weights` of the features are as `Gaussian` has them, shape (features,).
+    def of(cls, usual: Moments, weights: Weights) -> Reference:
+        """Prepare the usual values.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
         them and expects t^2, the variance of the feature over all rows and ticks. The prediction is a Student's t with
@@ -68,39 +104,66 @@ class Reference:
         n = min(w - 1 + k, `TRUSTED`) are used.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
-        counts = np.maximum(weight.sum(axis=0), 1.0)
-        # Deviations from some row's mean keep equal constants exactly equal.
-        known = bool(weight.all())
-        anchor = mean[weight.argmax(axis=0), np.arange(weight.shape[1])] if weight.size else np.zeros(weight.shape[1])
-        offset = mean - anchor
-        shift = (weight * offset).sum(axis=0) / counts
-        middle = anchor + shift
-        offset -= shift
-        offset *= offset
-        offset *= weight
-        offset += squares
-        spread = PSEUDO / counts * offset.sum(axis=0)
+        features, rows = weight.shape
+        least, most = weight.min(axis=0, initial=np.inf), weight.max(axis=0, initial=0.0)
+        seen = bool(most.max(initial=0.0) > 0.0)
+        known = bool(least.min(initial=np.inf) > 0.0)
+        counts = np.maximum(weight.sum(axis=1), 1.0)
+        # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
+        # digits cancel than there are in the number of rows.
+        anchor = mean[np.arange(features), weight.argmax(axis=1)] if weight.size else np.zeros(features)
+        offset = mean - anchor[:, None]
+        moment = weight * offset
+        shift = moment.sum(axis=1) / counts
+        moment *= offset
+        moment += squares
+        spread = PSEUDO * (moment.sum(axis=1) / counts - shift * shift)
         silent = np.flatnonzero(spread <= 0.0)
         spread[silent] = 1.0
+        # 1 / (n s'^2) = (w - 1 + k) (w + k) / (n (S + k t^2) (w + k + 1))
+        scale = squares + spread[:, None]
+        scale *= _trusted(weight)
+        factor = weight + (PSEUDO + 1.0)
+        scale *= factor
+        factor -= 1.0
         degrees = weight + (PSEUDO - 1.0)
-        trusted = np.minimum(degrees, TRUSTED)
-        scale = squares + spread
-        scale *= trusted / degrees
-        scale *= 1.0 + 1.0 / (weight + PSEUDO)
-        inverse = np.divide(1.0, scale, out=scale)
-        inverse[:, silent] = 0.0
-        # A rise is counted twice below, see `scale_free`.
-        inverse *= 0.25
+        factor *= degrees
+        factor /= scale
+        inverse = np.sqrt(factor, out=factor)
+        inverse[silent] = 0.0
         constant = squares <= 0.0
         still = bool(constant.any())
-        varying = weight.shape[1] - np.count_nonzero(constant, axis=1)
-        center = mean if known else np.where(weight > 0.0, mean, middle)
-        power = 0.5 * (trusted + 1.0) * weights
-        return cls(weight, mean, squares, center, inverse, power, constant, still, varying, silent, bool(weight.any()))
+        varying = features - np.count_nonzero(constant, axis=0) if still else np.full(rows, features)
+        center = mean if known else np.where(weight > 0.0, mean, (anchor + shift)[:, None])
+        trusted = _trusted(most)
+        power = 0.5 * (trusted + 1.0) * weights.distinct
+        uneven = np.flatnonzero(_trusted(least) != trusted)
+        fewest = int(varying.min(initial=features))
+        return cls(
+            weight,
+            mean,
+            squares,
+            center,
+            inverse,
+            weights,
+            power,
+            uneven,
+            constant,
+            still,
+            varying,
+            fewest,
+            silent,
+            seen,
+        )
 
 
-def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp]]:
-    """Minus the Gaussian log-likelihood of each value, and how many features of each row are judged (S0, section 3).
+def _trusted(weight: Matrix) -> Matrix:
+    """How many degrees of freedom are used."""
+    return np.minimum(weight + (PSEUDO - 1.0), TRUSTED)
+
+
+def paper(values: Matrix, reference: Reference) -> Matrix:
+    """Minus the Gaussian log-likelihood of each value (S0, section 3).
 
     As in S0 the window includes the moment asked about; unlike there it ends with it. So with w values before, of
     mean m and squared deviations S, and d = x - m:
@@ -118,11 +181,18 @@ def paper(values: Matrix, reference: Reference) -> tuple[Matrix, NDArray[np.intp
     variance[~judged] = 1.0
     surprise = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * rest * rest / variance
     surprise[~judged] = np.nan
-    return surprise, np.count_nonzero(judged, axis=1)
+    return surprise
 
 
-def scale_free(values: Matrix, reference: Reference, whole: bool) -> tuple[Matrix, NDArray[np.intp]]:
-    """Minus the log-likelihood of each value under the Student's t of `Reference.of`, and how many features are judged.
+def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np.intp]]:
+    """Each row's mean of `paper` over the features that are judged, and how many those are."""
+    surprise = paper(values, reference)
+    counted = np.count_nonzero(~np.isnan(surprise), axis=0)
+    return np.nansum(surprise, axis=0) / np.maximum(counted, 1), counted
+
+
+def scale_free(values: Matrix, reference: Reference) -> Matrix:
+    """Minus the log-likelihood of each value under the Student's t of `Reference.of`.
 
     With r = max(x - m, 0), since only what moves towards more use or more waiting counts:
 
@@ -130,29 +200,54 @@ def scale_free(values: Matrix, reference: Reference, whole: bool) -> tuple[Matri
 
     times the weight of the feature. The term of the scale is left out, so it is 0 for what is usual, near
     r^2 / (2 s'^2) for what is not far from it, and has no unit. Where no row has ever shown a spread the value itself
-    is the only measure: as if it had been the one value before, r^2 = n s'^2.
-
-    NaN where a value is not there; `whole` says that all are. What is constant is judged, and so counted, once it has
-    moved.
+    is the only measure: as if it had been the one value before, r^2 = n s'^2. NaN where a value is not there.
     """
-    surprise = values - reference.center
+    return _logarithm(_rise(values, reference), 0.5 * (_trusted(reference.weight) + 1.0) * reference.weights.each)
+
+
+def scale_free_rows(values: Matrix, reference: Reference, whole: bool) -> tuple[Vector, NDArray[np.intp]]:
+    """The largest `scale_free` of each row, and how many of its features are judged; `whole` says that none is NaN.
+
+    What is constant is judged, and so counted, once it has moved. Among features with the same weight and degrees of
+    freedom the largest rise has the largest score, so that only its logarithm is taken.
+    """
     counted = reference.varying
-    if reference.still:
-        moved = surprise != 0.0
+    if not whole:
+        still = reference.constant & (values == reference.center)
+        counted = np.count_nonzero(~(still | np.isnan(values)), axis=0)
+    elif reference.still:
+        moved = values != reference.center
         moved &= reference.constant
         if moved.any():
-            counted = counted + np.count_nonzero(moved, axis=1)
-    if not whole:
-        there = ~np.isnan(surprise)
-        counted = np.count_nonzero(there & ~(reference.constant & (surprise == 0.0)), axis=1)
-    # 2 r = d + |d|: a maximum with 0 takes twice as long.
-    surprise += np.abs(surprise)
-    first = surprise[:, reference.silent] > 0.0 if reference.silent.size else None
-    surprise *= surprise
-    surprise *= reference.inverse
+            counted = counted + np.count_nonzero(moved, axis=0)
+    rise = _rise(values, reference)
+    each = np.empty_like(reference.power)
+    for group, worst in zip(reference.weights.groups, each, strict=True):
+        np.fmax.reduce(rise[group], axis=0, out=worst)
+    worst = np.fmax.reduce(_logarithm(each, reference.power), axis=0)
+    if reference.uneven.size:
+        uneven = reference.uneven
+        power = 0.5 * (_trusted(reference.weight[:, uneven]) + 1.0) * reference.weights.each
+        worst[uneven] = np.fmax.reduce(_logarithm(rise[:, uneven], power), axis=0)
+    return worst, counted
+
+
+def _rise(values: Matrix, reference: Reference) -> Matrix:
+    """The r / sqrt(n s'^2) of `scale_free`."""
+    # max(x, m) - m: a maximum with the number 0 takes three times as long.
+    rise = np.maximum(values, reference.center)
+    rise -= reference.center
+    first = rise[reference.silent] if reference.silent.size else None
+    rise *= reference.inverse
     if first is not None:
-        surprise[:, reference.silent] += first
-    surprise += 1.0
-    np.log(surprise, out=surprise)
-    surprise *= reference.power
-    return surprise, counted
+        rise[reference.silent] = np.sign(first)
+    return rise
+
+
+def _logarithm(rise: Matrix, power: Matrix) -> Matrix:
+    """The likelihood, in place of the rise: power * ln(1 + rise^2)."""
+    rise *= rise
+    rise += 1.0
+    np.log(rise, out=rise)
+    rise *= power
+    return rise

@@ -1,14 +1,14 @@
 """Incremental Gaussians: mean and variance of many streams at once, one tick at a time.
 
-The weighted updates of West (1979, "Updating mean and variance estimates: an improved method", CACM 22(9)) and the
-merge of Chan, Golub and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances"),
-each on whole matrices. Deviations are always taken from a running mean, never as a difference of large sums, so that a
-small spread around 1e15 keeps its digits and a constant has exactly no spread.
+A block of ticks is summed up as deviations from its first value, and blocks are merged as Chan, Golub and LeVeque have
+it (1979, "Updating formulae and a pairwise algorithm for computing sample variances"), each on whole matrices. A mean
+of squares is never taken from 0, so that a small spread around 1e15 keeps its digits and a constant has exactly no
+spread.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float64]
+
+TINY = float(np.finfo(float).tiny)
+"""Changes no weight but 0: what is 0 there stays 0 when it is divided by the weight."""
 
 
 @dataclass(slots=True)
@@ -35,37 +38,9 @@ class Moments:
     squares: Matrix
 
     @classmethod
-    def empty(cls, rows: int, features: int) -> Moments:
+    def empty(cls, *shape: int) -> Moments:
         """Nothing learned yet."""
-        return cls(np.zeros((rows, features)), np.zeros((rows, features)), np.zeros((rows, features)))
-
-    def clear(self) -> None:
-        """Forget everything, in place."""
-        self.weight.fill(0.0)
-        self.mean.fill(0.0)
-        self.squares.fill(0.0)
-
-    def head(self, rows: int, features: int) -> Moments:
-        """The first rows and features, as a view: what is learned through it is learned here."""
-        return Moments(self.weight[:rows, :features], self.mean[:rows, :features], self.squares[:rows, :features])
-
-    def learn(self, values: Matrix, present: NDArray[np.bool_] | None) -> None:
-        """Take in one value per cell, in place; what is not `present` (None: all are) must be a finite filler.
-
-        w' = w + 1,  m' = m + (x - m) / w',  S' = S + (x - m) (x - m')
-        """
-        deviation = values - self.mean
-        if present is None:
-            self.weight += 1.0
-            step = deviation / self.weight
-        else:
-            self.weight += present
-            deviation *= present
-            step = deviation / np.maximum(self.weight, 1.0)
-        self.mean += step
-        np.subtract(deviation, step, out=step)
-        step *= deviation
-        self.squares += step
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
     def merged(self, other: Moments, decay: float) -> Moments:
         """This and what `other` has learned since, after forgetting all but `decay` (0 to 1) of this.
@@ -74,19 +49,76 @@ class Moments:
         """
         kept = self.weight * decay
         weight = kept + other.weight
-        share = other.weight / (weight + np.finfo(float).tiny)
+        share = other.weight / (weight + TINY)
         deviation = other.mean - self.mean
-        kept *= share
-        kept *= deviation
-        kept *= deviation
-        squares = self.squares * decay
+        step = np.multiply(share, deviation, out=share)
+        deviation *= step
+        deviation *= kept
+        squares = np.multiply(self.squares, decay, out=kept)
         squares += other.squares
-        squares += kept
-        deviation *= share
-        deviation += self.mean
-        return Moments(weight, deviation, squares)
+        squares += deviation
+        step += self.mean
+        return Moments(weight, step, squares)
 
     def variance(self) -> Matrix:
         """The unbiased variance, S / (w - 1); 0 where fewer than two values are in it."""
         degrees = self.weight - 1.0
         return np.divide(self.squares, degrees, out=np.zeros_like(degrees), where=degrees > 0.0)
+
+
+@dataclass(slots=True)
+class Block:
+    """A few ticks of each cell of a matrix, as sums of deviations from the first of them; all arrays have one shape.
+
+    With x1 the first value and d = x - x1: mean = x1 + sum(d) / w and S = sum(d^2) - sum(d)^2 / w. Since the first d is
+    0, sum(d)^2 <= (w - 1) sum(d^2): S is at least a w-th of the sum that it is taken from, so it is never negative, at
+    most log10(w) digits cancel, and a constant has exactly no spread.
+
+    Attributes:
+        weight: how many values were learned.
+        first: the first of them; 0 where nothing was learned.
+        total: the sum of their deviations from the first.
+        squares: the sum of the squares of those.
+        begun: whether every cell is known to have its first value. Saves a look; nothing depends on it.
+
+    """
+
+    weight: Matrix
+    first: Matrix
+    total: Matrix
+    squares: Matrix
+    begun: bool = field(default=False, init=False)
+
+    @classmethod
+    def empty(cls, *shape: int) -> Block:
+        """Nothing learned yet."""
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape))
+
+    def head(self, height: int, width: int) -> Block:
+        """The first lines and columns, as a view: what is learned through it is learned here."""
+        parts = (self.weight, self.first, self.total, self.squares)
+        return Block(*(part[:height, :width] for part in parts))
+
+    def learn(self, values: Matrix, present: NDArray[np.bool_] | None) -> None:
+        """Take in one value per cell, in place; what is not `present` (None: all are) must be a finite filler."""
+        if not self.begun:
+            fresh = self.weight == 0.0
+            np.copyto(self.first, values, where=fresh if present is None else fresh & present)
+            self.begun = present is None
+        deviation = values - self.first
+        if present is None:
+            self.weight += 1.0
+        else:
+            self.weight += present
+            deviation *= present
+        self.total += deviation
+        deviation *= deviation
+        self.squares += deviation
+
+    def moments(self) -> Moments:
+        """What was learned, as a copy."""
+        step = self.total / (self.weight + TINY)
+        squares = self.total * step
+        np.subtract(self.squares, squares, out=squares)
+        step += self.first
+        return Moments(self.weight.copy(), step, squares)

@@ -9,25 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from river import proba, stats
 
-from laggard.operators.gaussian.moments import Moments
+from laggard.operators.gaussian.moments import Block, Moments
 
 VALUES = st.floats(min_value=-1e6, max_value=1e6, allow_nan=False)
 SERIES = hnp.arrays(np.float64, hnp.array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=12), elements=VALUES)
 
 
 def learned(series: np.ndarray, present: np.ndarray | None = None) -> Moments:
-    moments = Moments.empty(*series.shape[1:])
+    block = Block.empty(*series.shape[1:])
     for tick, values in enumerate(series):
-        moments.learn(values, None if present is None else present[tick])
-    return moments
+        block.learn(values, None if present is None else present[tick])
+    return block.moments()
 
 
 @given(SERIES)
 def test_every_prefix_equals_the_batch_formulas_and_river(series: np.ndarray) -> None:
-    moments = Moments.empty(*series.shape[1:])
+    block = Block.empty(*series.shape[1:])
     mean, variance, gaussian = stats.Mean(), stats.Var(), proba.Gaussian()
     for count, values in enumerate(series, start=1):
-        moments.learn(values, None)
+        block.learn(values, None)
+        moments = block.moments()
         scale = np.abs(series[:count]).max() + 1.0
         np.testing.assert_allclose(moments.mean, series[:count].mean(axis=0), atol=1e-12 * scale)
         for river_one in (mean, variance, gaussian):
@@ -100,10 +101,11 @@ def test_nothing_and_one_value_have_no_variance() -> None:
 
 
 def test_learning_through_the_head_is_learning() -> None:
-    moments = Moments.empty(3, 4)
-    moments.head(2, 3).learn(np.ones((2, 3)), None)
-    assert moments.weight.sum() == 6
-    assert moments.mean[:2, :3].sum() == 6
-    moments.clear()
-    assert not moments.weight.any()
-    assert not moments.mean.any()
+    block = Block.empty(3, 4)
+    block.head(2, 3).learn(np.ones((2, 3)), None)
+    block.learn(np.full((3, 4), 4.0), None)
+    moments = block.moments()
+    assert moments.weight.sum() == 18
+    assert moments.mean[:2, :3] == pytest.approx(2.5)
+    assert (moments.mean[2] == 4.0).all()
+    assert (moments.mean[:, 3] == 4.0).all()
