@@ -151,7 +151,7 @@ class Gaussian:
             reference = self._reference = Reference.of(Moments(*usual), self._weights)
         clean = np.array(values.T, dtype=np.float64, order="C")
         # False for NaN too.
-        whole = bool(clean.max(initial=0.0) <= LARGEST and clean.min(initial=0.0) >= -LARGEST)
+        whole = not clean.size or bool(clean.max() <= LARGEST and clean.min() >= -LARGEST)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
         evidence = self._evidence(bank, ts, clean, whole)
@@ -166,7 +166,7 @@ class Gaussian:
             counted=counted,
             reference=reference,
             likelihood=self.likelihood,
-            first_ts=bank.first_ts[:rows].copy(),
+            first_ts=bank.first_ts[:rows],
             score=self._calibration.score(worst),
             worst=worst,
             limit=self._calibration.limit,

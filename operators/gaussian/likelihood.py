@@ -105,9 +105,9 @@ class Reference:
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         features, rows = weight.shape
-        least, most = weight.min(axis=0, initial=np.inf), weight.max(axis=0, initial=0.0)
-        seen = bool(most.max(initial=0.0) > 0.0)
-        known = bool(least.min(initial=np.inf) > 0.0)
+        # Often all features of a row have been there equally long: then much depends on the row alone.
+        even = bool(weight.size and (weight == weight[0]).all())
+        count = weight[0] if even else weight
         counts = np.maximum(weight.sum(axis=1), 1.0)
         # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
         # digits cancel than there are in the number of rows.
@@ -120,25 +120,25 @@ class Reference:
         spread = PSEUDO * (moment.sum(axis=1) / counts - shift * shift)
         silent = np.flatnonzero(spread <= 0.0)
         spread[silent] = 1.0
-        # 1 / (n s'^2) = (w - 1 + k) (w + k) / (n (S + k t^2) (w + k + 1))
-        scale = squares + spread[:, None]
-        scale *= _trusted(weight)
-        factor = weight + (PSEUDO + 1.0)
-        scale *= factor
-        factor -= 1.0
-        degrees = weight + (PSEUDO - 1.0)
-        factor *= degrees
-        factor /= scale
-        inverse = np.sqrt(factor, out=factor)
+        # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
+        factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
+        factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
+        inverse = squares + spread[:, None]
+        np.divide(factor, inverse, out=inverse)
+        np.sqrt(inverse, out=inverse)
         inverse[silent] = 0.0
         constant = squares <= 0.0
         still = bool(constant.any())
         varying = features - np.count_nonzero(constant, axis=0) if still else np.full(rows, features)
-        center = mean if known else np.where(weight > 0.0, mean, (anchor + shift)[:, None])
-        trusted = _trusted(most)
+        fewest = int(varying.min(initial=features)) if still else features
+        center = mean if count.all() else np.where(weight > 0.0, mean, (anchor + shift)[:, None])
+        if even:
+            trusted, uneven = _trusted(count), np.zeros(0, np.intp)
+        else:
+            trusted = _trusted(weight.max(axis=0, initial=0.0))
+            uneven = np.flatnonzero(_trusted(weight.min(axis=0, initial=np.inf)) != trusted)
         power = 0.5 * (trusted + 1.0) * weights.distinct
-        uneven = np.flatnonzero(_trusted(least) != trusted)
-        fewest = int(varying.min(initial=features))
+        seen = bool(count.any())
         return cls(
             weight,
             mean,
@@ -222,9 +222,10 @@ def scale_free_rows(values: Matrix, reference: Reference, whole: bool) -> tuple[
             counted = counted + np.count_nonzero(moved, axis=0)
     rise = _rise(values, reference)
     each = np.empty_like(reference.power)
-    for group, worst in zip(reference.weights.groups, each, strict=True):
-        np.fmax.reduce(rise[group], axis=0, out=worst)
-    worst = np.fmax.reduce(_logarithm(each, reference.power), axis=0)
+    for index, group in enumerate(reference.weights.groups):
+        np.fmax.reduce(rise[group], axis=0, out=each[index])
+    _logarithm(each, reference.power)
+    worst = np.fmax.reduce(each, axis=0) if len(each) > 1 else each[0]
     if reference.uneven.size:
         uneven = reference.uneven
         power = 0.5 * (_trusted(reference.weight[:, uneven]) + 1.0) * reference.weights.each

@@ -84,6 +84,33 @@ def test_a_features_unit_decides_nothing(chance: np.random.Generator) -> None:
         scaled.learn(5.0 * tick, PROCESSES, values * units)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_rows_anomaly_is_the_largest_of_its_features_whatever_they_weigh(gaps: bool) -> None:
+    weights = {f"feature_{each}": 0.25 * (each % 3 + 1) for each in range(1, 12)}
+    gaussian, ranked = Gaussian(weights=weights, minimum_features=1), 0
+    for ts, layout, values in lively(150, 13):
+        given = values if gaps else np.nan_to_num(values, nan=3.0, posinf=4.0, neginf=5.0)
+        scores = gaussian.score(ts, layout, given)
+        there = np.isfinite(scores.raw)
+        np.testing.assert_allclose(scores.raw[there], np.nanmax(scores.surprise[there], axis=1), rtol=1e-12)
+        ranked += int(there.sum())
+        gaussian.learn(ts, layout, given)
+    assert ranked > 200
+
+
+def test_weights_multiply_the_scores(chance: np.random.Generator) -> None:
+    plain, weighed = Gaussian(), Gaussian(weights={"feature_2": 0.5, "feature_5": 2.0})
+    for tick in range(50):
+        values = usual(PROCESSES, chance)
+        first, second = plain.score(5.0 * tick, PROCESSES, values), weighed.score(5.0 * tick, PROCESSES, values)
+        expected = first.surprise.copy()
+        expected[:, 2] *= 0.5
+        expected[:, 5] *= 2.0
+        np.testing.assert_allclose(second.surprise, expected, rtol=1e-12)
+        plain.learn(5.0 * tick, PROCESSES, values)
+        weighed.learn(5.0 * tick, PROCESSES, values)
+
+
 def test_what_moves_towards_less_use_is_no_anomaly(chance: np.random.Generator) -> None:
     gaussian = Gaussian()
     ts = steady(gaussian, PROCESSES, chance)
