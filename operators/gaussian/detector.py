@@ -51,13 +51,13 @@ class Gaussian:
 
     Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
     with the time constant `context_s` / 2, so that it has the mean age and the effective number of values of a plain
-    window of `context_s`, at a state that does not grow with the window: eleven numbers per feature of a row. A row's
-    anomaly is the mean over its features that are not constant; a row with fewer than `minimum_features` of those is
-    not ranked (in a frame with fewer than twice as many features: half of them). The frame's score is that of its worst
-    row, on a scale where 1 is the false-alarm budget.
+    window of `context_s`, at a state that does not grow with the window: eleven numbers per feature of a row. A row
+    with fewer than `minimum_features` that are not constant is not ranked (in a frame with fewer than twice as many
+    features: half of them). The frame's score is that of its worst row, on a scale where 1 is the false-alarm budget.
 
-    With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, as published.
-    With `"scale_free"` (see `scale_free`) a feature's unit does not decide, the mean of the last `evidence_s` is
+    With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, and a row's the
+    mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) a row's anomaly
+    is the largest of its features', a feature's unit does not decide, the mean of the last `evidence_s` is
     judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
     usual.
 
@@ -150,7 +150,7 @@ class Gaussian:
                 self._weights = Weights.of(layout.features, self.weights)
             reference = self._reference = Reference.of(Moments(*usual), self._weights)
         clean = np.array(values.T, dtype=np.float64, order="C")
-        # False for NaN too.
+        # False for NaN too: comparisons with it are.
         whole = not clean.size or bool(clean.max() <= LARGEST and clean.min() >= -LARGEST)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
@@ -313,7 +313,7 @@ class Scores:
         ts: the frame's time.
         layout: its rows and features.
         values: those of the frame, shape (rows, features), NaN where a value is not there.
-        evidence: what was judged: their short means.
+        evidence: what was judged: their short means; of the same shape.
         raw: each row's anomaly; NaN for rows that are not ranked.
         counted: how many features of each row were judged: there, and not constant.
         reference: what is usual; its matrices have the shape (features, rows).
