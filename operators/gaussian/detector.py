@@ -71,7 +71,8 @@ class Gaussian:
         minimum_features: how many features that are not constant a row needs.
         likelihood: `scale_free` or `paper`.
         evidence_s: what is judged is the mean over about this time, in seconds; 0 for the tick alone.
-        exclude_s: the last half to whole of this time is not yet part of what is usual, in seconds.
+        exclude_s: the last half to whole of this time is not yet part of what is usual, in seconds; nor are the last
+            `BLOCK_TICKS` to twice as many ticks, where those take longer.
         false_alarms_per_day: the budget that a score of 1 stands for.
         spare_rows: how many rows that are not in the frame are remembered.
         weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
