@@ -24,6 +24,42 @@ class _Range(NamedTuple):
 RANGES: dict[Scale, _Range] = {"linear": _Range(0.0, 512.0, 1), "logarithmic": _Range(-8.0, 24.0, 16)}
 """Raw scores from 0 to 512, 1 apart; from -1,500 to 1e10, 6 % apart."""
 
+
+class Level(NamedTuple):
+    """What raw scores are worth at one moment.
+
+    Attributes:
+        scale: the one on which the scores' tail is exponential.
+        at: the score that the budget allows to be passed, on that scale.
+
+    """
+
+    scale: Scale
+    at: float
+
+    @property
+    def limit(self) -> float:
+        """The raw score that the budget allows to be passed."""
+        return self.at if self.scale == "linear" else math.sinh(self.at)
+
+    def score(self, raw: float) -> float:
+        """The raw score as a share of what the budget allows: 0 and more, above 1 is anomalous.
+
+        It grows with the raw score, and for large ones like the raw score itself.
+        """
+        if math.isnan(raw):
+            return 0.0
+        if self.scale == "linear":
+            return max(raw, 0.0) / self.at
+        return math.exp(min(math.asinh(raw), RANGES[self.scale].highest) - self.at)
+
+    def scores(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same for many raw scores; NaN stays NaN."""
+        if self.scale == "linear":
+            return np.maximum(raw, 0.0) / self.at
+        return np.exp(np.minimum(np.arcsinh(raw), RANGES[self.scale].highest) - self.at)
+
+
 REFIT_TICKS, MANY_TICKS = 60, 100.0
 """The limit follows the scores at every tick of the first hundred, then at every sixtieth."""
 
@@ -47,6 +83,9 @@ class Calibration:
         scale: `linear` or `logarithmic`, on which the tail is exponential.
         prior: u and b, on that scale, that are assumed before anything was seen ...
         prior_ticks: ... and how many ticks they count.
+
+    Attributes:
+        level: what raw scores are worth now.
 
     Example:
         >>> calibration = Calibration(per_day=24, prior_ticks=10)
@@ -87,29 +126,16 @@ class Calibration:
         self._tick_s = 0.0
         self._ticks = 0.0
         self._unfitted = 0
-        self._limit = self._fit()
+        self.level = Level(self.scale, self._fit())
 
     @property
     def limit(self) -> float:
         """The raw score that the budget allows to be passed."""
-        return self._limit if self.scale == "linear" else math.sinh(self._limit)
+        return self.level.limit
 
     def score(self, raw: float) -> float:
-        """The raw score as a share of what the budget allows: 0 and more, above 1 is anomalous.
-
-        It grows with the raw score, and for large ones like the raw score itself.
-        """
-        if math.isnan(raw):
-            return 0.0
-        if self.scale == "linear":
-            return max(raw, 0.0) / self._limit
-        return math.exp(min(math.asinh(raw), self._range.highest) - self._limit)
-
-    def scores(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same for many raw scores; NaN stays NaN."""
-        if self.scale == "linear":
-            return np.maximum(raw, 0.0) / self._limit
-        return np.exp(np.minimum(np.arcsinh(raw), self._range.highest) - self._limit)
+        """What the raw score is worth now."""
+        return self.level.score(raw)
 
     def learn(self, ts: float, raw: float) -> None:
         """Take in one tick's raw score. NaN is left out. `ts` in seconds since the Unix epoch."""
@@ -121,13 +147,13 @@ class Calibration:
             self._ticks = min(self._ticks + 1.0, MANY_TICKS)
             self._tick_s += (step - self._tick_s) / self._ticks
         lowest, _, steps = self._range
-        level = min(max(raw if self.scale == "linear" else math.asinh(raw), lowest), self._limit)
+        level = min(max(raw if self.scale == "linear" else math.asinh(raw), lowest), self.level.at)
         self._counts[min(int((level - lowest) * steps), len(self._counts) - 1)] += 1.0
         self._ts = ts if math.isnan(self._ts) else max(ts, self._ts)
         self._unfitted += 1
         if self._unfitted >= REFIT_TICKS or self._ticks < MANY_TICKS:
             self._unfitted = 0
-            self._limit = self._fit()
+            self.level = Level(self.scale, self._fit())
 
     def _fit(self) -> float:
         """The limit on the scale: u + b ln(tail / p)."""
@@ -157,7 +183,7 @@ class Calibration:
             "tick_s": self._tick_s,
             "ticks": self._ticks,
             "unfitted": self._unfitted,
-            "limit": self._limit,
+            "limit": self.level.at,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -167,5 +193,5 @@ class Calibration:
             raise ValueError(f"calibration: expected {self._counts.size} counts, got {counts.size}")
         self._counts = counts
         self._ts, self._tick_s = float(state["ts"]), float(state["tick_s"])
-        self._ticks, self._limit = float(state["ticks"]), float(state["limit"])
+        self._ticks, self.level = float(state["ticks"]), Level(self.scale, float(state["limit"]))
         self._unfitted = int(state["unfitted"])

@@ -15,6 +15,7 @@ class FeatureScore:
         mean: what was usual before, NaN where nothing was known.
         standard_deviation: the usual spread, never negative; NaN where nothing was known.
         score: how unusual, comparable between the features of one row.
+        recent: what was judged, a mean of the last few values; None where that is the frame's.
 
     """
 
@@ -23,6 +24,7 @@ class FeatureScore:
     mean: float
     standard_deviation: float
     score: float
+    recent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

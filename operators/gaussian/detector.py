@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration, Scale
+from laggard.operators.calibration import Calibration, Level, Scale
 from laggard.operators.gaussian.bank import Bank
 from laggard.operators.gaussian.likelihood import (
     Likelihood,
     Reference,
     Weights,
     paper,
+    paper_counted,
     paper_rows,
     scale_free,
+    scale_free_counted,
     scale_free_rows,
 )
 from laggard.operators.gaussian.moments import Moments
@@ -37,6 +39,9 @@ LARGEST = 1e140
 
 BLOCK_TICKS = 5
 """A block of ticks has at least so many, unless they take longer than a 16th of the context."""
+
+LONG_TICK = 0.9
+"""A tick of this share of `evidence_s`, which no jitter of the clock makes of a full one, is judged alone."""
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (30.0, 6.0)),
@@ -128,6 +133,7 @@ class Gaussian:
         self._reference: Reference | None = None
         self._weights: Weights | None = None
         self._open: Block | None = None
+        self._latest: Matrix | None = None  # the evidence of the last frame, while it is not in the bank yet
         self._settled = False
         self._judged: _Judged | None = None
 
@@ -156,24 +162,23 @@ class Gaussian:
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
         evidence = self._evidence(bank, ts, clean, whole)
-        raw, counted = self._rows(evidence, reference, whole)
+        raw = self._rows(evidence, reference, whole)
+        level = self._calibration.level
         worst = float(np.fmax.reduce(raw)) if rows else math.nan
         scores = Scores(
-            ts=ts,
-            layout=layout,
-            values=clean.T,
-            evidence=evidence.T,
-            raw=raw,
-            counted=counted,
-            reference=reference,
-            likelihood=self.likelihood,
-            first_ts=bank.first_ts[:rows],
-            score=self._calibration.score(worst),
-            worst=worst,
-            limit=self._calibration.limit,
-            row_scores=self._calibration.scores(raw),
-            age_s=max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
-            context_s=self.context_s,
+            ts,
+            layout,
+            clean.T,
+            evidence.T,
+            raw,
+            level.score(worst),
+            worst,
+            level,
+            reference,
+            self.likelihood,
+            bank.first_ts[:rows],
+            max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
+            self.context_s,
         )
         self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
         return scores
@@ -185,8 +190,7 @@ class Gaussian:
         assert judged is not None
         self._bank = bank = self._align(layout, ts)
         rows, features = values.shape
-        bank.evidence[:features, :rows] = judged.evidence
-        self._settled = judged.whole
+        self._latest, self._settled = judged.evidence, judged.whole
         self._turn(ts)
         head = self._open
         if head is None:
@@ -200,26 +204,27 @@ class Gaussian:
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
 
-    def _rows(
-        self, evidence: Matrix, reference: Reference, whole: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Each row's anomaly, NaN where it has too few features, and how many those are."""
+    def _rows(self, evidence: Matrix, reference: Reference, whole: bool) -> NDArray[np.float64]:
+        """Each row's anomaly, NaN where it has too few features."""
         features, rows = evidence.shape
         if not (evidence.size and reference.seen):
-            return np.full(rows, np.nan), np.zeros(rows, np.intp)
+            return np.full(rows, np.nan)
+        needed = min(self.minimum_features, max(features // 2, 1))
         if self.likelihood == "scale_free":
-            raw, counted = scale_free_rows(evidence, reference, whole)
+            raw = scale_free_rows(evidence, reference)
+            if whole and reference.fewest >= needed:
+                return raw
+            counted = scale_free_counted(evidence, reference, whole)
         else:
             raw, counted = paper_rows(evidence, reference)
-        needed = min(self.minimum_features, max(features // 2, 1))
-        if not (counted is reference.varying and reference.fewest >= needed):
-            raw[counted < needed] = np.nan
-        return raw, counted
+        raw[counted < needed] = np.nan
+        return raw
 
     def _align(self, layout: Layout, ts: float) -> Bank:
         """The bank with this frame's rows and features first."""
         if self._aligned is None or self._aligned[0] is not layout:
             bank = self._bank
+            self._settle()
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
             self._aligned = (layout, bank)
@@ -230,18 +235,27 @@ class Gaussian:
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
 
-        It is x where there is no e, and where the tick itself took that long.
+        It is x where there is no e, and where the tick itself took about that long.
         """
         step = ts - self._times.last
-        if not 0.0 < step < self.evidence_s:
+        if not 0.0 < step < LONG_TICK * self.evidence_s:
             return values
-        before = bank.evidence[: values.shape[0], : values.shape[1]]
+        before = self._latest
+        if before is None:
+            before = bank.evidence[: values.shape[0], : values.shape[1]]
         evidence = values - before
         evidence *= -math.expm1(-2.0 * step / self.evidence_s)
         evidence += before
         if not (whole and self._settled):
             np.copyto(evidence, values, where=np.isnan(evidence))
         return evidence
+
+    def _settle(self) -> None:
+        """Put the evidence of the last frame into the bank; until then it is where `score` left it, uncopied."""
+        if self._latest is not None:
+            features, rows = self._latest.shape
+            self._bank.evidence[:features, :rows] = self._latest
+            self._latest = None
 
     def _turn(self, ts: float) -> None:
         """Close the open block of ticks when its time is over, and learn the one before it.
@@ -265,6 +279,7 @@ class Gaussian:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
+        self._settle()
         return {
             **self._bank.snapshot(),
             "times": list(self._times),
@@ -280,7 +295,7 @@ class Gaussian:
         first, opened, merged, last, ticks = state["times"]
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks))
         self._calibration.restore(state["calibration"])
-        self._aligned = self._weights = self._reference = self._open = self._judged = None
+        self._aligned = self._weights = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
 
 
@@ -306,9 +321,9 @@ class _Judged(NamedTuple):
     scores: Scores
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Scores:
-    """How unusual one frame is.
+    """How unusual one frame is. Nobody changes it once it is made.
 
     Attributes:
         ts: the frame's time.
@@ -316,14 +331,12 @@ class Scores:
         values: those of the frame, shape (rows, features), NaN where a value is not there.
         evidence: what was judged: their short means; of the same shape.
         raw: each row's anomaly; NaN for rows that are not ranked.
-        counted: how many features of each row were judged: there, and not constant.
+        score: of the frame; above 1 is anomalous.
+        worst: the raw score of the worst row, NaN where none is ranked.
+        level: what raw scores are worth.
         reference: what is usual; its matrices have the shape (features, rows).
         likelihood: by which it is judged.
         first_ts: when each row was first seen.
-        score: of the frame; above 1 is anomalous.
-        worst: the raw score of the worst row, NaN where none is ranked.
-        limit: the raw score that stands for 1.
-        row_scores: each row's score, above 1 is anomalous; NaN for rows that are not ranked.
         age_s: how long the model has been learning.
         context_s: the window that is usual.
 
@@ -334,16 +347,28 @@ class Scores:
     values: Matrix
     evidence: Matrix
     raw: NDArray[np.float64]
-    counted: NDArray[np.intp]
+    score: float
+    worst: float
+    level: Level
     reference: Reference
     likelihood: Likelihood
     first_ts: NDArray[np.float64]
-    score: float
-    worst: float
-    limit: float
-    row_scores: NDArray[np.float64]
     age_s: float
     context_s: float
+
+    @property
+    def row_scores(self) -> NDArray[np.float64]:
+        """Each row's score, above 1 is anomalous; NaN for rows that are not ranked."""
+        return self.level.scores(self.raw)
+
+    @property
+    def counted(self) -> NDArray[np.intp]:
+        """How many features of each row were judged: there, and not constant."""
+        if not self.reference.seen:
+            return np.zeros(len(self.raw), np.intp)
+        if self.likelihood == "scale_free":
+            return scale_free_counted(self.evidence.T, self.reference, whole=False)
+        return paper_counted(self.evidence.T, self.reference)
 
     @property
     def surprise(self) -> Matrix:
@@ -359,10 +384,8 @@ class Scores:
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """The worst rows and their worst features, worst first; ties in the frame's order."""
         order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
-        surprise = self.surprise
-        worst = tuple(
-            self._row(row, float(self.row_scores[row]), surprise[row], features) for row in map(int, order[:rows])
-        )
+        surprise, row_scores = self.surprise, self.row_scores
+        worst = tuple(self._row(row, float(row_scores[row]), surprise[row], features) for row in map(int, order[:rows]))
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
     def _row(self, row: int, score: float, surprise: NDArray[np.float64], features: int | None) -> RowScore:
@@ -383,6 +406,7 @@ class Scores:
                     mean=float(mean[feature]),
                     standard_deviation=float(deviation[feature]),
                     score=float(surprise[feature]),
+                    recent=float(self.evidence[row, feature]),
                 )
                 for feature in map(int, order)
             ),

@@ -67,7 +67,6 @@ class Reference:
             shape (groups, rows); holds but for the rows `uneven`.
         uneven: the rows whose features do not all have the same degrees of freedom.
         constant: where all values so far were the same, or there were none.
-        still: whether there is such a cell.
         varying: how many features of each row are not constant.
         fewest: the least of those.
         silent: the features that had one and the same value in all rows.
@@ -84,7 +83,6 @@ class Reference:
     power: Matrix
     uneven: NDArray[np.intp]
     constant: NDArray[np.bool_]
-    still: bool
     varying: NDArray[np.intp]
     fewest: int
     silent: NDArray[np.intp]
@@ -104,16 +102,19 @@ class Reference:
         n = min(w - 1 + k, `TRUSTED`) are used.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
-        features, rows = weight.shape
+        features = len(weight)
         # Often all features of a row have been there equally long: then much depends on the row alone.
         even = bool(weight.size and (weight == weight[0]).all())
         count = weight[0] if even else weight
-        counts = np.maximum(weight.sum(axis=1), 1.0)
+        counts = np.maximum(count.sum(axis=-1), 1.0)
         # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
         # digits cancel than there are in the number of rows.
-        anchor = mean[np.arange(features), weight.argmax(axis=1)] if weight.size else np.zeros(features)
+        if weight.size:
+            anchor = mean[:, count.argmax()] if even else mean[np.arange(features), count.argmax(axis=1)]
+        else:
+            anchor = np.zeros(features)
         offset = mean - anchor[:, None]
-        moment = weight * offset
+        moment = count * offset
         shift = moment.sum(axis=1) / counts
         moment *= offset
         moment += squares
@@ -123,14 +124,12 @@ class Reference:
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
-        inverse = squares + spread[:, None]
+        inverse = np.add(squares, spread[:, None], out=moment)
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
         inverse[silent] = 0.0
         constant = squares <= 0.0
-        still = bool(constant.any())
-        varying = features - np.count_nonzero(constant, axis=0) if still else np.full(rows, features)
-        fewest = int(varying.min(initial=features)) if still else features
+        varying = features - _count(constant) if constant.any() else np.full(constant.shape[1], features)
         center = mean if count.all() else np.where(weight > 0.0, mean, (anchor + shift)[:, None])
         if even:
             trusted, uneven = _trusted(count), np.zeros(0, np.intp)
@@ -138,7 +137,6 @@ class Reference:
             trusted = _trusted(weight.max(axis=0, initial=0.0))
             uneven = np.flatnonzero(_trusted(weight.min(axis=0, initial=np.inf)) != trusted)
         power = 0.5 * (trusted + 1.0) * weights.distinct
-        seen = bool(count.any())
         return cls(
             weight,
             mean,
@@ -149,12 +147,17 @@ class Reference:
             power,
             uneven,
             constant,
-            still,
             varying,
-            fewest,
+            int(varying.min(initial=features)),
             silent,
-            seen,
+            bool(count.any()),
         )
+
+
+def _count(these: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """How many are true in each column. Five times as quick as `count_nonzero`."""
+    counts: NDArray[np.intp] = np.add.reduce(these.view(np.uint8), axis=0, dtype=np.uint16).astype(np.intp)
+    return counts
 
 
 def _trusted(weight: Matrix) -> Matrix:
@@ -184,10 +187,15 @@ def paper(values: Matrix, reference: Reference) -> Matrix:
     return surprise
 
 
+def paper_counted(values: Matrix, reference: Reference) -> NDArray[np.intp]:
+    """How many features of each row are judged."""
+    return _count(~np.isnan(paper(values, reference)))
+
+
 def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np.intp]]:
     """Each row's mean of `paper` over the features that are judged, and how many those are."""
     surprise = paper(values, reference)
-    counted = np.count_nonzero(~np.isnan(surprise), axis=0)
+    counted = _count(~np.isnan(surprise))
     return np.nansum(surprise, axis=0) / np.maximum(counted, 1), counted
 
 
@@ -205,32 +213,33 @@ def scale_free(values: Matrix, reference: Reference) -> Matrix:
     return _logarithm(_rise(values, reference), 0.5 * (_trusted(reference.weight) + 1.0) * reference.weights.each)
 
 
-def scale_free_rows(values: Matrix, reference: Reference, whole: bool) -> tuple[Vector, NDArray[np.intp]]:
-    """The largest `scale_free` of each row, and how many of its features are judged; `whole` says that none is NaN.
-
-    What is constant is judged, and so counted, once it has moved. Among features with the same weight and degrees of
-    freedom the largest rise has the largest score, so that only its logarithm is taken.
-    """
-    counted = reference.varying
+def scale_free_counted(values: Matrix, reference: Reference, whole: bool) -> NDArray[np.intp]:
+    """How many features of each row are judged: there, and not constant, or so until now. `whole`: none is NaN."""
     if not whole:
         still = reference.constant & (values == reference.center)
-        counted = np.count_nonzero(~(still | np.isnan(values)), axis=0)
-    elif reference.still:
-        moved = values != reference.center
-        moved &= reference.constant
-        if moved.any():
-            counted = counted + np.count_nonzero(moved, axis=0)
+        return _count(~(still | np.isnan(values)))
+    moved = values != reference.center
+    moved &= reference.constant
+    return reference.varying + _count(moved) if moved.any() else reference.varying
+
+
+def scale_free_rows(values: Matrix, reference: Reference) -> Vector:
+    """The largest `scale_free` of each row.
+
+    Among features with the same weight and degrees of freedom the largest rise has the largest score, so that only its
+    logarithm is taken.
+    """
     rise = _rise(values, reference)
     each = np.empty_like(reference.power)
     for index, group in enumerate(reference.weights.groups):
         np.fmax.reduce(rise[group], axis=0, out=each[index])
     _logarithm(each, reference.power)
-    worst = np.fmax.reduce(each, axis=0) if len(each) > 1 else each[0]
+    worst: Vector = np.fmax.reduce(each, axis=0) if len(each) > 1 else each[0]
     if reference.uneven.size:
         uneven = reference.uneven
         power = 0.5 * (_trusted(reference.weight[:, uneven]) + 1.0) * reference.weights.each
         worst[uneven] = np.fmax.reduce(_logarithm(rise[:, uneven], power), axis=0)
-    return worst, counted
+    return worst
 
 
 def _rise(values: Matrix, reference: Reference) -> Matrix:

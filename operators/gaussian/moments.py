@@ -80,6 +80,7 @@ class Block:
         total: the sum of their deviations from the first.
         squares: the sum of the squares of those.
         begun: whether every cell is known to have its first value. Saves a look; nothing depends on it.
+        untouched: whether nothing is known to have been learned. Saves the sums of the first tick, which are 0.
 
     """
 
@@ -87,20 +88,29 @@ class Block:
     first: Matrix
     total: Matrix
     squares: Matrix
-    begun: bool = field(default=False, init=False)
+    begun: bool = field(default=False, kw_only=True)
+    untouched: bool = field(default=False, kw_only=True)
 
     @classmethod
     def empty(cls, *shape: int) -> Block:
         """Nothing learned yet."""
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), untouched=True)
 
     def head(self, height: int, width: int) -> Block:
         """The first lines and columns, as a view: what is learned through it is learned here."""
         parts = (self.weight, self.first, self.total, self.squares)
-        return Block(*(part[:height, :width] for part in parts))
+        head = Block(*(part[:height, :width] for part in parts), begun=self.begun, untouched=self.untouched)
+        self.untouched = False
+        return head
 
     def learn(self, values: Matrix, present: NDArray[np.bool_] | None) -> None:
         """Take in one value per cell, in place; what is not `present` (None: all are) must be a finite filler."""
+        if self.untouched and present is None:
+            np.copyto(self.first, values)
+            self.weight += 1.0
+            self.begun, self.untouched = True, False
+            return
+        self.untouched = False
         if not self.begun:
             fresh = self.weight == 0.0
             np.copyto(self.first, values, where=fresh if present is None else fresh & present)

@@ -94,7 +94,7 @@ class SlowGaussian:
             for feature, given in zip(layout.features, line, strict=True):
                 value = given if abs(given) <= 1e140 else math.nan
                 before = self.evidence.get((row, feature), math.nan)
-                if 0 < step < self.evidence_s and not math.isnan(before + value):
+                if 0 < step < 0.9 * self.evidence_s and not math.isnan(before + value):
                     value = before + (value - before) * (1 - math.exp(-2 * step / self.evidence_s))
                 found[row, feature] = value
         return found

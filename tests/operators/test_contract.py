@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
+from laggard.operators.river import Blueprint, River
 
 from .conftest import lively, names, plain
 
@@ -19,6 +20,25 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "gaussian, the paper's": lambda: Gaussian(likelihood="paper"),
     "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
 }
+
+# Small ones, so that their windows are full within a test, and each tried out once.
+RIVERS: dict[str, dict[str, int]] = {
+    "HalfSpaceTrees": {"n_trees": 3, "height": 4, "window_size": 40},
+    "LODA": {"n_random_cuts": 8},
+    "LocalOutlierFactor": {"n_neighbors": 2, "window_size": 10},
+    "OneClassSVM": {},
+    "GaussianScorer": {"grace_period": 5},
+    "StandardAbsoluteDeviation": {},
+    "PredictiveAnomalyDetection": {"warmup_period": 3},
+}
+
+
+def river(name: str) -> Callable[[], Any]:
+    blueprint = Blueprint(name, RIVERS[name])
+    return lambda: River(blueprint=blueprint, context_s=120.0, spare_rows=2)
+
+
+MAKERS |= {f"river, {name}": river(name) for name in RIVERS}
 
 
 @pytest.fixture(params=list(MAKERS))
@@ -34,6 +54,15 @@ def answers(operator: Any, stream: list[Any]) -> list[Any]:
         found.append((scores.score, scores.ranking(5, 5)))
         operator.learn(ts, layout, values)
     return found
+
+
+def size(state: Any) -> int:
+    """The numbers and names in a state."""
+    if isinstance(state, np.ndarray):
+        return state.size
+    if isinstance(state, dict | list | tuple):
+        return sum(map(size, state.values() if isinstance(state, dict) else state))
+    return 1
 
 
 def test_the_same_input_gives_the_same_answers_bit_for_bit(make: Callable[[], Any]) -> None:
@@ -126,12 +155,19 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any]) -
     operator = make()
     answers(operator, lively(30, 10))
     snapshot = operator.snapshot()
+    usual: dict[str, Any] = snapshot.get("usual", snapshot)
+
+    def with_usual(**changed: Any) -> dict[str, Any]:
+        changed = {"usual": usual | changed} if "usual" in snapshot else changed
+        return dict(snapshot, **changed)
+
     with pytest.raises(ValueError, match=r"usual_mean: expected the shape"):
-        make().restore(snapshot | {"usual_mean": np.zeros((1, 2))})
+        make().restore(with_usual(usual_mean=np.zeros((1, 2))))
     with pytest.raises(ValueError, match=r"names: expected one per row"):
-        make().restore(snapshot | {"names": ["x"]})
-    with pytest.raises(ValueError, match=r"likelihood"):
-        make().restore(snapshot | {"likelihood": "another"})
+        make().restore(with_usual(names=["x"]))
+    for name in {"likelihood", "detector", "parameters"} & snapshot.keys():
+        with pytest.raises(ValueError, match=name):
+            make().restore(snapshot | {name: "another"})
 
 
 def test_values_of_any_kind_never_give_a_score_that_is_not_a_number(make: Callable[[], Any]) -> None:
@@ -157,6 +193,6 @@ def test_rows_and_features_that_come_and_go_do_not_grow_the_state(make: Callable
         for tick in ticks:
             layout = names([f"p[{tick + each}]" for each in range(4)], [f"feature_{tick}"])
             operator.learn(5.0 * tick, layout, np.full((4, 1), float(tick)))
-        return sum(part.nbytes for part in operator.snapshot().values() if isinstance(part, np.ndarray))
+        return size(operator.snapshot())
 
     assert size_after(range(300)) == size_after(range(300, 400))

@@ -41,6 +41,17 @@ def test_every_prefix_equals_the_batch_formulas_and_river(series: np.ndarray) ->
             assert moments.variance()[0, 0] == pytest.approx(variance.get(), rel=1e-9, abs=1e-9 * scale**2)
 
 
+@given(SERIES)
+def test_a_block_that_is_known_to_be_empty_learns_the_same_bits(series: np.ndarray) -> None:
+    known = Block.empty(*series.shape[1:])
+    unknown = Block(*(np.zeros(series.shape[1:]) for _ in range(4)))
+    for values in series:
+        known.learn(values, None)
+        unknown.learn(values, None)
+        for part in ("weight", "first", "total", "squares"):
+            assert getattr(known, part).tobytes() == getattr(unknown, part).tobytes()
+
+
 @given(SERIES, st.data())
 def test_absent_values_change_nothing_in_their_cell(series: np.ndarray, data: st.DataObject) -> None:
     present = data.draw(hnp.arrays(np.bool_, series.shape))

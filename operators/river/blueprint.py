@@ -1,0 +1,212 @@
+"""A river detector as the configuration names it: found, checked and tried out before any data comes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from laggard.operators.river.plain import NotPlainError, Parts, generators
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Parameter = bool | int | float | str
+
+SEED: Final = 1
+"""Of a detector that draws numbers, where the parameters give none."""
+
+PROBABLE: Final = {"HalfSpaceTrees", "GaussianScorer"}
+"""Of these one minus the answer is like a probability: minus its logarithm is what tells large answers apart."""
+
+MOST_CERTAIN: Final = 1e-13
+"""So close to 1 two answers cannot be told apart any more."""
+
+STEPS: Final = 16.0
+"""What the calibration gets is finer than its bins by so much."""
+
+CHANGED_BY_SCORING: Final = {"PredictiveAnomalyDetection": ("dynamic_mae", "dynamic_se_variance")}
+"""What a detector learns when it is asked; here it learns that when it is told to learn."""
+
+TRIED: Final = 64
+"""So many made-up rows are learned before it is seen whether a detector can be used."""
+
+MOST_NODES: Final = 200_000
+"""Of HalfSpaceTrees: some 60 MB for each host."""
+
+WINDOW: Final = 256
+"""Rows that LocalOutlierFactor compares with: river's 1,000 make it 15 times as slow."""
+
+
+class Blueprint:
+    """Makes detectors of one kind.
+
+    Parameters:
+        name: of a class in `river.anomaly`.
+        parameters: of its constructor, as far as they are numbers, texts or truth values; of `LocalOutlierFactor` also
+            `window_size`, the rows that are compared with.
+
+    Raises:
+        ImportError: river is not installed.
+        ValueError: there is no such detector or parameter, or its state is no plain data; says what was expected.
+
+    Attributes:
+        per: `row` for a detector of a row's features together, `counter` for one that judges a single value.
+        parts: what such a detector is made of.
+
+    """
+
+    def __init__(self, name: str, parameters: Mapping[str, Parameter]) -> None:
+        self.name = name
+        self.parameters = dict(parameters)
+        self.per: Literal["row", "counter"] = "row"
+        self._kept = CHANGED_BY_SCORING.get(name, ())
+        self._prototype = self._built()
+        try:
+            for generator in generators(self._prototype) if "seed" not in self.parameters else ():
+                generator.seed(SEED)  # or it would differ from run to run
+        except NotPlainError as error:
+            raise ValueError(f"{name} cannot be kept: {error}") from None
+        self.parts = self._try()
+
+    def _built(self) -> Any:
+        anomaly = _anomaly()
+        found = usable()
+        if self.name not in found:
+            filters = ": it passes on the answers of another" if self.name in anomaly.__all__ else ""
+            raise ValueError(f"expected one of {', '.join(found)}, got {self.name}{filters}")
+        cls = found[self.name]
+        self.per = "row" if "x" in inspect.signature(cls.score_one).parameters and not _supervised(cls) else "counter"
+        signature = inspect.signature(cls).parameters
+        known = [name for name, each in signature.items() if _is_plain(each)]
+        arguments: dict[str, Any] = dict(self.parameters)
+        if self.name == "LocalOutlierFactor":
+            known.append("window_size")
+            arguments["engine"] = _engine(arguments.pop("window_size", WINDOW))
+        for name, value in self.parameters.items():
+            if name not in known:
+                raise ValueError(
+                    f"expected parameters of {self.name} ({', '.join(known) or 'it has none'}), got {name}"
+                )
+            default = signature[name].default if name in signature else WINDOW
+            if default is not None and not _fits(value, default):
+                raise ValueError(f"{name}: expected a value such as {default!r}, got {value!r}")
+            if type(default) is int and value < min(default, 1):  # type: ignore[operator]
+                raise ValueError(f"{name}: expected at least {min(default, 1)}, got {value!r}")
+        if self.name == "HalfSpaceTrees":
+            _check_trees(self.parameters.get("n_trees", 10), self.parameters.get("height", 8))
+        if "seed" in signature:
+            arguments.setdefault("seed", SEED)
+        try:
+            return cls(**arguments)
+        except Exception as error:  # noqa: BLE001 - river's own checks raise what they like
+            raise ValueError(f"{self.name} does not take {self.parameters}: {_told(error)}") from None
+
+    def _try(self) -> Parts:
+        """Learn and score made-up rows, and see whether the detector is one that can be kept."""
+        detector = self.new()
+        noise = np.random.default_rng(SEED)
+        rows = noise.random((TRIED, 3)).tolist()
+        try:
+            for row in rows:
+                self.learn(detector, {"a": row[0], "b": row[1]}, row[2])
+                self.score(detector, {"a": row[1], "b": row[0]}, row[2])
+            parts = Parts(detector)
+            before = repr(parts.table(detector))
+            again = parts.object_of(parts.table(detector))
+            both = [[self.score(each, {"a": row[1]}, row[2]) for row in rows] for each in (detector, again)]
+        except NotPlainError as error:
+            raise ValueError(f"{self.name} cannot be kept: {error}") from None
+        except Exception as error:  # noqa: BLE001 - likewise
+            raise ValueError(f"{self.name} with {self.parameters} fails on plain numbers: {_told(error)}") from None
+        if repr(both[0]) != repr(both[1]):
+            raise ValueError(f"{self.name} cannot be kept: it goes on differently after it was read back")
+        if repr(parts.table(detector)) != before:
+            raise ValueError(f"{self.name} cannot be used: scoring changes what it has learned")
+        return parts
+
+    def new(self) -> Any:
+        """A detector that has learned nothing, which shares nothing with others."""
+        return copy.deepcopy(self._prototype)
+
+    def score(self, detector: Any, x: Mapping[str, float], y: float = 0.0) -> float:
+        """What a detector says of a row's features `x`, or of one value `y` after `x`; larger is more unusual.
+
+        As the calibration takes it, see `PROBABLE` and `STEPS`. NaN where there is no answer.
+        """
+        saved = [(name, copy.deepcopy(getattr(detector, name))) for name in self._kept]
+        try:
+            answer = float(detector.score_one(x) if self.per == "row" else detector.score_one(x, y))
+        except ZeroDivisionError:
+            answer = math.nan  # a detector that has seen nothing but one value
+        finally:
+            for name, value in saved:
+                setattr(detector, name, value)
+        if self.name in PROBABLE:
+            answer = -math.log(max(1.0 - answer, MOST_CERTAIN)) if math.isfinite(answer) else math.nan
+        return answer * STEPS if math.isfinite(answer) else math.nan
+
+    def learn(self, detector: Any, x: Mapping[str, float], y: float = 0.0) -> None:
+        """Let a detector learn it."""
+        if self.per == "row":
+            detector.learn_one(x)
+            return
+        # An answer that is no number, as before anything was learned, would stay in its means for ever.
+        if self._kept and math.isfinite(self.score(detector, x, y)):
+            detector.score_one(x, y)
+        detector.learn_one(x, y)
+
+
+def usable() -> dict[str, Any]:
+    """The detectors of the river that is installed. Raises `ImportError` saying how to install it."""
+    anomaly = _anomaly()
+    found = {name: getattr(anomaly, name) for name in anomaly.__all__}
+    return {name: cls for name, cls in found.items() if not hasattr(cls, "classify")}
+
+
+def _anomaly() -> Any:
+    try:
+        from river import anomaly  # noqa: PLC0415 - it is heavy, and an extra
+    except ImportError as error:
+        raise ImportError("the operator river needs river: pip install 'laggard[river]'") from error
+    return anomaly
+
+
+def _engine(window_size: Parameter) -> Any:
+    from river import neighbors  # noqa: PLC0415
+
+    if type(window_size) is not int or window_size < 1:
+        raise ValueError(f"window_size: expected a whole number of at least 1, got {window_size!r}")
+    return neighbors.LazySearch(window_size=window_size)
+
+
+def _check_trees(trees: Any, height: Any) -> None:
+    if trees * 2.0 ** (height + 1) > MOST_NODES:
+        said = f"{trees} trees of height {height}"
+        raise ValueError(f"n_trees, height: expected at most {MOST_NODES:,} nodes, got {said}")
+
+
+def _supervised(cls: Any) -> bool:
+    return "y" in inspect.signature(cls.score_one).parameters
+
+
+def _is_plain(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter can be written in a configuration."""
+    if isinstance(parameter.default, Parameter):
+        return True
+    kind = str(parameter.annotation)
+    named = "dict" not in kind and ("int" in kind or "float" in kind)
+    return parameter.default is None and (named or parameter.name == "window_size")
+
+
+def _fits(value: Parameter, default: Parameter) -> bool:
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(default)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,190 @@
+"""How river's detectors look at a frame: one at whole rows, or one at each counter.
+
+What they see is each counter's rise above what is usual for it, between 0 (usual, or less) and 1.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from laggard.operators.river.plain import generators
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.river.blueprint import Blueprint
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+
+
+class Judge(Protocol):
+    """Detectors and what they have learned of one stream. `rises` has the shape (rows, features), NaN for not there."""
+
+    def rows(self, layout: Layout, rises: Matrix) -> Vector:
+        """How unusual each row is; NaN where nobody can tell yet."""
+
+    def features(self, layout: Layout, row: int, rises: Vector) -> Vector:
+        """How much each feature of a row has to do with that; NaN where it is not there."""
+
+    def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:
+        """Take a frame in."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave."""
+
+
+class RowJudge:
+    """One detector that judges the features of a row together, the same for all rows of the stream.
+
+    A detector of its own for each row would take 2 MB each (HalfSpaceTrees) and half an hour until it is ready. What
+    makes rows comparable is that each is measured by its own past; this detector learns which rises go together,
+    which happen every minute in some row, and which never.
+
+    A detector fixes at its start which features it looks at, so a frame with a new one starts it anew.
+    """
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+        self._detector = blueprint.new()
+        self._known: tuple[str, ...] = ()
+
+    def rows(self, layout: Layout, rises: Matrix) -> Vector:
+        """See `Judge`."""
+        if not self._known:
+            return np.full(len(rises), np.nan)
+        score, detector = self._blueprint.score, self._detector
+        return np.array([score(detector, x) for x in self._inputs(layout, rises)], dtype=np.float64)
+
+    def features(self, layout: Layout, row: int, rises: Vector) -> Vector:  # noqa: ARG002 - its rises say all
+        """How much less unusual the row were if this feature alone were as usual. Never below 0."""
+        found = np.full(len(rises), np.nan)
+        if not self._known:
+            return found
+        (x,) = self._inputs(layout, rises[None, :])
+        whole = self._blueprint.score(self._detector, x)
+        for at, feature in enumerate(layout.features):
+            if not np.isnan(rises[at]):
+                # What is as usual already takes nothing away.
+                without = self._blueprint.score(self._detector, {**x, feature: 0.0}) if x.get(feature) else whole
+                found[at] = max(whole - without, 0.0)
+        return found
+
+    def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:  # noqa: ARG002 - it has no rows to forget
+        """See `Judge`."""
+        if not layout.features:
+            return
+        if not set(layout.features) <= set(self._known):
+            self._known = tuple(sorted(layout.features))
+            self._detector = self._blueprint.new()
+        for x in self._inputs(layout, rises):
+            self._blueprint.learn(self._detector, x)
+
+    def _inputs(self, layout: Layout, rises: Matrix) -> list[dict[str, float]]:
+        """Each row as river takes it: all features that the detector knows; what is not there is as usual."""
+        index = {feature: at for at, feature in enumerate(layout.features)}
+        usual = np.zeros((len(rises), 1))
+        at = [index.get(feature, -1) for feature in self._known]
+        values = np.hstack((np.nan_to_num(rises), usual))[:, at].tolist()
+        return [dict(zip(self._known, row, strict=True)) for row in values]
+
+    def snapshot(self) -> dict[str, Any]:
+        """See `Judge`."""
+        return {"known": list(self._known), "detector": self._blueprint.parts.table(self._detector)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `Judge`."""
+        self._known = tuple(state["known"])
+        self._detector = self._blueprint.parts.object_of(state["detector"])
+
+
+class CounterJudge:
+    """A detector for each counter: each feature of each row. A row's score is the root mean square of its features'.
+
+    In a mean one feature drowns among 24 that are as usual; of the largest alone, many rows have the same, where
+    answers stop at 1.
+
+    A detector that predicts gets the value of the tick before to predict from.
+
+    Parameters:
+        blueprint: makes the detectors.
+        keep_s: how long a row that has gone is remembered ...
+        spare: ... and how many such rows at most, those seen last.
+
+    """
+
+    def __init__(self, blueprint: Blueprint, keep_s: float, spare: int) -> None:
+        self._blueprint = blueprint
+        # New detectors are copies of this one. They share its generators of random numbers, 2.5 kB each.
+        self._first = blueprint.new()
+        self._keep_s = keep_s
+        self._spare = spare
+        self._rows: dict[str, dict[str, list[Any]]] = {}  # by row and feature, the detector and the value before
+        self._seen: dict[str, float] = {}  # by row, when it was last there; the one seen longest ago first
+
+    def rows(self, layout: Layout, rises: Matrix) -> Vector:
+        """See `Judge`."""
+        found = np.full(len(rises), np.nan)
+        for at, row in enumerate(layout.rows):
+            if row in self._rows:
+                scores = self.features(layout, at, rises[at])
+                scores = scores[~np.isnan(scores)]
+                found[at] = math.sqrt(float(scores @ scores) / len(scores)) if len(scores) else math.nan
+        return found
+
+    def features(self, layout: Layout, row: int, rises: Vector) -> Vector:
+        """See `Judge`."""
+        found = np.full(len(rises), np.nan)
+        detectors = self._rows.get(layout.rows[row], {})
+        for at, (feature, rise) in enumerate(zip(layout.features, rises.tolist(), strict=True)):
+            known = detectors.get(feature)
+            if known is not None and not math.isnan(rise):
+                found[at] = self._blueprint.score(known[0], {"before": known[1]}, rise)
+        return found
+
+    def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:
+        """See `Judge`."""
+        for row in layout.rows:
+            self._seen.pop(row, None)
+        gone = list(self._seen)
+        for row in gone[: max(len(gone) - self._spare, 0)] + [
+            row for row in gone if self._seen[row] < ts - self._keep_s
+        ]:
+            self._rows.pop(row, None)
+            self._seen.pop(row, None)
+        self._seen.update(dict.fromkeys(layout.rows, ts))
+        features = set(layout.features)
+        shared = generators(self._first)
+        for row, values in zip(layout.rows, rises.tolist(), strict=True):
+            detectors = self._rows.setdefault(row, {})
+            for feature in detectors.keys() - features:
+                del detectors[feature]
+            for feature, rise in zip(layout.features, values, strict=True):
+                if not math.isnan(rise):
+                    known = detectors.get(feature)
+                    if known is None:
+                        new = copy.deepcopy(self._first, {id(each): each for each in shared})
+                        known = detectors[feature] = [new, rise]
+                    self._blueprint.learn(known[0], {"before": known[1]}, rise)
+                    known[1] = rise
+
+    def snapshot(self) -> dict[str, Any]:
+        """See `Judge`."""
+        return {
+            "detectors": self._blueprint.parts.table([self._first, self._rows]),
+            "seen": list(self._seen),
+            "seen_ts": np.array(list(self._seen.values()), dtype=np.float64),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `Judge`."""
+        self._first, self._rows = self._blueprint.parts.object_of(state["detectors"])
+        self._seen = dict(zip(state["seen"], np.asarray(state["seen_ts"]).tolist(), strict=True))
