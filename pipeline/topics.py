@@ -73,6 +73,16 @@ class Topics:
         """The topic in which a bus that has no other place for them keeps the operator's snapshots."""
         return Topic(f"snapshots.{operator}", "partition/key", "an operator's state of one key", compacted=True)
 
-    def specs(self, topics: Sequence[Topic] = TOPICS, partitions: int = 1) -> tuple[TopicSpec, ...]:
-        """What a bus has to create."""
-        return tuple(TopicSpec(self.name(topic), partitions, topic.retention_s, topic.compacted) for topic in topics)
+    def specs(
+        self, topics: Sequence[Topic] = TOPICS, partitions: int = 1, retention_s: float | None = None
+    ) -> tuple[TopicSpec, ...]:
+        """What a bus has to create; `retention_s` is for topics that keep records as long as the bus keeps anything."""
+        return tuple(
+            TopicSpec(
+                self.name(topic),
+                partitions,
+                retention_s if topic.retention_s is None and not topic.compacted else topic.retention_s,
+                topic.compacted,
+            )
+            for topic in topics
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,15 +24,24 @@ class BusUnavailable(BusError):  # noqa: N818 - named for what it says
     """For now: locked, full or unreachable. Nothing was changed; the same call may succeed later."""
 
 
-class Fenced(BusError):  # noqa: N818 - the field's word
-    """Another member owns the partition or has committed since: this member's work since its last commit is void."""
-
-
 class Partition(NamedTuple):
     """One partition of one topic."""
 
     topic: str
     number: int
+
+
+class Fenced(BusError):  # noqa: N818 - the field's word
+    """Another member owns the partitions or has committed since: this member's work on them since its commit is void.
+
+    Attributes:
+        partitions: which of the commit's; of the others the same commit may be tried again without them. None: all.
+
+    """
+
+    def __init__(self, reason: str, partitions: frozenset[Partition] | None = None) -> None:
+        super().__init__(reason)
+        self.partitions = partitions
 
 
 class DamagedRecord(BusError):  # noqa: N818 - named for what it is
@@ -48,6 +57,18 @@ class DamagedRecord(BusError):  # noqa: N818 - named for what it is
         super().__init__(f"{partition.topic}[{partition.number}]@{offset} is damaged: {reason}")
         self.partition = partition
         self.offset = offset
+
+
+class DamagedSnapshot(BusError):  # noqa: N818 - named for what it is
+    """A stored snapshot that no longer is what was saved; the message says which."""
+
+
+class Refused(BusError):  # noqa: N818 - the field's word
+    """A record itself will never be taken, on whatever day: it is too large, or its key or time is none.
+
+    Of several records at once, one at least is so, and nothing is committed; a bus on the network may have appended
+    others of them already.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +158,14 @@ class Subscription(ABC):
         """Read on from this offset, or from the oldest record where it has been deleted already."""
 
     @abstractmethod
+    def pause(self, partition: Partition) -> None:
+        """Bring no records of this partition until `resume`; `poll` goes on keeping the membership alive."""
+
+    @abstractmethod
+    def resume(self, partition: Partition) -> None:
+        """Bring records of this partition again, from where it was paused or from where `seek` went meanwhile."""
+
+    @abstractmethod
     def committed(self, partition: Partition) -> int:
         """The group's committed offset: the first one not yet processed; 0 where nothing was committed."""
 
@@ -145,10 +174,15 @@ class Subscription(ABC):
         """Commit all of it in one transaction, or nothing.
 
         Raises:
-            Fenced: the partitions are not this member's any more; drop its state and go on polling.
+            Fenced: partitions are not this member's any more; drop their states and go on polling.
             BusUnavailable: nothing was committed; the same commit may be tried again.
 
         """
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has told this member what is its own, be it nothing: so far it has been asked only."""
+        return True
 
     @abstractmethod
     def close(self) -> None:
@@ -158,15 +192,20 @@ class Subscription(ABC):
 class Bus(ABC):
     """A set of topics. Safe to use from several threads; several processes may open the same one."""
 
+    knows_keys: ClassVar[bool] = True
+    """Whether `keys` answers without reading the topic."""
+
     @abstractmethod
     def create(self, topics: Iterable[TopicSpec]) -> None:
         """Create what is missing. What is there already stays as it is."""
 
     @abstractmethod
     def append(self, records: Sequence[Outgoing]) -> None:
-        """Append in order, all of them or none. When it returns, they survive a crash of this process.
+        """Append in order. When it returns, they survive a crash of this process.
 
-        Raises BusUnavailable when it could not for now: then nothing was appended.
+        Raises BusUnavailable when it could not for now. A bus on the network cannot always know whether they arrived:
+        appended again they may be there twice, and readers tell the second by its sequence number. What raises another
+        BusError has appended nothing. Raises Refused for a record that no trying again helps.
         """
 
     @abstractmethod
@@ -210,7 +249,20 @@ class Bus(ABC):
     def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
         """The newest snapshot of each key; with `at_or_before` the newest whose offset is not beyond that.
 
-        A bus that keeps only the newest may answer a question about the past with nothing.
+        A bus that keeps only the newest may answer a question about the past with nothing. Raises DamagedSnapshot or
+        DamagedRecord for what cannot be read any more.
+        """
+
+    def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
+        """By key, the offset of the newest snapshot: for whoever asks again and again and needs no state."""
+        return {snapshot.key: snapshot.offset for snapshot in self.snapshots(operator, partition)}
+
+    @abstractmethod
+    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+        """Let a group begin anew: forget these operators' snapshots of the partitions, then set the group's offsets.
+
+        Nobody may be working on them. A bus that knows its members refuses with BusError while there are some; on one
+        that does not, those that there are will find themselves fenced.
         """
 
     @abstractmethod

@@ -60,6 +60,10 @@ _CHECKPOINT_WAIT_MS: Final = 100
 _PASSING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
 
 
+class DamagedFile(BusError):  # noqa: N818 - named for what it is
+    """The file is no SQLite file, or its content contradicts itself: nothing in it can be relied on."""
+
+
 class Database:
     """One SQLite file with a pool of connections, for several threads; other processes may have it open as well.
 
@@ -230,6 +234,13 @@ class Database:
             if self._wal_size() > self.wal_bytes // 2:
                 self._cut_wal(connection)
 
+    def shrink(self) -> None:
+        """Give free pages back to the disk, some at a time, where they are many."""
+        with suppress(BusError), self.connection("give pages back") as connection:
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if free > 2 * _VACUUM_PAGES:
+                connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+
     def _wal_size(self) -> int:
         try:
             return self._wal.stat().st_size
@@ -284,7 +295,7 @@ class Database:
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
                 return BusError(f"{where}: {error}: expected a file and a folder that this user may write")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                return BusError(f"{where}: {error}: expected laggard's SQLite file; move it away to start a new one")
+                return DamagedFile(f"{where}: {error}: expected laggard's SQLite file; move it away to start a new one")
         return BusError(f"{where}: {error}")
 
     def _why_full(self) -> str:

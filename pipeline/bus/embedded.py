@@ -11,18 +11,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import Bus, BusError, Partition, Snapshot
+from laggard.pipeline.bus import Bus, BusError, DamagedSnapshot, Partition, Refused, Snapshot
 from laggard.pipeline.bus.database import PAGE_BYTES, Database
 from laggard.pipeline.bus.log import PackedRecord, bounds, fetch, incoming, insert, offset_at, pack_headers
 from laggard.pipeline.bus.membership import EmbeddedSubscription
 from laggard.pipeline.bus.packing import MAX_VALUE_BYTES, pack, unpack
 from laggard.pipeline.bus.partitioner import partition_number
-from laggard.pipeline.bus.trimming import expire, make_room
+from laggard.pipeline.bus.trimming import discard, expire, make_room
 from laggard.pipeline.bus.watch import touch
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from laggard.pipeline.bus import Incoming, Outgoing, Subscription, TopicSpec
@@ -183,13 +183,13 @@ class EmbeddedBus(Bus):
 
     def _check(self, what: str, key: str, ts: float, value: bytes) -> None:
         if not math.isfinite(ts):
-            raise BusError(f"{self.path}: {what}: expected a finite time, got {ts}")
+            raise Refused(f"{self.path}: {what}: expected a finite time, got {ts}")
         if len(value) > MAX_VALUE_BYTES:
-            raise BusError(f"{self.path}: {what}: expected at most {MAX_VALUE_BYTES} bytes, got {len(value)}")
+            raise Refused(f"{self.path}: {what}: expected at most {MAX_VALUE_BYTES} bytes, got {len(value)}")
         try:
             key.encode()
         except UnicodeEncodeError as error:
-            raise BusError(f"{self.path}: {what}: expected a key of Unicode characters, got {key!r}") from error
+            raise Refused(f"{self.path}: {what}: expected a key of Unicode characters, got {key!r}") from error
 
     def write(
         self,
@@ -224,10 +224,17 @@ class EmbeddedBus(Bus):
         # Until the next checkpoint the new pages are in the log too.
         allowed = self.database.max_pages - max(0, needed - self.database.wal_bytes // PAGE_BYTES // 2)
         if needed > allowed:
-            raise BusError(
+            raise Refused(
                 f"{self.path}: {sum(sizes)} bytes at once are too much for a bus bounded to {self.database.max_bytes}"
             )
         make_room(connection, needed, allowed)
+
+    def discard(self, partition: Partition, before: int) -> None:
+        """Delete a partition's records before an offset, for whoever needs each record once; the file shrinks."""
+        identity = self.partition_id(partition)
+        with self.database.writing("discard") as connection:
+            discard(connection, identity, before)
+        self.database.shrink()
 
     def tell(self) -> None:
         """Wake the polls of all processes."""
@@ -288,9 +295,20 @@ class EmbeddedBus(Bus):
                 value = unpack(stored, size)
             except ValueError as error:
                 place = f"snapshot of {operator} for {key!r} at {partition.topic}[{partition.number}]@{offset}"
-                raise BusError(f"{self.path}: {place} is damaged: {error}") from error
+                raise DamagedSnapshot(f"{self.path}: {place} is damaged: {error}") from error
             found.append(Snapshot(operator, partition, key, offset, ts, value))
         return found
+
+    def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
+        """From the index alone."""
+        identity = self.partition_id(partition)
+        with self.database.reading("read the offsets of snapshots") as connection:
+            return dict(
+                connection.execute(
+                    "SELECT key, max(next_offset) FROM snapshots WHERE operator = ? AND partition = ? GROUP BY key",
+                    (operator, identity),
+                ).fetchall()
+            )
 
     # Groups.
 
@@ -306,6 +324,21 @@ class EmbeddedBus(Bus):
                 "SELECT next_offset FROM progress WHERE consumers = ? AND partition = ?", (group, identity)
             ).fetchone()
         return 0 if row is None else int(row[0])
+
+    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+        """In one transaction. A member that is there all the same loses its partitions."""
+        identities = {partition: self.partition_id(partition) for partition in offsets}
+        with self.database.writing("reset a group") as connection:
+            connection.executemany(
+                "DELETE FROM snapshots WHERE operator = ? AND partition = ?",
+                [(operator, identity) for operator in operators for identity in identities.values()],
+            )
+            connection.executemany(
+                "INSERT INTO progress (consumers, partition, next_offset) VALUES (?, ?, ?) "
+                "ON CONFLICT (consumers, partition) DO UPDATE SET next_offset = excluded.next_offset, member = NULL",
+                [(group, identities[partition], offset) for partition, offset in offsets.items()],
+            )
+        self.tell()
 
     def close(self) -> None:
         """Close the file. Calls that are under way still end; polls that wait raise BusError."""

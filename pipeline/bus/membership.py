@@ -27,6 +27,7 @@ class EmbeddedSubscription(Subscription):
         self._member = os.urandom(16).hex()
         self._ids = {partition: bus.partition_id(partition) for partition in partitions}
         self._positions: dict[Partition, int] = {}
+        self._paused: set[Partition] = set()
         self._turn = 0
         self._left = False
         with bus.database.writing("subscribe") as connection:
@@ -63,6 +64,7 @@ class EmbeddedSubscription(Subscription):
         # Only now that nothing can fail any more: what is changed here is told once.
         for partition in revoked:
             del self._positions[partition]
+            self._paused.discard(partition)
         assigned = frozenset(mine - self._positions.keys())
         for partition in assigned:
             self._positions[partition] = offsets[partition]
@@ -100,7 +102,7 @@ class EmbeddedSubscription(Subscription):
 
     def _fetch(self, connection: sqlite3.Connection, max_records: int) -> list[Incoming]:
         """New records, each time beginning with another partition, so that a busy one does not starve the others."""
-        partitions = list(self._positions)
+        partitions = [partition for partition in self._positions if partition not in self._paused]
         records: list[Incoming] = []
         self._turn += 1
         for at in range(len(partitions)):
@@ -122,9 +124,22 @@ class EmbeddedSubscription(Subscription):
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from this offset."""
-        if partition not in self._positions:
-            raise BusError(f"group {self._group}: cannot seek in {partition}: it is not assigned to this member")
+        self._check_assigned("seek in", partition)
         self._positions[partition] = max(0, offset)
+
+    def pause(self, partition: Partition) -> None:
+        """Bring no records of this partition."""
+        self._check_assigned("pause", partition)
+        self._paused.add(partition)
+
+    def resume(self, partition: Partition) -> None:
+        """Bring records of this partition again."""
+        self._check_assigned("resume", partition)
+        self._paused.discard(partition)
+
+    def _check_assigned(self, what: str, partition: Partition) -> None:
+        if partition not in self._positions:
+            raise BusError(f"group {self._group}: cannot {what} {partition}: it is not assigned to this member")
 
     def committed(self, partition: Partition) -> int:
         """The group's committed offset."""
@@ -140,9 +155,9 @@ class EmbeddedSubscription(Subscription):
             raise BusError(f"group {self._group}: cannot commit {partition}: it is of no topic of this member")
         with bus.database.writing("commit") as connection:
             holders, _ = self._progress(connection)
-            for partition in touched:
-                if holders[partition] != self._member:
-                    raise Fenced(f"group {self._group}: another member has taken {partition} over")
+            if taken := frozenset(partition for partition in touched if holders[partition] != self._member):
+                names = ", ".join(f"{topic}[{number}]" for topic, number in sorted(taken))
+                raise Fenced(f"group {self._group}: another member has taken {names} over", taken)
             bus.write(connection, packed, snapshots)
             connection.executemany(
                 "UPDATE progress SET next_offset = ? WHERE consumers = ? AND partition = ?",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus import BusError
+from laggard.pipeline.bus.kafka.options import KafkaOptions, is_kafka, servers_of
 
 if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
@@ -19,22 +21,29 @@ def open_bus(
     *,
     max_bytes: int = DEFAULT_MAX_BYTES,
     retention_s: float | None = DEFAULT_RETENTION_S,
+    kafka: KafkaOptions | None = None,
 ) -> Bus:
-    """Open the bus that a setting names: a path or `embedded:PATH` for the embedded one.
+    """Open the bus that a setting names: a path or `embedded:PATH` for the embedded one, `kafka://b1,b2:9093`.
 
-    `max_bytes` and `retention_s` bound an embedded bus. Raises BusError for what is no such name, and what opening
-    the bus raises.
+    `max_bytes` and `retention_s` bound an embedded bus; `kafka` says all about Kafka but the brokers, which the name
+    gives. Raises BusError for what is no such name, and what opening the bus raises.
     """
     name = str(url_or_path)
     scheme, separator, rest = name.partition(":")
-    if name.startswith("kafka://"):
-        raise BusError(f"{name}: Kafka comes with a later version of laggard; expected a path or embedded:PATH")
+    # Here, so that naming a bus does not load the code of those that are not used.
+    if is_kafka(name):
+        try:
+            options = replace(kafka or KafkaOptions(), bootstrap=servers_of(name))
+        except ValueError as error:
+            raise BusError(f"expected a bus as {error}") from error
+        from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
+
+        return KafkaBus(options)
     if "://" in name:
-        raise BusError(f"{name}: no such kind of bus; expected a path or embedded:PATH")
+        raise BusError(f"{name}: no such kind of bus; expected a path, embedded:PATH or kafka://HOST:PORT")
     path = rest if separator and scheme == "embedded" else name
     if not path:
-        raise BusError(f"{name!r} names no bus; expected a path or embedded:PATH")
-    # Here, so that naming a bus does not load the code of those that are not used.
+        raise BusError(f"{name!r} names no bus; expected a path, embedded:PATH or kafka://HOST:PORT")
     from laggard.pipeline.bus.embedded import EmbeddedBus  # noqa: PLC0415
 
     return EmbeddedBus(Path(path).expanduser(), max_bytes=max_bytes, retention_s=retention_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _WORD = 0xFFFFFFFF
 _SEED = 0x9747B28C
 _MIX = 0x5BD1E995
@@ -25,8 +27,12 @@ def murmur2(key: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
+@lru_cache(maxsize=65536)
 def partition_number(key: str, partitions: int) -> int:
-    """The partition of `key` in a topic of that many, from 0. A single partition needs no hash."""
+    """The partition of `key` in a topic of that many, from 0. A single partition needs no hash.
+
+    A lone surrogate is a byte that is no UTF-8, which another client may have written.
+    """
     if partitions == 1:
         return 0
-    return (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+    return (murmur2(key.encode("utf-8", "surrogateescape")) & 0x7FFFFFFF) % partitions

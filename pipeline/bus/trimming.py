@@ -46,6 +46,14 @@ def expire(connection: sqlite3.Connection, now: float, retention_s: float | None
     return deleted
 
 
+def discard(connection: sqlite3.Connection, partition: int, before: int) -> None:
+    """Delete a partition's records before an offset."""
+    ids = (first_id(partition), first_id(partition) + before)
+    keys = connection.execute("SELECT DISTINCT key FROM records WHERE id >= ? AND id < ?", ids).fetchall()
+    connection.execute("DELETE FROM records WHERE id >= ? AND id < ?", ids)
+    _delete_unused(connection, {key for (key,) in keys})
+
+
 def make_room(connection: sqlite3.Connection, pages: int, max_pages: int) -> None:
     """Delete the oldest, whatever topic it is of, until so many pages fit.
 
@@ -105,11 +113,15 @@ def _delete_records(
     rows = rows[: _enough(rows, excess)]
     if rows:
         connection.execute("DELETE FROM records WHERE id >= ? AND id <= ?", (first, rows[-1][0]))
-        connection.executemany(
-            "DELETE FROM keys WHERE id = :key AND NOT EXISTS (SELECT 1 FROM records WHERE key = :key)",
-            [{"key": key} for key in {row[3] for row in rows}],
-        )
+        _delete_unused(connection, {row[3] for row in rows})
     return len(rows)
+
+
+def _delete_unused(connection: sqlite3.Connection, keys: set[int]) -> None:
+    connection.executemany(
+        "DELETE FROM keys WHERE id = :key AND NOT EXISTS (SELECT 1 FROM records WHERE key = :key)",
+        [{"key": key} for key in keys],
+    )
 
 
 def _delete_snapshots(connection: sqlite3.Connection, until: float, most: int, excess: float = math.inf) -> int:

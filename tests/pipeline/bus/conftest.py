@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,18 +18,16 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
 
 
-@pytest.fixture(params=["embedded"])
+@pytest.fixture(params=["embedded", *(pytest.param(client, marks=pytest.mark.slow) for client in CLIENTS)])
 def attach(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Bus]]:
     """Attaches to one and the same bus, each time like another process would. A further bus is a further parameter."""
-    opened: list[Bus] = []
-
-    def embedded() -> Bus:
-        opened.append(EmbeddedBus(tmp_path / "bus.db"))
-        return opened[-1]
-
-    yield {"embedded": embedded}[request.param]
-    for bus in opened:
-        bus.close()
+    with ExitStack() as opened:
+        if request.param == "embedded":
+            yield lambda: opened.enter_context(EmbeddedBus(tmp_path / "bus.db"))
+        else:
+            options = kafka_options(request.getfixturevalue("broker"), request.param)
+            prepare(options)
+            yield lambda: opened.enter_context(KafkaBus(options))
 
 
 @pytest.fixture

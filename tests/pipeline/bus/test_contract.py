@@ -24,6 +24,7 @@ from laggard.pipeline.bus import (
     Outgoing,
     Partition,
     Polled,
+    Refused,
     Snapshot,
     Subscription,
     TopicSpec,
@@ -215,9 +216,9 @@ def test_an_append_with_one_bad_record_appends_nothing(bus: Bus) -> None:
     topic = new_topic(bus)
     with pytest.raises(BusError):
         bus.append([*numbered(topic, 3), *numbered(f"missing-{uuid.uuid4().hex}", 1)])
-    with pytest.raises(BusError, match="finite"):
+    with pytest.raises(Refused, match="finite"):
         bus.append([*numbered(topic, 3), Outgoing(topic, "host-1", b"", float("nan"))])
-    with pytest.raises(BusError, match="key"):
+    with pytest.raises(Refused, match="key"):
         bus.append([*numbered(topic, 3), Outgoing(topic, "\ud800", b"", NOW)])
     assert everything(bus, topic) == []
 
@@ -258,6 +259,7 @@ def test_a_new_group_reads_from_the_beginning(bus: Bus) -> None:
     bus.append(numbered(topic, 25))
     member = bus.subscribe(f"group-{topic}", [topic])
     assert await_assignment(member) == {Partition(topic, 0)}
+    assert member.joined
     assert member.committed(Partition(topic, 0)) == 0
     assert values(take(member, 25, max_records=10)) == [b"%d" % at for at in range(25)]
     assert member.poll(0.0) == Polled()
@@ -296,6 +298,33 @@ def test_seek_moves_the_member_and_nobody_else(bus: Bus) -> None:
     member.seek(partition, 0)
     assert len(take(member, 6)) == 6
     assert bus.committed(f"group-{topic}", partition) == 0
+    member.close()
+
+
+def test_a_paused_partition_brings_nothing_and_goes_on_where_it_was(bus: Bus) -> None:
+    topic = new_topic(bus, 2)
+    keys = {bus.partition_of(topic, key): key for key in ("a", "b", "c", "d", "e", "f")}
+    paused, other = sorted(keys)
+    member = bus.subscribe(f"group-{topic}", [topic])
+    with pytest.raises(BusError, match="assigned"):
+        member.pause(paused)
+    with pytest.raises(BusError, match="assigned"):
+        member.resume(paused)
+    assert await_assignment(member) == {paused, other}
+    member.pause(paused)
+    bus.append(numbered(topic, 3, keys[paused]) + numbered(topic, 3, keys[other]))
+    assert values(take(member, 3)) == [b"0", b"1", b"2"]
+    assert not member.poll(0.3).records
+    bus.append(numbered(topic, 1, keys[other], start=3))
+    assert values(take(member, 1)) == [b"3"]
+    member.resume(paused)
+    first, second, _ = take(member, 3)
+    assert first.value == b"0"
+    member.pause(paused)
+    member.seek(paused, second.offset)
+    assert not member.poll(0.3).records
+    member.resume(paused)
+    assert values(take(member, 2)) == [b"1", b"2"]
     member.close()
 
 
@@ -478,9 +507,57 @@ def test_the_newest_snapshot_of_each_key_is_kept(bus: Bus) -> None:
     replaced = Snapshot("operator", partition, "a", at[15], NOW + 15, b"again")
     member.commit(Commit({}, (), [replaced]))
     assert sorted(bus.snapshots("operator", partition), key=lambda s: s.key) == [replaced, taken[3]]
+    assert bus.snapshot_offsets("operator", partition) == {"a": replaced.offset, "b": taken[3].offset}
     for bound, expected in ((at[5], taken[:2]), (at[10] + 1, taken[2:4]), (at[15], [replaced, taken[3]])):
         found = sorted(bus.snapshots("operator", partition, bound), key=lambda s: s.key)
         # The past may be gone, but is never another.
         assert all(snapshot in expected for snapshot in found)
     assert list(bus.snapshots("operator", partition, at[5] - 1)) == []
     member.close()
+
+
+# Beginning anew.
+
+
+def test_a_group_that_is_reset_begins_where_it_was_told_without_its_snapshots(
+    bus: Bus, attach: Callable[[], Bus]
+) -> None:
+    topic = new_topic(bus, 2)
+    group = f"group-{topic}"
+    bus.append([record for key in "abcdefgh" for record in numbered(topic, 4, key)])
+    partitions = bus.partitions(topic)
+    ends = {partition: bus.bounds(partition)[1] for partition in partitions}
+    member = bus.subscribe(group, [topic])
+    assigned: set[Partition] = set()
+    while assigned != set(partitions):
+        assigned |= await_assignment(member)
+    large = b"large" * 300_000
+    snapshots = [
+        Snapshot("operator", partition, key, ends[partition], NOW, value)
+        for partition in partitions
+        for key, value in (("a/b#1", large), ("b", b"small"))
+    ]
+    member.commit(Commit(ends, (), snapshots))
+    member.close()
+
+    first, second = partitions
+    again = bus.bounds(first)[0] + 1
+    other = attach()
+    other.reset(group, ["operator", "missing"], {first: again})
+    for seen in (bus, other):
+        assert seen.committed(group, first) == again
+        assert seen.committed(group, second) == ends[second]
+        assert list(seen.snapshots("operator", first)) == []
+        assert seen.snapshot_offsets("operator", first) == {}
+        assert len(seen.snapshots("operator", second)) == 2
+
+    # What it learns anew is kept as if nothing had been there, also of an earlier position.
+    member = bus.subscribe(group, [topic])
+    assigned = set()
+    while assigned != set(partitions):
+        assigned |= await_assignment(member)
+    assert {record.offset for record in take(member, ends[first] - again)} == set(range(again, ends[first]))
+    learned = Snapshot("operator", first, "b", again + 1, NOW, b"anew")
+    member.commit(Commit({first: again + 1}, (), [learned]))
+    member.close()
+    assert list(bus.snapshots("operator", first)) == [learned]

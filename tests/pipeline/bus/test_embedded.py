@@ -45,6 +45,23 @@ def change(path: Path, statement: str) -> None:
         connection.commit()
 
 
+def test_what_was_discarded_is_gone_and_offsets_go_on(path: Path) -> None:
+    with filled(path) as bus:
+        bus.append([Outgoing("a", "host-2", b"x", 10.0)])
+        bus.discard(A, 4)
+        assert bus.bounds(A) == (4, 11)
+        assert [record.offset for record in bus.read(A, 0)] == list(range(4, 11))
+        bus.discard(A, 2)
+        bus.discard(A, 10)
+        assert bus.bounds(A) == (10, 11)
+        assert bus.keys("a") == ["host-2"]
+        bus.discard(A, 99)
+        assert bus.bounds(A) == (11, 11)
+        assert bus.keys("a") == []
+        bus.append([Outgoing("a", "host-1", b"y", 11.0)])
+        assert [record.offset for record in bus.read(A, 0)] == [11]
+
+
 def test_everything_is_there_after_closing(path: Path) -> None:
     with filled(path) as bus:
         member = bus.subscribe("group", ["a"])

@@ -8,6 +8,8 @@ import pytest
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.opening import open_bus
 
 if TYPE_CHECKING:
@@ -32,12 +34,20 @@ def test_a_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("kafka://broker:9092", "later version"),
+        ("kafka://", "kafka://HOST:PORT"),
+        ("kafka://user:secret@broker:9092", "kafka.username"),
         ("redis://x", "embedded:PATH"),
         ("", "names no bus"),
         ("embedded:", "names no bus"),
     ],
 )
 def test_other_names_say_what_was_expected(name: str, expected: str) -> None:
-    with pytest.raises(BusError, match=expected):
+    with pytest.raises(BusError, match=expected) as raised:
         open_bus(name)
+    assert "secret" not in str(raised.value)
+
+
+def test_brokers_are_a_kafka_bus_and_opening_it_connects_nowhere() -> None:
+    with open_bus("kafka://nowhere.invalid,b2:9093", kafka=KafkaOptions(prefix="p.")) as bus:
+        assert isinstance(bus, KafkaBus)
+        assert bus.options == KafkaOptions(bootstrap=("nowhere.invalid:9092", "b2:9093"), prefix="p.")

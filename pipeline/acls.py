@@ -1,0 +1,164 @@
+"""What each role may do at Kafka's brokers, and nothing beyond: the only place that knows it.
+
+`laggard topics acls` prints these rules, deploy/kafka.md shows them, and a test runs each role under exactly them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence, Set
+
+    from laggard.pipeline.topics import Topics
+
+Resource = Literal["topic", "group", "transactional-id"]
+Role = Literal["agent", "worker", "reader", "viewer", "admin"]
+
+ROLES: Final[dict[Role, str]] = {
+    "agent": "`laggard agent`: publishes the counters of its host",
+    "worker": "`laggard work`: runs the operators",
+    "reader": "your own tools: subscribe to what the operators found",
+    "viewer": "`laggard why`, `watch` and `mark`: people who ask",
+    "admin": "`laggard topics` and `laggard reset`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        resource: what kind of thing it is about.
+        name: which, or what its name begins with.
+        prefixed: whether it is about all whose names begin so.
+        operations: what is allowed, in Kafka's words. `Read` and `Write` include `Describe`.
+        why: what it is needed for.
+
+    """
+
+    resource: Resource
+    name: str
+    prefixed: bool
+    operations: tuple[str, ...]
+    why: str
+
+    def arguments(self, principal: str) -> list[str]:
+        """What `kafka-acls.sh --add` takes."""
+        operations = [word for operation in self.operations for word in ("--operation", operation)]
+        pattern = ["--resource-pattern-type", "prefixed"] if self.prefixed else []
+        return ["--allow-principal", principal, *operations, f"--{self.resource}", self.name, *pattern]
+
+    def command(self, principal: str, servers: Sequence[str]) -> str:
+        """The command that adds it."""
+        return shlex.join(
+            ["kafka-acls.sh", "--bootstrap-server", ",".join(servers), "--add", *self.arguments(principal)]
+        )
+
+    def to_json(self, principal: str) -> dict[str, Any]:
+        """For a program to read; the words are those of Kafka's admin API."""
+        return {
+            "principal": principal,
+            "resource_type": self.resource.replace("-", "_").upper(),
+            "resource_name": self.name,
+            "pattern_type": "PREFIXED" if self.prefixed else "LITERAL",
+            "operations": [_upper(operation) for operation in self.operations],
+            "permission_type": "ALLOW",
+            "why": self.why,
+        }
+
+
+def rules(role: Role, topics: Topics, operators: Sequence[str], group: str = "") -> tuple[Rule, ...]:
+    """All rules of a role.
+
+    Args:
+        role: which.
+        topics: under the configured prefix.
+        operators: their names.
+        group: of a reader's own consumers.
+
+    """
+    return tuple(_RULES[role](topics, operators, group))
+
+
+def lacking(
+    some: Sequence[Rule], topic_operations: Mapping[str, Set[str]], group_operations: Mapping[str, Set[str]]
+) -> list[str]:
+    """What a user cannot do of what rules allow, as far as brokers tell: of transactional ids they say nothing.
+
+    Args:
+        some: the rules.
+        topic_operations: by topic what the user may do there.
+        group_operations: likewise by group; of others nothing is known.
+
+    """
+    missing = []
+    for rule in some:
+        known = {"topic": topic_operations, "group": group_operations}.get(rule.resource, {})
+        for name, allowed in known.items():
+            if name == rule.name or (rule.prefixed and name.startswith(rule.name)):
+                missing += [f"{each} on {name}" for each in rule.operations if _upper(each) not in allowed]
+    return list(dict.fromkeys(missing))
+
+
+def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
+    yield _topic(topics.name(COUNTERS), "Write", "frames")
+
+
+def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    yield _topic(topics.name(COUNTERS), "Read", "frames")
+    yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
+    yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
+    yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
+    for operator in operators:
+        yield from _snapshots(topics, operator, "Read", "Write")
+        yield Rule("group", topics.group(operator), False, ("Read",), "sharing partitions, and how far they are read")
+        yield Rule(
+            "transactional-id",
+            f"{topics.group(operator)}-",
+            True,
+            ("Write",),
+            "results and offsets in one transaction, and ending those of workers that died",
+        )
+
+
+def _reader(topics: Topics, _: Sequence[str], group: str) -> Iterator[Rule]:
+    for topic in (ANOMALIES, MODELS, DIAGNOSES):
+        yield _topic(topics.name(topic), "Read", topic.value)
+    yield Rule("group", group, False, ("Read",), "where the tool has read to")
+
+
+def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    yield _topic(topics.name(COUNTERS), "Read", "frames")
+    yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`")
+    for operator in operators:
+        yield from _snapshots(topics, operator, "Read")
+        yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
+
+
+def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
+    yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
+    for operator in operators:
+        yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
+        yield Rule("group", topics.group(operator), False, ("Read",), "`laggard reset`")
+
+
+def _topic(name: str, operation: str, why: str) -> Rule:
+    return Rule("topic", name, False, (operation,), why)
+
+
+def _snapshots(topics: Topics, operator: str, *operations: str, why: str = "states") -> Iterator[Rule]:
+    # A later version of an operator's state has a topic of its own whose name goes on.
+    yield Rule("topic", topics.name(topics.snapshots(operator)), True, operations, why)
+
+
+_RULES: Final = {"agent": _agent, "worker": _worker, "reader": _reader, "viewer": _viewer, "admin": _admin}
+
+
+def _upper(operation: str) -> str:
+    return {"DescribeConfigs": "DESCRIBE_CONFIGS"}.get(operation, operation.upper())

@@ -1,0 +1,429 @@
+"""What is asked of the brokers outside of reading and writing: topics, offsets, groups. Always by kafka-python."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.protocol.consumer import IsolationLevel, OffsetFetchRequest
+from kafka.structs import OffsetAndMetadata
+
+from laggard.pipeline.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.bus.kafka.client import Offset
+from laggard.pipeline.bus.kafka.connection import connected, kafka_python, milliseconds
+from laggard.pipeline.bus.kafka.errors import explained, location, unreachable
+from laggard.pipeline.bus.kafka.topics import FoundTopic, configs_of, replication_of
+from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from laggard.pipeline.bus import TopicSpec
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+
+SETTLING_S: Final = 1.0
+"""So long what is being committed at this moment is waited for."""
+
+_SETTLING_STEP_S: Final = 0.01
+_RETRY_S: Final = 0.05
+_DEAD: Final = {"Dead", "Empty"}
+
+T = TypeVar("T")
+
+
+class FoundCluster(NamedTuple):
+    """What brokers there are.
+
+    Attributes:
+        brokers: how many.
+        version: of Kafka, as far as what they offer tells it.
+
+    """
+
+    brokers: int
+    version: str
+
+
+class Offsets(NamedTuple):
+    """A group's committed offsets.
+
+    Attributes:
+        committed: of the partitions that have one.
+        unstable: partitions in whose transaction, not ended yet, another offset is.
+
+    """
+
+    committed: Mapping[Partition, Offset]
+    unstable: frozenset[Partition]
+
+
+class Admin:
+    """Asks the brokers. Safe to use from several threads; connects when it is first asked.
+
+    Every call takes a few seconds at most, and raises BusUnavailable when the brokers did not answer by then, BusError
+    when they refused.
+    """
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._client: _Client | None = None
+        self._closed = False
+
+    # Topics.
+
+    def create(self, specs: Iterable[TopicSpec]) -> None:
+        """Create those that do not exist, and wait until they can be used."""
+        wanted = {spec.name: spec for spec in reversed(list(specs))}
+        for spec in wanted.values():
+            if spec.partitions < 1:
+                raise BusError(
+                    f"{location(self._options)}: topic {spec.name}: expected at least 1 partition, "
+                    f"got {spec.partitions}"
+                )
+        missing = sorted(wanted.keys() - self.partition_counts(wanted).keys())
+        if not missing:
+            return
+        asked = f"create the topics {', '.join(missing)}"
+        replication = self.replication()
+        self._ask(
+            asked,
+            lambda client: client.create(
+                {
+                    name: {
+                        "num_partitions": wanted[name].partitions,
+                        "replication_factor": replication,
+                        "configs": configs_of(wanted[name], replication),
+                    }
+                    for name in missing
+                }
+            ),
+        )
+        self._ask(asked, lambda client: client.wait_for_topics(missing, milliseconds(self._options.request_timeout_s)))
+
+    def replication(self) -> int:
+        """On how many brokers a new topic is."""
+        if self._options.replication is not None:
+            return self._options.replication
+        cluster = self._ask("list the brokers", lambda client: client.describe_cluster())
+        return replication_of(None, len(cluster["brokers"]))
+
+    def describe(self, topics: Iterable[str]) -> dict[str, FoundTopic | None]:
+        """The topics as they are; None for one that this user may not see. Those that do not exist are left out."""
+        names = sorted(set(topics))
+        asked = f"describe the topics {', '.join(names)}"
+        return self._ask(asked, lambda client: client.found(names)) if names else {}
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each of the topics has; those that do not exist are left out."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+
+        def ask(client: _Client) -> dict[str, int]:
+            counts = {}
+            for topic in client.describe_topics(names):
+                error = kafka_errors.for_code(topic["error_code"])
+                if error in (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.InvalidTopicError):
+                    continue
+                if error is not kafka_errors.NoError:
+                    raise error(topic["name"])
+                counts[topic["name"]] = len(topic["partitions"])
+            return counts
+
+        return self._ask(f"look up the topics {', '.join(names)}", ask)
+
+    def max_record_bytes(self, topic: str) -> int:
+        """The largest record that the topic takes. The documented limit where this user may not see it."""
+
+        def ask(client: _Client) -> int:
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, ["max.message.bytes"])
+            found = client.describe_configs([resource], config_filter="all")["topic"].get(topic, {})
+            return int(found["max.message.bytes"]["value"]) - OVERHEAD_BYTES if found else MAX_RECORD_BYTES
+
+        try:
+            return self._ask(f"look up the limits of {topic}", ask)
+        except BusUnavailable:
+            raise
+        except BusError:
+            return MAX_RECORD_BYTES
+
+    def cluster(self) -> FoundCluster:
+        """What brokers there are."""
+
+        def ask(client: _Client) -> FoundCluster:
+            brokers = client.describe_cluster()["brokers"]
+            data = client.get_broker_version_data(brokers[0]["broker_id"])
+            return FoundCluster(len(brokers), data.broker_version_str)
+
+        return self._ask("describe the cluster", ask)
+
+    def topic_operations(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
+        """What this user may do with each of these topics, in the words of Kafka's API: `READ`, `DESCRIBE_CONFIGS`."""
+        names = sorted(set(topics))
+        found = self._ask("ask for this user's rights", lambda client: client.describe_topics(names))
+        return {topic["name"]: frozenset(topic.get("authorized_operations") or ()) for topic in found}
+
+    def group_operations(self, group: str) -> frozenset[str] | None:
+        """What this user may do with the group: nothing where that may not be asked, None where there is no group."""
+
+        def ask(client: _Client) -> frozenset[str] | None:
+            found = client.group(group)
+            operations = found.get("authorized_operations")
+            return None if found["error"] is not None or not operations else frozenset(operations)
+
+        try:
+            return self._ask(f"ask for the rights to group {group}", ask)
+        except BusUnavailable:
+            raise
+        except BusError:
+            return frozenset()
+
+    # Offsets.
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """The oldest offset still there, and the one after the last that is committed."""
+        return self._bounds(f"look at {partition.topic}[{partition.number}]", [partition])[partition]
+
+    def all_bounds(self, topic: str, partitions: int) -> dict[Partition, tuple[int, int]]:
+        """The bounds of all partitions of a topic, in two questions."""
+        return self._bounds(f"look at {topic}", [Partition(topic, number) for number in range(partitions)])
+
+    def _bounds(self, asked: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+        every = [TopicPartition(*partition) for partition in partitions]
+        oldest, end = (
+            self._ask(asked, lambda client, spec=spec: client.offsets_of(dict.fromkeys(every, spec)))  # type: ignore[misc]
+            for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        )
+        return {Partition(*at): (min(oldest[at].offset, end[at].offset), end[at].offset) for at in every}
+
+    def settled_end(self, partition: Partition) -> int:
+        """The end of what is committed, once what is being committed at this moment is.
+
+        That a transaction is committed is told before all partitions know. One that stays open is not waited for.
+        """
+        asked = f"look at {partition.topic}[{partition.number}]"
+        at = {TopicPartition(*partition): OffsetSpec.LATEST}
+        deadline = time.monotonic() + SETTLING_S
+        (written,) = self._ask(asked, lambda client: client.offsets_of(at, committed=False)).values()
+        while True:
+            (end,) = self._ask(asked, lambda client: client.offsets_of(at)).values()
+            if end.offset >= written.offset or time.monotonic() >= deadline:
+                return int(end.offset)
+            time.sleep(_SETTLING_STEP_S)
+
+    def offset_at(self, partition: Partition, ts: float) -> int | None:
+        """The first offset whose record has this time or a later one, None where there is none."""
+        at = TopicPartition(*partition)
+        spec = max(0, math.ceil(ts * 1000))
+        asked = f"look for a time in {partition.topic}[{partition.number}]"
+        found = self._ask(asked, lambda client: client.offsets_of({at: spec})[at].offset)
+        return None if found < 0 else int(found)
+
+    def offsets(self, group: str, partitions: Iterable[Partition], *, stable: bool = False) -> Offsets:
+        """What the group has committed; with `stable` not of partitions that a transaction is about to move."""
+        wanted = list(partitions)
+        return self._ask(f"read the offsets of group {group}", lambda client: client.committed(group, wanted, stable))
+
+    def settled_offset(self, group: str, partition: Partition) -> Offset | None:
+        """What the group has committed, once what is being committed at this moment is; None for nothing yet."""
+        deadline = time.monotonic() + SETTLING_S
+        while True:
+            found = self.offsets(group, [partition], stable=True)
+            if not found.unstable:
+                return found.committed.get(partition)
+            if time.monotonic() >= deadline:
+                return self.offsets(group, [partition]).committed.get(partition)
+            time.sleep(_SETTLING_STEP_S)
+
+    def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit these offsets in the place of a group that has no members. Raises BusError where it has some."""
+
+        def ask(client: _Client) -> None:
+            wanted = {TopicPartition(*partition): OffsetAndMetadata(at, "", -1) for partition, at in offsets.items()}
+            for partition, error in client.alter_group_offsets(group, wanted).items():
+                if error is not kafka_errors.NoError:
+                    raise error(partition.topic)
+
+        try:
+            self._ask(f"set the offsets of group {group}", ask)
+        except BusError as error:
+            if isinstance(error.__cause__, kafka_errors.UnknownMemberIdError):
+                raise BusError(
+                    f"{location(self._options)}: group {group} has members; stop the workers first"
+                ) from None
+            raise
+
+    # Groups.
+
+    def client_ids(self, group: str) -> frozenset[str]:
+        """The client ids of the group's members: those that are alive, as far as the brokers know."""
+
+        def ask(client: _Client) -> frozenset[str]:
+            return frozenset(member["client_id"] for member in client.group(group)["members"])
+
+        return self._ask(f"list the members of group {group}", ask)
+
+    def reachable(self, timeout_s: float) -> bool:
+        """Whether a broker answers within so long."""
+        try:
+            self._ask("ask the brokers", lambda client: client.describe_topics([]), timeout_s)
+        except BusError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._closed = True
+        self._discard()
+
+    # How it is asked.
+
+    def _ask(self, asked: str, ask: Callable[[_Client], T], timeout_s: float | None = None) -> T:
+        """Ask, again and again as long as what is wrong may pass: a leader or a coordinator that moves."""
+        deadline = time.monotonic() + (self._options.request_timeout_s if timeout_s is None else timeout_s)
+        while True:
+            try:
+                return ask(self._connected(asked, deadline, explain=timeout_s is None))
+            except BusError:
+                raise
+            except Exception as error:
+                # What kafka-python remembers of the brokers may be what is wrong.
+                self._discard()
+                raised = explained(error, asked, self._options)
+                if not isinstance(raised, BusUnavailable) or time.monotonic() + _RETRY_S >= deadline:
+                    raise raised from error
+            time.sleep(_RETRY_S)
+
+    def _connected(self, asked: str, deadline: float, *, explain: bool) -> _Client:
+        with self._lock:
+            if self._closed:
+                raise BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
+            if self._client is None:
+                settings = kafka_python(self._options)
+                settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
+                try:
+                    self._client = connected(_Client, settings)
+                except Exception as error:
+                    say = unreachable if explain else explained
+                    raise say(error, asked, self._options) from error
+            return self._client
+
+    def _discard(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                client.close()
+
+
+class _Client(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
+    """kafka-python's, with what it lacks: stable offsets, and topics that are there already."""
+
+    def create(self, topics: Mapping[str, Any]) -> None:
+        """Create topics. One that somebody else creates at the same time is there, which is what was asked for."""
+        made = self.create_topics(dict(topics), raise_errors=False)
+        for topic in made["topics"]:
+            error = kafka_errors.for_code(topic["error_code"])
+            if error not in (kafka_errors.NoError, kafka_errors.TopicAlreadyExistsError):
+                raise error(topic["name"], topic.get("error_message") or "")
+
+    def found(self, names: Sequence[str]) -> dict[str, FoundTopic | None]:
+        """Topics as they are."""
+        described = self.describe_topics(list(names))
+        hidden = kafka_errors.TopicAuthorizationFailedError.errno
+        known = [topic for topic in described if topic["error_code"] == 0]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic["name"]) for topic in known]
+        configs = {}
+        for name, found in self.describe_configs(resources, config_filter="all").get("topic", {}).items():
+            configs[name] = {key: config["value"] for key, config in found.items() if config["value"] is not None}
+        return {topic["name"]: None for topic in described if topic["error_code"] == hidden} | {
+            topic["name"]: FoundTopic(
+                len(topic["partitions"]),
+                min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
+                min(len(partition["isr_nodes"]) for partition in topic["partitions"]),
+                sum(partition["leader_id"] < 0 for partition in topic["partitions"]),
+                configs.get(topic["name"], {}),
+            )
+            for topic in known
+        }
+
+    def group(self, name: str) -> Mapping[str, Any]:
+        """A group as it is; one that is dead or was never there has an `error` too."""
+        found: Mapping[str, Any] = self.describe_groups([name])[name]
+        if found["error"] is not None and found["group_state"] not in _DEAD:
+            raise _told(found["error"])
+        return found
+
+    def offsets_of(
+        self, specs: Mapping[TopicPartition, int], *, committed: bool = True
+    ) -> Mapping[TopicPartition, Any]:
+        """Offsets of what is committed, or of all that is written."""
+        return self.list_partition_offsets(  # type: ignore[no-any-return]
+            dict(specs),
+            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+            timeout_ms=self.config["request_timeout_ms"],
+        )
+
+    def committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
+        """What the group has committed."""
+        return self._manager.run(self._committed, group, partitions, stable)  # type: ignore[no-any-return]
+
+    async def _committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup
+        numbers: dict[str, list[int]] = {}
+        for partition in partitions:
+            numbers.setdefault(partition.topic, []).append(partition.number)
+        topics = [
+            asked.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in numbers.items()
+        ]
+        plain = [
+            OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in numbers.items()
+        ]
+        request = OffsetFetchRequest(
+            group_id=group,
+            topics=plain,
+            groups=[asked(group_id=group, topics=topics)],
+            require_stable=stable,
+            min_version=7,
+            max_version=8,
+        )
+        coordinator = await self._find_coordinator_id(group)
+        answer = await self._manager.send(request, node_id=coordinator)
+        # From version 8 on the answer is about several groups.
+        answer = answer.groups[0] if answer.API_VERSION >= 8 else answer
+        _raise_for(answer.error_code, group)
+        committed, unstable = {}, set()
+        for topic in answer.topics:
+            for found in topic.partitions:
+                partition = Partition(topic.name, found.partition_index)
+                if found.error_code == kafka_errors.UnstableOffsetCommitError.errno:
+                    unstable.add(partition)
+                    continue
+                _raise_for(found.error_code, topic.name)
+                if found.committed_offset >= 0:
+                    # confluent-kafka ends the text with a zero byte.
+                    text = (found.metadata or "").removesuffix("\0")
+                    committed[partition] = Offset(found.committed_offset, text)
+        return Offsets(committed, frozenset(unstable))
+
+
+def _told(text: str) -> Exception:
+    """The error that kafka-python tells as a text: `[Error 16] NotCoordinatorError: None`."""
+    code = re.match(r"\[Error (\d+)\]", text)
+    error: Exception = kafka_errors.for_code(int(code[1]))(text) if code else kafka_errors.KafkaError(text)
+    return error
+
+
+def _raise_for(code: int, about: str) -> None:
+    error = kafka_errors.for_code(code)
+    if error is not kafka_errors.NoError:
+        raise error(about)

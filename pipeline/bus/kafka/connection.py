@@ -1,0 +1,91 @@
+"""How kafka-python is tuned, whatever it is used for."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
+
+from laggard.pipeline.bus.kafka.security import kafka_python_security
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+
+RETRY_BACKOFF_MS: Final = 10
+"""Transactions back to back wait for each other's end: with kafka-python's own 100 ms some take 107 ms instead of 5."""
+
+RECONNECT_MAX_MS: Final = 1000
+"""A broker that is back is found within so long."""
+
+_SCHEME: Final = "laggard-direct"
+
+T = TypeVar("T")
+
+
+def kafka_python(options: KafkaOptions, client_id: str = "laggard") -> dict[str, Any]:
+    """What every client of kafka-python is made with. Raises BusError for files of the options that cannot be used."""
+    quiet()
+    return kafka_python_security(options) | {
+        "bootstrap_servers": list(options.bootstrap),
+        "request_timeout_ms": milliseconds(options.request_timeout_s),
+        "client_id": client_id,
+        "bootstrap_timeout_ms": milliseconds(options.request_timeout_s),
+        "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
+        "retry_backoff_ms": RETRY_BACKOFF_MS,
+        "proxy_url": f"{_SCHEME}://",
+    }
+
+
+class _Closing(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
+    """Closes a socket that could not be connected, which kafka-python leaves to the garbage collector.
+
+    kafka-python takes it for the proxies of this scheme; it connects directly.
+    """
+
+    SCHEMES = (_SCHEME,)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        """Connect, or close."""
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def connected(make: Callable[..., T], settings: Mapping[str, Any]) -> T:
+    """Make a client of kafka-python, which connects; what it opened is given back where that fails."""
+    opened: list[KafkaNetClient] = []
+
+    def network(**configs: Any) -> KafkaNetClient:
+        opened.append(KafkaNetClient(**configs))
+        return opened[-1]
+
+    try:
+        return make(**settings, kafka_client=network)
+    except BaseException:
+        for client in opened:
+            with suppress(Exception):
+                client.close()
+        raise
+
+
+def milliseconds(seconds: float) -> int:
+    """Whole milliseconds, at least one."""
+    return max(1, round(seconds * 1000))
+
+
+def quiet() -> None:
+    """Keep the client's warnings off a user's terminal: what they mean for laggard is said by its own errors.
+
+    Whoever sets the level of the logger `kafka` beforehand gets them.
+    """
+    logger = logging.getLogger("kafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)

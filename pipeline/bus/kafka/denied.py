@@ -1,0 +1,54 @@
+"""What a user may not do: who that is at the brokers, and which rule is missing."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kafka import errors as kafka_errors
+
+from laggard.pipeline.bus import BusError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+
+_LACKS: Mapping[type[Exception], str] = {
+    kafka_errors.TopicAuthorizationFailedError: "a topic of it, to read or to write",
+    kafka_errors.GroupAuthorizationFailedError: "the group",
+    kafka_errors.TransactionalIdAuthorizationFailedError: "the transactional id",
+    # Who may write to some topic may also number what he writes.
+    kafka_errors.ClusterAuthorizationFailedError: "any topic to write to",
+}
+
+# kafka-python tells some only in the text of an error of another kind: `Unexpected error in ...: [Error 29] ...`
+_CODE = re.compile(r"\[Error (\d+)\]")
+_TOPICS = re.compile(r"TopicAuthorizationFailedError: \{?([\w.' ,-]+)")
+
+
+class Denied(BusError):  # noqa: N818 - named for what it says
+    """The brokers do not let this user do what was asked: a rule is missing."""
+
+
+def denied(error: BaseException, options: KafkaOptions) -> str | None:
+    """What is missing, where brokers refused something for want of an ACL; None for another error."""
+    kind = next((kind for kind in _LACKS if isinstance(error, kind)), None)
+    if kind is None and (code := _CODE.search(str(error))):
+        kind = kafka_errors.for_code(int(code[1]))
+    if kind is None or kind not in _LACKS:
+        return None
+    topics = _TOPICS.search(str(error))
+    what = "the topic " + topics[1].replace("'", "") if topics else _LACKS[kind]
+    return f"{user_of(options)} lacks an ACL for {what}; `laggard topics acls` prints what each role needs"
+
+
+def user_of(options: KafkaOptions) -> str:
+    """Who this is to the brokers, in words."""
+    if options.sasl == "oauthbearer":
+        return "the user of the token"
+    if options.sasl != "none":
+        return f"user {options.username}"
+    if options.security == "tls" and options.certificate_file is not None:
+        return f"the user of {options.certificate_file}"
+    return "user ANONYMOUS"

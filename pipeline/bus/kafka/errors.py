@@ -1,0 +1,96 @@
+"""What went wrong at a broker, in laggard's words: which brokers, what was asked, what to do. Never a secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka import errors as kafka_errors
+
+from laggard.pipeline.bus import BusError, BusUnavailable, Refused
+from laggard.pipeline.bus.kafka.denied import Denied, denied
+from laggard.pipeline.bus.kafka.reaching import why_unreachable
+
+if TYPE_CHECKING:
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+
+
+class Outdated(Exception):  # noqa: N818 - named for what it says
+    """The group has moved on since this member looked: nothing was committed. Rejoin, then try again."""
+
+
+class Displaced(Exception):  # noqa: N818
+    """Somebody has taken this member's transactional id over: all that it had open is void."""
+
+
+class Unresolved(Exception):  # noqa: N818
+    """Nobody has answered whether the transaction was committed."""
+
+
+class Expelled(BusError):  # noqa: N818
+    """The group knows another member of this member's name (static membership): this one is void, and has to join anew.
+
+    That is another worker of the same name; or this one itself, when the answer to its joining was lost.
+    """
+
+
+_UNAVAILABLE = (
+    kafka_errors.RetriableError,
+    kafka_errors.UnknownBrokerIdError,
+    kafka_errors.BrokerNotAvailableError,
+    kafka_errors.OutOfOrderSequenceNumberError,
+    kafka_errors.UnknownProducerIdError,
+    kafka_errors.InvalidProducerIdMappingError,
+    kafka_errors.InvalidTxnStateError,
+    kafka_errors.TransactionAbortedError,
+    kafka_errors.QuotaViolationError,
+    TimeoutError,
+    OSError,
+    RuntimeError,  # kafka-python: its event loop was closed while a call waited for it
+)
+
+
+def location(options: KafkaOptions) -> str:
+    """The brokers as a bus's location names them."""
+    return "kafka://" + ",".join(options.bootstrap)
+
+
+def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusError:  # noqa: PLR0911 - a table
+    """The error as the bus raises it; `asked` says what could not be done: `append to laggard.counters`."""
+    if isinstance(error, BusError):
+        return error
+    where = f"{location(options)}: cannot {asked}"
+    match error:
+        case kafka_errors.UnknownTopicOrPartitionError():
+            return BusError(f"{where}: the topic does not exist; `laggard topics create` creates it")
+        case kafka_errors.SaslAuthenticationFailedError():
+            return BusError(f"{where}: the brokers refused the user or the password (kafka.username, kafka.password)")
+        case kafka_errors.UnsupportedSaslMechanismError():
+            return BusError(f"{where}: the brokers do not offer this kafka.sasl")
+        case _ if lacks := denied(error, options):
+            return Denied(f"{where}: {lacks}")
+        case kafka_errors.MessageSizeTooLargeError() | kafka_errors.RecordListTooLargeError():
+            return Refused(f"{where}: a record is larger than the topic's max.message.bytes")
+        case kafka_errors.UnsupportedVersionError():
+            return BusError(f"{where}: expected brokers of Kafka 2.5 or newer ({_reason(error)})")
+        # kafka-python has no better one for a producer that cannot go on; another one may.
+        case _ if isinstance(error, _UNAVAILABLE) or type(error) is kafka_errors.KafkaError:
+            return BusUnavailable(f"{where} for now: {_reason(error)}")
+    return BusError(f"{where}: {_reason(error)}")
+
+
+def unreachable(error: Exception, asked: str, options: KafkaOptions) -> BusError:
+    """Why the first connection could not be made; looks at the brokers once more to find out."""
+    raised = explained(error, asked, options)
+    if isinstance(raised, BusUnavailable):
+        why = why_unreachable(options)
+        if why is not None:
+            return type(why)(f"{location(options)}: cannot {asked}: {why}")
+    return raised
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    name = type(error).__name__
+    if not text:
+        return name
+    return text if text.startswith(name) else f"{name}: {text}"

@@ -1,0 +1,95 @@
+"""Reading partitions outside of any group through librdkafka."""
+
+# ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from laggard.pipeline.bus import DamagedRecord
+from laggard.pipeline.bus.kafka.librdkafka_consumer import (
+    DAMAGED,
+    SLICE_S,
+    arrived,
+    consumer_of,
+    incoming_of,
+    offset_of,
+    passing,
+)
+from laggard.pipeline.bus.kafka.librdkafka_errors import told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Incoming, Partition
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+
+_AT_ONCE: Final = 500
+
+_FETCH_WAIT_MS: Final = 20
+"""What is read is there. The next partition waits for the answer about the last one's end."""
+
+
+class LibrdkafkaReader:
+    """Reads one partition after the other."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        # librdkafka wants the name of a group, which is never joined: what is read is assigned.
+        own = {
+            "group.id": f"{options.prefix}readers",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": _FETCH_WAIT_MS,
+        }
+        self._consumer = consumer_of(options, "open a reader", "laggard", own)
+        self._at: tuple[Partition, int] | None = None  # what the consumer goes on with
+
+    def fetch(self, partition: Partition, position: int, timeout_s: float) -> tuple[Sequence[Incoming], int]:
+        """Records from this position on, and the position after them."""
+        try:
+            if self._at != (partition, position):
+                self._consumer.assign([TopicPartition(*partition, position)])
+            self._at = None
+            records, after, sound = self._fetch(partition, position, time.monotonic() + timeout_s)
+        except KafkaException as error:
+            raise told(error, f"read {partition.topic}[{partition.number}]", self._options) from error
+        if sound:
+            self._at = partition, after
+        return records, after
+
+    def _fetch(self, partition: Partition, position: int, deadline: float) -> tuple[list[Incoming], int, bool]:
+        """The same, and whether the consumer goes on there by itself."""
+        records: list[Incoming] = []
+        after = position
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            for message in arrived(self._consumer, min(left, SLICE_S), _AT_ONCE):
+                error = message.error()
+                if error is None:
+                    records.append(incoming_of(message, partition))
+                    after = offset_of(message) + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    after = max(after, offset_of(message))
+                elif error.code() in DAMAGED:
+                    if not records:
+                        raise DamagedRecord(partition, max(position, offset_of(message)), error.str())
+                    return records, after, False  # it is met again from there on, and told then
+                elif not passing(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise KafkaException(error)
+            if after != position or not left:
+                return records, after, True
+
+    def rest(self) -> None:
+        """Fetch nothing until it is asked for: librdkafka would go on with what comes."""
+        self._at = None
+        with suppress(KafkaException):
+            self._consumer.unassign()
+
+    def close(self) -> None:
+        """Give everything back."""
+        with suppress(Exception):
+            self._consumer.close()

@@ -1,0 +1,380 @@
+"""A member of a group on Kafka: what is the same whichever client it uses."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Fenced, Polled, Subscription
+from laggard.pipeline.bus.kafka import snapshots as chunks
+from laggard.pipeline.bus.kafka.admin import SETTLING_S
+from laggard.pipeline.bus.kafka.claims import settled_offsets
+from laggard.pipeline.bus.kafka.commits import Commits
+from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laggard.pipeline.bus import Incoming, Partition, Snapshot
+    from laggard.pipeline.bus.kafka.bus import KafkaBus
+    from laggard.pipeline.bus.kafka.client import Membership
+    from laggard.pipeline.bus.kafka.wire import Raw
+
+SETTLE_S: Final = 30.0
+"""A group that has not handed partitions out for so long is not going to without somebody's help."""
+
+COMMIT_S: Final = 10.0
+"""So long a commit waits for the end of a rebalance; then it may be tried again."""
+
+MOST_EXPULSIONS: Final = 2
+EXPULSIONS_S: Final = 60.0
+"""A static member that was expelled so often in this time has a namesake: it gives way."""
+
+_STEP_S: Final = 0.05
+_LEAST_PROBE_S: Final = 0.05
+
+
+class KafkaSubscription(Subscription):
+    """One member of a group; for one thread at a time.
+
+    A partition that is new is *claimed* before anything is read from it or committed to it: see `claims`. A commit that
+    comes while the group rebalances waits for the end of that, and is made when its partitions are still this member's.
+    """
+
+    def __init__(self, bus: KafkaBus, group: str, topics: Sequence[str]) -> None:
+        options = bus.options
+        self._bus = bus
+        self._options = options
+        self._group = group
+        self._topics = frozenset(topics)
+        identity = f"{group}-{options.instance or uuid.uuid4().hex}"
+        self._commits = Commits(options, bus.client, bus.admin, group, identity)
+        self._identity = identity
+        self._member = bus.client.join(group, topics, identity)
+        self._void: Expelled | None = None
+        self._expelled: list[float] = []  # when
+        self._left = False
+        self._mine: set[Partition] = set()  # as told by `poll`
+        self._unclaimed: set[Partition] = set()
+        self._paused: set[Partition] = set()
+        self._wanted: dict[Partition, int] = {}  # where to read on in those that are not claimed yet
+        self._offsets: dict[Partition, int] = {}  # committed by this member, or found when it claimed
+        self._revoked: set[Partition] = set()  # not told yet
+        self._assigned: set[Partition] = set()
+        self._held: list[Incoming] = []  # came together with news
+        self._chunks: dict[tuple[Partition, str, str], int] = {}
+        self._ended: Commit | None = None  # its outcome was found out after it had been given up
+        self._trying: Commit | None = None
+        self._heard_at = time.monotonic()
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has told this member what is its own."""
+        return self._member.membership() is not None
+
+    # Reading.
+
+    def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
+        """News of the partitions first, then records.
+
+        Raises BusUnavailable when no broker has answered for a while, or the group does not settle.
+        """
+        self._check_open("poll")
+        deadline = time.monotonic() + timeout_s
+        self._settle()
+        if self._revoked or self._assigned:
+            return self._tell()
+        self._claim(self._unclaimed)
+        if self._held:
+            records, self._held = self._held[:max_records], self._held[max_records:]
+            return Polled(records=tuple(records))
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            # What is still to be claimed must not wait for the whole time.
+            polled = self._ask(min(left, _STEP_S) if self._unclaimed else left, max_records)
+            self._note(polled)
+            if self._revoked or self._assigned:
+                self._held += polled.records
+                return self._tell()
+            if polled.records:
+                return polled
+            if not max(0.0, deadline - time.monotonic()):
+                self._probe(timeout_s)
+                return Polled()
+            self._claim(self._unclaimed)
+
+    def _ask(self, timeout_s: float, max_records: int) -> Polled:
+        """What the client has; a member that is void joins anew, and has lost all."""
+        if self._void is None:
+            try:
+                return self._member.poll(timeout_s, max_records)
+            except Expelled as error:
+                now = time.monotonic()
+                self._expelled = [at for at in self._expelled if now - at < EXPULSIONS_S] + [now]
+                if len(self._expelled) >= MOST_EXPULSIONS:
+                    raise
+                self._void = error
+        self._member.close()
+        self._note(Polled(revoked=frozenset(self._mine)))
+        self._assigned.clear()
+        self._member = self._bus.client.join(self._group, sorted(self._topics), self._identity)
+        self._void = None
+        return Polled()
+
+    def _note(self, polled: Polled) -> None:
+        """Remember what the client tells, until `poll` tells it."""
+        if polled.records or polled.assigned or polled.revoked:
+            self._heard_at = time.monotonic()
+        for partition in polled.revoked:
+            self._assigned.discard(partition)
+            if partition in self._mine:
+                self._revoked.add(partition)
+        self._assigned |= polled.assigned
+
+    def _tell(self) -> Polled:
+        revoked, assigned = frozenset(self._revoked), frozenset(self._assigned)
+        self._revoked.clear()
+        self._assigned.clear()
+        self._mine = self._mine - revoked | assigned
+        for partition in revoked | assigned:
+            self._paused.discard(partition)
+            self._wanted.pop(partition, None)
+            self._offsets.pop(partition, None)
+        self._unclaimed = self._unclaimed - revoked | assigned
+        self._held = [record for record in self._held if record.partition in self._mine - assigned]
+        return Polled(revoked=revoked, assigned=assigned)
+
+    def _probe(self, timeout_s: float) -> None:
+        """After a silence, find out whether there is a broker at all."""
+        now = time.monotonic()
+        silent_s = now - self._heard_at
+        if silent_s < self._options.request_timeout_s:
+            return
+        if not self._bus.admin.reachable(max(_LEAST_PROBE_S, timeout_s)):
+            raise BusUnavailable(f"{location(self._options)}: no broker has answered for {silent_s:.0f} s")
+        if self._member.membership() is not None:
+            self._heard_at = now
+        elif silent_s > SETTLE_S:
+            raise BusUnavailable(
+                f"{location(self._options)}: group {self._group} has not settled for {silent_s:.0f} s: look for "
+                "members that do not answer, or are of another version"
+            )
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from this offset."""
+        self._check_assigned("seek in", partition)
+        self._held = [record for record in self._held if record.partition != partition]
+        if partition in self._unclaimed:
+            self._wanted[partition] = max(0, offset)
+        elif partition not in self._revoked:
+            self._member.seek(partition, max(0, offset))
+
+    def pause(self, partition: Partition) -> None:
+        """Bring no records of this partition."""
+        self._check_assigned("pause", partition)
+        self._paused.add(partition)
+        held = [record.offset for record in self._held if record.partition == partition]
+        if held:
+            self.seek(partition, held[0])
+        if partition not in self._unclaimed | self._revoked:
+            self._member.pause([partition])
+
+    def resume(self, partition: Partition) -> None:
+        """Bring records of this partition again."""
+        self._check_assigned("resume", partition)
+        self._paused.discard(partition)
+        if partition not in self._unclaimed | self._revoked:
+            self._member.resume([partition])
+
+    def committed(self, partition: Partition) -> int:
+        """The group's committed offset; of a partition of this member once it has claimed it."""
+        self._check_open("look at an offset")
+        self._settle()
+        if partition not in self._mine:
+            return self._bus.committed(self._group, partition)
+        deadline = time.monotonic() + SETTLING_S
+        while partition in self._unclaimed and partition not in self._revoked:
+            if time.monotonic() > deadline:
+                raise BusUnavailable(
+                    f"{location(self._options)}: group {self._group}: {_named([partition])} cannot be claimed yet: the "
+                    "group has not settled, or another member has not ended its transaction"
+                )
+            self._advance(self._member.membership(), {partition}, deadline)
+        return self._offsets.get(partition, 0)
+
+    # Claiming.
+
+    def _claim(self, wanted: Iterable[Partition]) -> None:
+        """Claim those that can be now; the rest stays unclaimed. Raises BusUnavailable."""
+        membership = self._member.membership()
+        self._note(self._member.news())
+        partitions = set(wanted) - self._revoked
+        if not partitions or membership is None:
+            return
+        offsets = settled_offsets(self._bus.admin, self._commits, self._group, partitions)
+        if not offsets:
+            return
+        try:
+            self._commits.run((), offsets, membership)
+        except (Outdated, Displaced):
+            return  # the next poll tells what changed
+        self._heard_at = time.monotonic()
+        self._offsets |= offsets
+        self._unclaimed -= offsets.keys()
+        for partition, offset in offsets.items():
+            self._member.seek(partition, self._wanted.pop(partition, offset))
+            if partition not in self._paused:
+                self._member.resume([partition])
+
+    def _unclaim(self, partitions: Iterable[Partition]) -> None:
+        """Look at their committed offsets anew: whether the last one was committed is not known."""
+        partitions = set(partitions) & self._mine - self._revoked
+        self._member.pause(partitions)
+        self._unclaimed |= partitions
+        self._held = [record for record in self._held if record.partition not in partitions]
+
+    # Committing.
+
+    def commit(self, commit: Commit) -> None:
+        """All of it, or nothing."""
+        self._check_open("commit")
+        touched = {*commit.offsets, *(snapshot.partition for snapshot in commit.snapshots)}
+        for partition in touched:
+            if partition.topic not in self._topics:
+                raise BusError(
+                    f"{location(self._options)}: group {self._group}: cannot commit {_named([partition])}: it is of no "
+                    "topic of this member"
+                )
+        records = self._bus.pack(commit.outputs) + self._pack(commit.snapshots)
+        self._settle()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            if _same(commit, ended):
+                return
+        deadline = time.monotonic() + COMMIT_S
+        while True:
+            membership = self._member.membership()
+            # Only now: the coordinator takes offsets of any partition from a member of the right generation.
+            self._note(self._member.news())
+            self._check_held(touched)
+            if membership is None or touched & self._unclaimed:
+                self._check_patience(deadline)
+                self._advance(membership, touched, deadline)
+                continue
+            offsets = {partition: self._offsets[partition] for partition in touched} | dict(commit.offsets)
+            try:
+                self._commits.run(records, offsets, membership)
+            except BusUnavailable:
+                self._trying = commit if self._commits.unresolved else None
+                raise
+            except Outdated:
+                self._check_patience(deadline)
+                self._advance(membership, touched, deadline, outdated=True)
+                continue
+            except Displaced as error:
+                self._unclaim(touched)
+                raise Fenced(
+                    f"{location(self._options)}: group {self._group}: another member has taken {_named(touched)} over: "
+                    f"{error}"
+                ) from error
+            self._committed(commit, offsets)
+            return
+
+    def _committed(self, commit: Commit, offsets: dict[Partition, int]) -> None:
+        self._heard_at = time.monotonic()
+        self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
+        for snapshot in commit.snapshots:
+            self._chunks[_place(snapshot)] = chunks.chunk_count(snapshot)
+
+    def _check_held(self, touched: set[Partition]) -> None:
+        """Raise Fenced for partitions that this member does not have, or had lost in between."""
+        lost = frozenset(touched - (self._mine - self._revoked))
+        if lost:
+            raise Fenced(
+                f"{location(self._options)}: group {self._group}: another member has taken {_named(lost)} over", lost
+            )
+
+    def _check_patience(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise BusUnavailable(
+                f"{location(self._options)}: group {self._group} has not settled for {COMMIT_S:.0f} s; nothing was "
+                "committed"
+            )
+
+    def _advance(
+        self, membership: Membership | None, touched: set[Partition], deadline: float, *, outdated: bool = False
+    ) -> None:
+        """A step towards the end of a rebalance, or of a claim. What it brings waits for the next poll."""
+        if membership is not None and not outdated:
+            self._claim(touched & self._unclaimed)
+            if touched & self._unclaimed - self._revoked:
+                time.sleep(_STEP_S)
+            return
+        reading = self._mine - self._paused - self._unclaimed - self._revoked
+        self._member.pause(reading)
+        try:
+            while True:
+                self._note(self._ask(_STEP_S, 1))
+                now = self._member.membership()
+                if now is not None and (membership is None or now.generation != membership.generation):
+                    return
+                if time.monotonic() > deadline:
+                    return
+        finally:
+            self._member.resume(reading - self._revoked)
+
+    def _settle(self) -> None:
+        """Find the outcome of a commit that nobody had answered. Raises BusUnavailable."""
+        if not self._commits.unresolved:
+            return
+        was_committed = self._commits.resolve()
+        trying, self._trying = self._trying, None
+        if was_committed and trying is not None:
+            self._ended = trying
+            self._committed(trying, dict(trying.offsets))
+
+    def _pack(self, snapshots: Sequence[Snapshot]) -> list[Raw]:
+        packed: list[Raw] = []
+        for snapshot in snapshots:
+            topic = chunks.topic_of(self._options.prefix, snapshot.operator)
+            partition = chunks.partition_of(snapshot.partition, len(self._bus.partitions(topic)))
+            before = self._chunks.get(_place(snapshot), 0)
+            packed += chunks.records(snapshot, topic, partition, before=before)
+        return packed
+
+    # Leaving.
+
+    def _check_open(self, what: str) -> None:
+        if self._left:
+            raise BusError(f"{location(self._options)}: group {self._group}: cannot {what}: this member has left")
+
+    def _check_assigned(self, what: str, partition: Partition) -> None:
+        if partition not in self._mine:
+            raise BusError(
+                f"{location(self._options)}: group {self._group}: cannot {what} {partition}: it is not assigned to "
+                "this member"
+            )
+
+    def close(self) -> None:
+        """Leave the group; a static member keeps its partitions until its session times out."""
+        if self._left:
+            return
+        self._left = True
+        self._commits.close()
+        self._member.close()
+
+
+def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
+    return snapshot.partition, snapshot.operator, snapshot.key
+
+
+def _named(partitions: Iterable[Partition]) -> str:
+    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
+
+
+def _same(commit: Commit, ended: Commit) -> bool:
+    """Whether this is the commit that has ended, or what is left of it after some of its partitions were lost."""
+    if not commit.offsets:
+        return commit == ended
+    return commit.offsets.items() <= ended.offsets.items()

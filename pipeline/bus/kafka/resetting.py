@@ -1,0 +1,49 @@
+"""An operator that begins anew on Kafka: its snapshots are deleted in the compacted topic, its group's offsets set."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError, Partition
+from laggard.pipeline.bus.kafka import snapshots as chunks
+from laggard.pipeline.bus.kafka.errors import location
+from laggard.pipeline.bus.kafka.wire import Raw, key_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from laggard.pipeline.bus.kafka.bus import KafkaBus
+
+_AT_ONCE: Final = 1000
+
+
+def reset(bus: KafkaBus, group: str, operators: tuple[str, ...], offsets: Mapping[Partition, int]) -> None:
+    """See `Bus.reset`. What was stopped in the middle is completed by another call."""
+    if members := bus.admin.client_ids(group):
+        raise BusError(
+            f"{location(bus.options)}: group {group} has {len(members)} members; stop the workers first: "
+            f"{', '.join(sorted(members))}"
+        )
+    # Offsets last: until then whoever comes rebuilds from the input what has no snapshot any more.
+    for operator in operators:
+        topic = chunks.topic_of(bus.options.prefix, operator)
+        deletions = [*_deletions(bus, topic, offsets)]
+        for start in range(0, len(deletions), _AT_ONCE):
+            bus.append_raw(deletions[start : start + _AT_ONCE], f"delete snapshots in {topic}")
+    bus.admin.set_offsets(group, offsets)
+
+
+def _deletions(bus: KafkaBus, topic: str, inputs: Mapping[Partition, int]) -> Iterator[Raw]:
+    """A deletion of each record that is part of a snapshot of one of the input partitions."""
+    count = bus.admin.partition_counts([topic]).get(topic)
+    if count is None:
+        return
+    now_ms = int(time.time() * 1000)
+    for number in sorted({chunks.partition_of(partition, count) for partition in inputs}):
+        there: set[str] = set()
+        for record in bus.read(Partition(topic, number), 0):
+            if chunks.input_of(record.key) in inputs:
+                (there.add if record.value else there.discard)(record.key)
+        for key in sorted(there):
+            yield Raw(topic, number, key_bytes(key), None, now_ms, [(chunks.RESET, b"")])

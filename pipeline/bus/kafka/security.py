@@ -1,0 +1,134 @@
+"""How connections are protected, and who laggard says it is, as each of the two clients takes it."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.bus.kafka.tokens import tokens_of
+
+if TYPE_CHECKING:
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+    from laggard.pipeline.bus.kafka.tokens import Tokens
+
+_PASSWORDS = {"plain", "scram-sha-256", "scram-sha-512"}
+
+
+class Secret(str):
+    """A text that a printed configuration does not show: clients log theirs."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'...'"
+
+
+def kafka_python_security(options: KafkaOptions) -> dict[str, Any]:
+    """What every client of kafka-python is given. Raises BusError as `check_files` does."""
+    check_files(options)
+    config: dict[str, Any] = {"security_protocol": _protocol(options)}
+    if options.security == "tls":
+        # Paths, not a context: what somebody renews on the disk is then used from the next connection on.
+        config |= {
+            "ssl_cafile": _text(options.ca_file),
+            "ssl_certfile": _text(options.certificate_file),
+            "ssl_keyfile": _text(options.key_file),
+            "ssl_password": Secret(options.key_password),
+        }
+    if options.sasl != "none":
+        config["sasl_mechanism"] = options.sasl.upper()
+    if options.sasl in _PASSWORDS:
+        config |= {"sasl_plain_username": options.username, "sasl_plain_password": Secret(options.password)}
+    elif options.sasl == "oauthbearer":
+        config["sasl_oauth_token_provider"] = _TokenProvider(tokens_of(options))
+    return config
+
+
+def librdkafka_security(options: KafkaOptions) -> dict[str, Any]:
+    """What every client of librdkafka is given. Raises BusError as `check_files` does."""
+    check_files(options)
+    config: dict[str, Any] = {"security.protocol": _protocol(options)}
+    if options.security == "tls":
+        if options.ca_file is not None:
+            config["ssl.ca.location"] = _text(options.ca_file)
+        if options.certificate_file is not None:
+            config["ssl.certificate.location"] = _text(options.certificate_file)
+            config["ssl.key.location"] = _text(options.key_file or options.certificate_file)
+        if options.key_password:
+            config["ssl.key.password"] = Secret(options.key_password)
+    if options.sasl != "none":
+        config["sasl.mechanism"] = options.sasl.upper()
+    if options.sasl in _PASSWORDS:
+        config |= {"sasl.username": options.username, "sasl.password": Secret(options.password)}
+    elif options.sasl == "oauthbearer":
+        tokens = tokens_of(options)
+        config["oauth_cb"] = lambda _: tuple(tokens.token())
+    return config
+
+
+def check_files(options: KafkaOptions) -> None:
+    """Read the files of TLS once, before a client does.
+
+    A client says of a file that it cannot read no more than that no broker is there. Raises BusError that names the
+    setting and what was expected.
+    """
+    if options.security == "tls":
+        tls_context(options)
+
+
+def tls_context(options: KafkaOptions) -> ssl.SSLContext:
+    """The context of TLS that these options ask for. Raises BusError."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+    except ssl.SSLError:
+        raise BusError(f"kafka.ca_file: {options.ca_file}: expected certificates as PEM") from None
+    except OSError as error:
+        raise BusError(f"kafka.ca_file: {options.ca_file} cannot be read: {error.strerror}") from None
+    if options.certificate_file is None:
+        return context
+    for name, path in (("certificate", options.certificate_file), ("key", options.key_file)):
+        try:
+            if path is not None:
+                path.open("rb").close()
+        except OSError as error:
+            raise BusError(f"kafka.{name}_file: {path} cannot be read: {error.strerror}") from None
+    try:
+        # A password that is not there must not be asked for at the terminal.
+        context.load_cert_chain(options.certificate_file, options.key_file, options.key_password)
+    except ssl.SSLError as error:
+        raise BusError(_key_trouble(options, error)) from None
+    return context
+
+
+def _key_trouble(options: KafkaOptions, error: ssl.SSLError) -> str:
+    certificate, key = options.certificate_file, options.key_file or options.certificate_file
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"kafka.key_file: {key} is not the key of the certificate in {certificate}"
+    # What OpenSSL says of a wrong password depends on what its decryption happens to give.
+    encrypted = key is not None and b"ENCRYPTED" in key.read_bytes()
+    if encrypted and not options.key_password:
+        return f"kafka.key_file: {key} is encrypted; expected kafka.key_password or kafka.key_password_file with it"
+    if encrypted:
+        return f"kafka.key_file: {key} cannot be decrypted; look at kafka.key_password"
+    return f"kafka.certificate_file: {certificate}: expected a certificate, and in {key} its key, both as PEM"
+
+
+def _protocol(options: KafkaOptions) -> str:
+    return ("" if options.sasl == "none" else "SASL_") + ("SSL" if options.security == "tls" else "PLAINTEXT")
+
+
+def _text(path: object) -> str | None:
+    return None if path is None else str(path)
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
+    """Tokens for kafka-python, which asks for one at each connection and before one expires."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def token(self) -> str:
+        return self._tokens.token().value

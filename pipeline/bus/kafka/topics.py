@@ -1,0 +1,162 @@
+"""A topic as laggard wants it on Kafka, and how one that is there differs from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from laggard.pipeline.bus import TopicSpec
+
+SAFE_REPLICAS: Final = 3
+"""A new topic is on so many brokers where there are so many: one may be down without a write being refused or lost."""
+
+WHY: Final[Mapping[str, str]] = {
+    "cleanup.policy": "`compact` keeps the newest of each snapshot, `delete` everything else for its retention",
+    "max.message.bytes": "the frame of a host with thousands of processes is larger than the 1 MiB that brokers take",
+    "message.timestamp.type": "records are looked for by the time of their event, not by that of their arrival",
+    "min.insync.replicas": "so many brokers acknowledge a write: one less than the topic is on, so one may be away",
+    "min.cleanable.dirty.ratio": "compacted when a fifth is old: whoever takes a partition over reads all there is",
+    "segment.bytes": "and in small pieces: the one that is written to is never compacted",
+    "segment.ms": "likewise, by time",
+}
+"""The settings that laggard gives to its topics, and what each is for."""
+
+_COMPACTED: Final = {
+    "min.cleanable.dirty.ratio": "0.2",
+    "segment.bytes": str(64 << 20),
+    "segment.ms": str(3_600_000),
+}
+
+_Rule = Literal["equal", "at least", "at most"]
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "max.message.bytes": "at least",
+    "min.insync.replicas": "at least",
+    "min.cleanable.dirty.ratio": "at most",
+    "segment.bytes": "at most",
+    "segment.ms": "at most",
+}
+"""What may differ in one direction; all else has to be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic as the brokers have it.
+
+    Attributes:
+        partitions: how many.
+        replication: brokers that the partition with the fewest of them is on.
+        in_sync: of these, in the partition with the fewest, those that have all of its records.
+        leaderless: partitions that nobody can read or write now.
+        configs: all of its settings by name; empty where this user may not see them.
+
+    """
+
+    partitions: int
+    replication: int
+    in_sync: int
+    leaderless: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something about a topic that is not as laggard wants it.
+
+    Attributes:
+        setting: what: `partitions`, `replication`, or a setting of the topic such as `retention.ms`.
+        expected: what laggard would create.
+        found: what there is.
+        advice: what to do about it, and what that changes.
+
+    """
+
+    setting: str
+    expected: str
+    found: str
+    advice: str
+
+
+def replication_of(wanted: int | None, brokers: int) -> int:
+    """On how many brokers a new topic is, of so many that there are."""
+    return min(SAFE_REPLICAS, brokers) if wanted is None else wanted
+
+
+def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
+    """How a topic is configured: what a broker is told when it is created."""
+    configs = {
+        "cleanup.policy": "compact" if spec.compacted else "delete",
+        "max.message.bytes": str(MAX_RECORD_BYTES + OVERHEAD_BYTES),
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": str(max(1, replication - 1)),
+    }
+    if spec.compacted:
+        configs |= _COMPACTED
+    # Without one of its own the topic keeps its records as long as the brokers keep anybody's.
+    if spec.retention_s is not None:
+        configs["retention.ms"] = str(round(spec.retention_s * 1000))
+    return configs
+
+
+def differences(spec: TopicSpec, replication: int, found: FoundTopic, *, exactly: bool) -> Iterator[Difference]:
+    """How a topic differs from what `create` would make.
+
+    Args:
+        spec: what is wanted.
+        replication: on how many brokers.
+        found: what there is.
+        exactly: whether more replicas than that are a difference too.
+
+    """
+    if found.partitions != spec.partitions:
+        yield Difference(
+            "partitions", str(spec.partitions), str(found.partitions), _repartition(spec, found.partitions)
+        )
+    if found.replication < replication or (exactly and found.replication != replication):
+        yield Difference(
+            "replication",
+            str(replication),
+            str(found.replication),
+            "kafka-reassign-partitions.sh changes it while the topic is used, or set topics.replication",
+        )
+    for name, wanted in configs_of(spec, replication).items():
+        got = found.configs.get(name)
+        if got is not None and not _fits(_RULES.get(name, "equal"), wanted, got):
+            yield Difference(
+                name,
+                wanted,
+                got,
+                f"kafka-configs.sh --alter --entity-type topics --entity-name {spec.name} --add-config {name}={wanted}",
+            )
+    least = found.configs.get("min.insync.replicas")
+    if least is not None and int(least) > found.replication:
+        yield Difference(
+            "min.insync.replicas",
+            f"at most {found.replication}",
+            least,
+            "no write is possible: there are fewer replicas than have to acknowledge it",
+        )
+
+
+def _fits(rule: _Rule, wanted: str, got: str) -> bool:
+    if rule == "equal":
+        return sorted(wanted.split(",")) == sorted(got.split(","))
+    return float(got) >= float(wanted) if rule == "at least" else float(got) <= float(wanted)
+
+
+def _repartition(spec: TopicSpec, found: int) -> str:
+    """What changing the number of partitions would do, and what else is possible."""
+    if found > spec.partitions:
+        return f"a topic never gets fewer partitions; set topics.partitions to {found}"
+    grow = f"kafka-topics.sh --alter --topic {spec.name} --partitions {spec.partitions}"
+    what = (
+        "workers rebuild from the input the states that they do not find any more"
+        if spec.compacted
+        else "most keys move to other partitions, so operators learn them anew, and readers find one key in two of them"
+    )
+    return f"set topics.partitions to {found}; or stop agents and workers and run {grow}: {what}"

@@ -1,0 +1,122 @@
+"""The topics on a bus: which there should be, which there are, and how they differ from what is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.topics import Difference, differences
+from laggard.pipeline.topics import TOPICS, Topics
+from laggard.pipeline.wiring import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, TopicSpec
+    from laggard.pipeline.bus.kafka.topics import FoundTopic
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.topics import Topic
+
+MISSING = Difference("topic", "there", "missing", "`laggard topics create` creates what is missing")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A topic that there should be: what it is for, and what it is created with."""
+
+    topic: Topic
+    spec: TopicSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """A topic as it is, beside what is wanted.
+
+    Attributes:
+        wanted: what there should be.
+        partitions: how many there are, None for a topic that does not exist.
+        records: so many at most it holds.
+        hidden: whether this user may not see it, so that nothing else is known.
+        found: on Kafka, how the brokers have it.
+        differences: in what it is not as wanted.
+
+    """
+
+    wanted: Wanted
+    partitions: int | None
+    records: int | None
+    hidden: bool = False
+    found: FoundTopic | None = None
+    differences: tuple[Difference, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For a program to read; documented in deploy/kafka.md."""
+        spec, found = self.wanted.spec, self.found
+        return {
+            "name": spec.name,
+            "key": self.wanted.topic.key,
+            "value": self.wanted.topic.value,
+            "exists": None if self.hidden else self.partitions is not None,
+            "partitions": self.partitions,
+            "replication": found.replication if found else None,
+            "in_sync": found.in_sync if found else None,
+            "leaderless": found.leaderless if found else None,
+            "records": self.records,
+            "wanted": {"partitions": spec.partitions, "retention_s": spec.retention_s, "compacted": spec.compacted},
+            "configs": dict(sorted(found.configs.items())) if found else {},
+            "differences": [
+                {"setting": each.setting, "expected": each.expected, "found": each.found, "advice": each.advice}
+                for each in self.differences
+            ],
+        }
+
+
+def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
+    """All topics that there should be; on Kafka those of snapshots too, which the embedded bus keeps elsewhere."""
+    topics = Topics(settings.text("topics.prefix"))
+    if not kafka:
+        return tuple(map(Wanted, TOPICS, topics.specs()))
+    every = (*TOPICS, *(topics.snapshots(wired.snapshots) for wired in wire(settings)))
+    specs = topics.specs(every, settings.count("topics.partitions"), settings.seconds("bus.retention"))
+    return tuple(map(Wanted, every, specs))
+
+
+def reports(bus: Bus, wanted: Sequence[Wanted]) -> list[TopicReport]:
+    """Look at the topics. Raises BusError."""
+    return [*(_on_kafka(bus, wanted) if isinstance(bus, KafkaBus) else (_on_a_file(bus, each) for each in wanted))]
+
+
+def _on_a_file(bus: Bus, wanted: Wanted) -> TopicReport:
+    try:
+        partitions = bus.partitions(wanted.spec.name)
+    except BusUnavailable:
+        raise
+    except BusError:
+        return TopicReport(wanted, None, None, differences=(MISSING,))
+    bounds = [bus.bounds(partition) for partition in partitions]
+    return TopicReport(wanted, len(partitions), sum(end - oldest for oldest, end in bounds))
+
+
+def _on_kafka(bus: KafkaBus, wanted: Sequence[Wanted]) -> Iterator[TopicReport]:
+    found = bus.admin.describe(each.spec.name for each in wanted)
+    replication = bus.admin.replication()
+    exactly = bus.options.replication is not None
+    for each in wanted:
+        name = each.spec.name
+        if name not in found:
+            yield TopicReport(each, None, None, differences=(MISSING,))
+            continue
+        topic = found[name]
+        if topic is None:
+            yield TopicReport(each, None, None, hidden=True)
+            continue
+        bounds = [] if topic.leaderless else [*bus.admin.all_bounds(name, topic.partitions).values()]
+        yield TopicReport(
+            each,
+            topic.partitions,
+            sum(end - oldest for oldest, end in bounds) if bounds else None,
+            found=topic,
+            differences=tuple(differences(each.spec, replication, topic, exactly=exactly)),
+        )

@@ -1,0 +1,34 @@
+"""Free ports that stay free while a broker is down."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+_LOWEST = 15_000
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_random = random.SystemRandom()
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """A port on which nothing listens, below those that the kernel gives to connections.
+
+    One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
+    tries such a port on the loopback until somebody answers may even be connected with itself.
+    """
+    highest = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32_768
+    for _ in range(1000):
+        port = _random.randrange(_LOWEST, highest)
+        if port in _given:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        _given.add(port)
+        return port
+    raise OSError(f"no free port among {_LOWEST} to {highest}")

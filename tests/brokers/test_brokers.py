@@ -1,0 +1,89 @@
+"""The harness itself: brokers that start, end and fail as asked. What secures them is tested in tests/kafka."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+
+from tests.brokers.jars import NoKafkaError, jars
+from tests.brokers.node import BrokerError
+
+if TYPE_CHECKING:
+    from tests.brokers import Cluster
+    from tests.brokers.fixtures import NewCluster
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_one_broker_takes_transactions_and_prints_only_what_was_committed(broker: Cluster) -> None:
+    broker.tools.run("kafka-topics", "--create", "--topic", "harness.one", "--partitions", "2")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="harness.one")
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        headers = [("a", b"1"), ("b", b"x:y,z")]
+        producer.send("harness.one", b"value\n%d" % number, b"key", headers, number % 2, timestamp_ms=1234)
+        producer.flush()
+        if number < 2:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    printed = broker.tools.consume("harness.one", 2)
+    assert sorted((one.partition, one.value) for one in printed) == [(0, "value\n0"), (1, "value\n1")]
+    assert {(one.offset, one.ts, one.headers, one.key) for one in printed} == {
+        (0, 1.234, (("a", "1"), ("b", "x:y,z")), "key")
+    }
+    assert broker.tools.offsets("harness.one") == {0: 4, 1: 4}
+
+
+def test_a_killed_broker_has_its_records_when_it_starts_again(new_cluster: NewCluster) -> None:
+    cluster = new_cluster()
+    cluster.tools.run("kafka-topics", "--create", "--topic", "kept")
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("kept", b"value").get(10)
+    node = cluster.nodes[0]
+    node.kill()
+    assert not node.alive
+    node.start()
+    assert [one.value for one in cluster.tools.consume("kept", 1)] == ["value"]
+    node.stop()
+    assert "Shutdown completed" in node.said() or "shut down completed" in node.said()
+
+
+def test_a_command_that_fails_says_why(broker: Cluster) -> None:
+    with pytest.raises(BrokerError, match=r"kafka-topics --describe --topic none ended with 1:\n(.|\n)*does not exist"):
+        broker.tools.run("kafka-topics", "--describe", "--topic", "none")
+
+
+def test_brokers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    held = f"""
+import pathlib, time
+from tests.brokers import Cluster
+cluster = Cluster(pathlib.Path({str(tmp_path / "cluster")!r}))
+cluster.start()
+print(cluster.nodes[0].pid, flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", held], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        java = psutil.Process(int(process.stdout.readline()))
+        assert java.name() == "java"
+        process.send_signal(signal.SIGKILL)
+        java.wait(10)
+
+
+def test_a_machine_without_maven_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoKafkaError, match="apt install openjdk-17-jre-headless maven"):
+        jars()

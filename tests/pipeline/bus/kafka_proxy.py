@@ -1,0 +1,130 @@
+"""A line to a broker that is cut at the worst moment: when a transaction's end is asked for."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+END_TXN = 26
+"""The number of the request that ends a transaction: https://kafka.apache.org/protocol#protocol_api_keys."""
+
+_ANSWERED_S = 0.3
+
+
+class Proxy:
+    """Passes on what comes for a broker, until it is told to cut the line.
+
+    Parameters:
+        broker: its port on this machine.
+
+    Attributes:
+        port: where it listens.
+        cut_at_end: what becomes of the next end of a transaction: passed on with its answer lost, or lost itself. After
+            that nothing is passed on until `heal`.
+
+    """
+
+    def __init__(self, broker: int) -> None:
+        self._broker = broker
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.cut_at_end: Literal["answer", "request"] | None = None
+        self._is_cut = False
+        self._lock = threading.Lock()
+        self._lines: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def cut(self) -> None:
+        """End all connections, and let new ones wait for an answer that never comes."""
+        with self._lock:
+            self._is_cut = True
+            lines, self._lines = self._lines, []
+        for line in lines:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def heal(self) -> None:
+        """Pass on what comes from now on."""
+        self.cut_at_end = None
+        self._is_cut = False
+
+    def _start(self, run: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=run, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            if self._is_cut:
+                client.close()
+                continue
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker))
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._lines += [client, broker]
+            self._start(lambda client=client, broker=broker: self._ask(client, broker))  # type: ignore[misc]
+            self._start(lambda client=client, broker=broker: _pass_on(broker, client))  # type: ignore[misc]
+
+    def _ask(self, client: socket.socket, broker: socket.socket) -> None:
+        """Request by request."""
+        with client, broker, suppress(OSError):
+            while True:
+                (length,) = struct.unpack(">i", _exactly(client, 4))
+                request = _exactly(client, length)
+                if struct.unpack_from(">h", request) == (END_TXN,) and self.cut_at_end:
+                    if self.cut_at_end == "answer":
+                        # From here on nothing comes back to any client, though the broker is asked.
+                        self._is_cut = True
+                        with self._lock:
+                            others = [line for line in self._lines if line is not broker]
+                        for line in others:
+                            with suppress(OSError):
+                                line.shutdown(socket.SHUT_RDWR)
+                        broker.sendall(struct.pack(">i", length) + request)
+                        threading.Event().wait(_ANSWERED_S)
+                    self.cut_at_end = None
+                    self.cut()
+                    return
+                broker.sendall(struct.pack(">i", length) + request)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join(5.0)
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = line.recv(count - len(parts))
+        if not part:
+            raise ConnectionResetError
+        parts += part
+    return bytes(parts)
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while part := source.recv(65536):
+            target.sendall(part)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,180 @@
+"""Brokers that do not answer: in the middle of a commit, for a while, or not at all."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.pipeline.bus import BusUnavailable, Commit, Outgoing, Partition, Snapshot, TopicSpec
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions
+from tests.brokers import Cluster
+from tests.brokers.ports import free_port
+from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options, prepare
+from tests.pipeline.bus.kafka_proxy import Proxy
+from tests.pipeline.bus.test_contract import NOW, await_assignment, everything, take, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal
+
+    from laggard.pipeline.bus import Incoming, Subscription
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
+    """A broker that clients reach through a proxy alone."""
+    cluster = Cluster(tmp_path_factory.mktemp("behind") / "cluster")
+    (node,) = cluster.nodes
+    with Proxy(node.port) as proxy:
+        told = node._settings.read_text()
+        own, through = f"CLIENT://127.0.0.1:{node.port}", f"CLIENT://127.0.0.1:{proxy.port}"
+        node._settings.write_text(told.replace(f"advertised.listeners={own}", f"advertised.listeners={through}"))
+        with cluster:
+            yield cluster, proxy
+
+
+@pytest.fixture(params=CLIENTS)
+def options(request: pytest.FixtureRequest, line: tuple[Cluster, Proxy]) -> KafkaOptions:
+    cluster, proxy = line
+    bootstrap = (f"127.0.0.1:{proxy.port}",)
+    options = kafka_options(cluster, request.param, bootstrap=bootstrap, request_timeout_s=1.0)
+    proxy.heal()
+    prepare(options, input=1, results=1)
+    return options
+
+
+def reading(bus: KafkaBus, options: KafkaOptions) -> Subscription:
+    """A member that has read one record."""
+    topic = f"{options.prefix}input"
+    bus.append([Outgoing(topic, "a", b"0", NOW)])
+    member = bus.subscribe(f"{options.prefix}group", [topic])
+    await_assignment(member)
+    assert values(take(member, 1)) == [b"0"]
+    return member
+
+
+def commit_of(options: KafkaOptions) -> Commit:
+    partition = Partition(f"{options.prefix}input", 0)
+    output = Outgoing(f"{options.prefix}results", "a", b"out", NOW)
+    return Commit({partition: 1}, [output], [Snapshot("operator", partition, "a", 1, NOW, b"state")])
+
+
+@pytest.mark.parametrize("lost", ["answer", "request"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "poll"])
+def test_a_commit_without_an_answer_is_made_once(
+    options: KafkaOptions, line: tuple[Cluster, Proxy], lost: Literal["answer", "request"], meanwhile: str
+) -> None:
+    _, proxy = line
+    with KafkaBus(options) as bus:
+        member = reading(bus, options)
+        commit = commit_of(options)
+        proxy.cut_at_end = lost
+        began = time.monotonic()
+        with pytest.raises(BusUnavailable, match=str(proxy.port)):
+            member.commit(commit)
+        with pytest.raises(BusUnavailable, match=str(proxy.port)):
+            member.commit(commit)
+        assert time.monotonic() - began < 12.0
+        proxy.heal()
+        with KafkaBus(options) as other:
+            expected = {"answer": [b"out"], "request": []}[lost]
+            if meanwhile == "poll":
+                assert not member.poll(0.5).records
+                assert values(everything(other, f"{options.prefix}results")) == expected
+            member.commit(commit)
+            assert values(everything(other, f"{options.prefix}results")) == [b"out"]
+            (partition,) = commit.offsets
+            assert other.committed(f"{options.prefix}group", partition) == 1
+            assert list(other.snapshots("operator", partition)) == list(commit.snapshots)
+            # What comes next is another one, and is made too.
+            other.append([Outgoing(partition.topic, "a", b"1", NOW)])
+            (record,) = take(member, 1)
+            member.commit(
+                Commit({partition: record.offset + 1}, [Outgoing(f"{options.prefix}results", "a", b"2", NOW)])
+            )
+            assert values(everything(other, f"{options.prefix}results")) == [b"out", b"2"]
+        member.close()
+
+
+def test_a_commit_that_was_made_is_not_made_again_for_what_is_left_of_it(
+    options: KafkaOptions, line: tuple[Cluster, Proxy]
+) -> None:
+    _, proxy = line
+    with KafkaBus(options) as bus:
+        member = reading(bus, options)
+        commit = commit_of(options)
+        proxy.cut_at_end = "answer"
+        with pytest.raises(BusUnavailable):
+            member.commit(commit)
+        proxy.heal()
+        member.commit(Commit(commit.offsets, commit.outputs))
+        assert values(everything(bus, f"{options.prefix}results")) == [b"out"]
+        member.close()
+
+
+def test_a_silent_line_is_told_in_time_and_does_no_harm(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
+    _, proxy = line
+    topic = f"{options.prefix}input"
+    with KafkaBus(options) as bus:
+        member = reading(bus, options)
+        proxy.cut()
+        with pytest.raises(BusUnavailable, match=str(proxy.port)):
+            poll_for(member, 10.0)
+        for ask in (
+            lambda: bus.append([Outgoing(topic, "a", b"1", NOW)]),
+            lambda: bus.bounds(Partition(topic, 0)),
+            lambda: list(bus.read(Partition(topic, 0), 0)),
+            lambda: member.commit(commit_of(options)),
+        ):
+            began = time.monotonic()
+            with pytest.raises(BusUnavailable, match=str(proxy.port)):
+                ask()
+            assert time.monotonic() - began < 10.0
+        proxy.heal()
+        bus.append([Outgoing(topic, "a", b"2", NOW)])
+        records: list[Incoming] = []
+        deadline = time.monotonic() + 20.0
+        while time.monotonic() < deadline and not any(record.value == b"2" for record in records):
+            try:
+                records += member.poll(0.2).records
+            except BusUnavailable:
+                time.sleep(0.05)
+        assert [record.value for record in records][-1:] == [b"2"]
+        member.close()
+
+
+def poll_for(member: Subscription, seconds: float) -> None:
+    """Polls, each time within the time that it is given."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        began = time.monotonic()
+        try:
+            member.poll(0.2)
+        finally:
+            assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_without_a_broker_each_call_says_so(client: Literal["kafka-python", "librdkafka"]) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    options = KafkaOptions(bootstrap=(nowhere,), client=client, request_timeout_s=0.5)
+    with KafkaBus(options) as bus:
+        for ask in (
+            lambda: bus.create([TopicSpec("laggard.counters")]),
+            lambda: bus.partitions("laggard.counters"),
+            lambda: bus.append([Outgoing("laggard.counters", "a", b"", NOW)]),
+            lambda: bus.subscribe("laggard.gaussian", ["laggard.counters"]),
+            lambda: bus.snapshots("gaussian", Partition("laggard.counters", 0)),
+            bus.client.reader,
+            lambda: bus.client.join("laggard.gaussian", ["laggard.counters"], "laggard.gaussian-1"),
+            lambda: bus.client.transactions("laggard.gaussian-1"),
+        ):
+            began = time.monotonic()
+            with pytest.raises(BusUnavailable, match=nowhere):
+                ask()
+            assert time.monotonic() - began < 5.0

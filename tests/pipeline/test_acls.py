@@ -1,0 +1,237 @@
+"""Each role at brokers that enforce rules: it works with exactly its own, and without one it says what it lacks."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+
+from laggard.pipeline.acls import ROLES, Role, rules
+from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Snapshot
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions
+from laggard.pipeline.bus.kafka.security import kafka_python_security
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
+from tests.brokers import Cluster, Security
+from tests.kafka.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.acls import Rule
+    from laggard.pipeline.bus import Partition, Subscription
+
+pytestmark = pytest.mark.slow
+
+NAMES = Topics("laggard.")
+OPERATOR = "gaussian"
+GROUP = "anomaly-readers"
+PASSWORDS: dict[str, str] = {role: f"hush-{role}" for role in ROLES}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    security = Security(sasl=("plain",), users=PASSWORDS, acls=True)
+    with Cluster(tmp_path_factory.mktemp("acls") / "cluster", security=security) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
+    """Who may do everything, and has given each role its rules."""
+    with KafkaAdminClient(bootstrap_servers=cluster.internal) as client:
+        for role in ROLES:
+            client.create_acls([acl for rule in rules_of(role) for acl in acls_of(role, rule)])
+        yield client
+
+
+def rules_of(role: Role) -> tuple[Rule, ...]:
+    return rules(role, NAMES, [OPERATOR], GROUP)
+
+
+def acls_of(role: Role, rule: Rule) -> list[ACL]:
+    said = rule.to_json(f"User:{role}")
+    pattern = ResourcePattern(
+        ResourceType[said["resource_type"]], said["resource_name"], ACLResourcePatternType[said["pattern_type"]]
+    )
+    return [
+        ACL(said["principal"], "*", ACLOperation[operation], ACLPermissionType[said["permission_type"]], pattern)
+        for operation in said["operations"]
+    ]
+
+
+def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
+    return KafkaOptions(
+        (cluster.bootstrap,), client="kafka-python", sasl="plain", username=role, password=PASSWORDS[role]
+    )
+
+
+def work_as(role: Role, cluster: Cluster) -> None:
+    """All that the role is for."""
+    if role == "reader":
+        read_anomalies(cluster)
+        return
+    with KafkaBus(options_of(cluster, role)) as bus:
+        {"admin": administrate, "agent": publish, "worker": work, "viewer": view}[role](bus)
+
+
+def administrate(bus: KafkaBus) -> None:
+    specs = NAMES.specs((*TOPICS, NAMES.snapshots(OPERATOR)), 1, 48 * 3600.0)
+    bus.create(specs)
+    for found in bus.admin.describe(spec.name for spec in specs).values():
+        assert found is not None
+        assert found.configs
+
+
+def publish(bus: KafkaBus) -> None:
+    bus.append([Outgoing(NAMES.name(COUNTERS), "web-1", b"frame", time.time())])
+
+
+def work(bus: KafkaBus) -> None:
+    """Two members, one after the other: the second makes sure that the first is gone."""
+    publish(bus)
+    (partition,) = bus.partitions(NAMES.name(COUNTERS))
+    for number in range(2):
+        member = bus.subscribe(NAMES.group(OPERATOR), [NAMES.name(COUNTERS)])
+        try:
+            joined(member, partition)
+            member.commit(
+                Commit(
+                    {partition: bus.bounds(partition)[1]},
+                    [Outgoing(NAMES.name(topic), "web-1", b"{}", time.time()) for topic in (ANOMALIES, DEAD_LETTERS)],
+                    [Snapshot(OPERATOR, partition, "web-1", number, time.time(), b"state")],
+                )
+            )
+            bus.snapshots(OPERATOR, partition)
+        finally:
+            member.close()
+
+
+def joined(member: Subscription, partition: Partition) -> None:
+    deadline = time.monotonic() + 20
+    while partition not in member.poll(0.2).assigned:
+        assert time.monotonic() < deadline
+
+
+def view(bus: KafkaBus) -> None:
+    topic = NAMES.name(COUNTERS)
+    assert bus.keys(topic) == ["web-1"]
+    (partition,) = bus.partitions(topic)
+    assert bus.committed(NAMES.group(OPERATOR), partition) > 0
+    assert bus.snapshots(OPERATOR, partition)
+    publish(bus)
+
+
+def read_anomalies(cluster: Cluster) -> None:
+    security = kafka_python_security(options_of(cluster, "reader"))
+    with KafkaConsumer(
+        NAMES.name(ANOMALIES),
+        bootstrap_servers=cluster.bootstrap,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=10_000,
+        **security,
+    ) as consumer:
+        assert next(consumer).value == b"{}"
+        consumer.commit()
+
+
+def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAdminClient) -> None:
+    for role in ("admin", "agent", "worker", "viewer", "reader"):
+        work_as(role, cluster)
+
+
+def test_the_commands_of_each_role_work_with_its_rules(
+    cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """After `test_each_role_works_with_exactly_its_rules`, on the same topics: what people and services run."""
+
+    machines = {
+        role: Machine(
+            tmp_path / role,
+            {
+                "bus.location": f"kafka://{cluster.bootstrap}",
+                "kafka.sasl": "plain",
+                "kafka.username": role,
+                "kafka.password": PASSWORDS[role],
+                "topics.partitions": 1,
+            },
+        )
+        for role in ROLES
+    }
+
+    def run(role: Role, *words: str) -> str:
+        done = machines[role].run(words)
+        assert done.returncode == 0, (role, words, done.stdout, done.stderr)
+        assert "lacks an ACL" not in done.stdout + done.stderr, (role, words, done.stderr)
+        return done.stdout
+
+    run("admin", "topics", "create")
+    run("admin", "topics", "check")
+    run("agent", "agent", "--duration", "4s", "--interval", "0.5s")
+    run("viewer", "mark", "slow")
+    run("worker", "work", "--duration", "10s")
+    assert "web-1" in run("viewer", "why")
+    for role in ("agent", "worker", "viewer", "admin"):
+        told = json.loads(machines[role].run(["doctor", "--json"]).stdout)["findings"]
+        found = {one["check"]: one for one in told}
+        assert [one["check"] for one in told if one["level"] == "problem"] == []
+        assert found["brokers"]["advice"].startswith("set kafka.security to tls")  # passwords in plain text
+        assert found["topics"]["level"] == "ok"
+        assert re.search(rf"^user {role} may be .*\b{role}\b", found["rights"]["found"])
+        assert found["lag"]["level"] == "ok"
+    assert '"keys_forgotten": 1' in run("admin", "reset", "--yes", "--json")
+
+
+@pytest.mark.parametrize(
+    ("role", "rule", "operation"),
+    [
+        pytest.param(role, rule, operation, id=f"{role}-{operation}-{rule.resource}-{rule.name}")
+        for role in ROLES
+        if role not in {"reader", "admin"}
+        for rule in rules_of(role)
+        for operation in rule.operations
+    ],
+)
+def test_without_one_of_its_rules_a_role_says_what_it_lacks(
+    cluster: Cluster, owner: KafkaAdminClient, role: Role, rule: Rule, operation: str
+) -> None:
+    acls = [acl for acl in acls_of(role, rule) if acl.operation.name == operation.upper()]
+    owner.delete_acls([filter_of(acl) for acl in acls])
+    try:
+        with pytest.raises(BusError) as raised:
+            work_as(role, cluster)
+        said = str(raised.value)
+        assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
+        assert f": user {role} lacks an ACL for " in said
+        assert said.endswith("; `laggard topics acls` prints what each role needs")
+        assert rule.name in said or f"group {NAMES.group(OPERATOR)}: " in said
+    finally:
+        owner.create_acls(acls)
+
+
+def filter_of(acl: ACL) -> ACLFilter:
+    pattern = acl.resource_pattern
+    return ACLFilter(
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+        ResourcePatternFilter(pattern.resource_type, pattern.resource_name, pattern.pattern_type),
+    )

@@ -1,0 +1,33 @@
+"""The page about Kafka is current, and names everything that the code knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import TopicSpec
+from laggard.pipeline.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.kafka_page import kafka_page
+from laggard.pipeline.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_current(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "deploy/kafka.md", kafka_page())
+
+
+def test_every_setting_of_a_topic_says_what_it_is_for() -> None:
+    given = configs_of(TopicSpec("a", 1, 1.0), 3) | configs_of(TopicSpec("a", compacted=True), 3)
+    assert given.keys() - {"retention.ms"} == WHY.keys()
+
+
+def test_every_setting_that_it_names_is_one() -> None:
+    names = {setting.name for setting in SETTINGS}
+    words = {word.strip("`.,;:|()") for word in kafka_page().split()}
+    named = {word for word in words if word.startswith(("kafka.", "topics.", "bus.")) and not word.endswith(".md")}
+    assert named - {"kafka.password="} <= names
+    assert {name for name in names if name.startswith("kafka.token")} <= named
