@@ -103,7 +103,10 @@ class Decoder:
             return checked.mark(fields, place)
         if kind == "request":
             return checked.request(fields, place)
-        raise RecordError(place, "kind", "'frame', 'mark' or 'request'", shown(kind))
+        got = shown(kind)
+        if (minor := fields["v"][1]) > VERSION[1]:
+            got += f" of version {VERSION[0]}.{minor}, which is newer than {VERSION[0]}.{VERSION[1]}: update laggard"
+        raise RecordError(place, "kind", "'frame', 'mark' or 'request'", got)
 
     def _frame(self, fields: dict[Any, Any], place: str) -> Frame:
         packed = fields.get("layout")

@@ -9,6 +9,21 @@ from typing import Any, Final, NoReturn, cast
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.limits import MAX_CELLS, MAX_PLAIN_BYTES, MAX_RECORD_BYTES
 
+_WANTED: Final = {
+    "Expecting value": "a value",
+    "Expecting property name": "a name in double quotes",
+    "Expecting ','": "a comma or the end of an object or list",
+    "Expecting ':'": "a colon",
+    "Illegal trailing comma": "no comma before the end of an object or list",
+    "Unterminated string": "a text that ends, for the one",
+    "Invalid control character": "no control character in a text",
+    "Invalid \\": "an escape that there is",
+    "Extra data": "nothing more",
+}
+"""By how a message of Python's parser begins, what should have been there."""
+
+_SHOWN: Final = 20  # characters of what was there instead
+
 MAX_CONTAINERS: Final = 1_000_000
 MAX_COMMAS: Final = MAX_CELLS + MAX_CONTAINERS
 """Of one text. They bound what it becomes as objects to some hundred megabytes, whatever stands in it."""
@@ -35,7 +50,7 @@ def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RecordError(place, "", "UTF-8", f"{error.reason} at byte {error.start:,}") from None
     except json.JSONDecodeError as error:
-        raise RecordError(place, "", "JSON", f"{error.msg} at character {error.pos:,}") from None
+        raise _no_json(error, place) from None
     except _Refused as error:
         raise RecordError(place, "", "strict JSON", str(error)) from None
     except RecursionError:
@@ -45,6 +60,14 @@ def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
     if isinstance(found, dict):
         return cast("dict[str, Any]", found)
     raise RecordError(place, "", "a JSON object", shown(found))
+
+
+def _no_json(error: json.JSONDecodeError, place: str) -> RecordError:
+    """What Python's parser says, in our words."""
+    wanted = next((ours for theirs, ours in _WANTED.items() if error.msg.startswith(theirs)), "something else")
+    rest = error.doc[error.pos : error.pos + _SHOWN]
+    got = ascii(rest) if rest.strip() else "its end" if error.doc.strip() else "nothing"
+    return RecordError(place, "", f"JSON with {wanted} at character {error.pos + 1:,}", got)
 
 
 class _Refused(ValueError):  # noqa: N818 - never leaves this file

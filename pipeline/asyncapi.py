@@ -1,0 +1,293 @@
+"""The documents that describe the topics to other people's tools: `deploy/asyncapi.json` and `deploy/schemas/`.
+
+A test fails when they are not current; `pytest --update-golden` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+from laggard.pipeline.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
+from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
+from laggard.pipeline.records.schemas import SCHEMAS, VERSION, schema_id
+from laggard.pipeline.topics import (
+    ANOMALIES,
+    APPLICATIONS,
+    COUNTERS,
+    DEAD_LETTERS,
+    DIAGNOSES,
+    MODELS,
+    POOLS,
+    PREFIX,
+    REQUESTS,
+    TOPICS,
+    Topic,
+    Topics,
+)
+
+if TYPE_CHECKING:
+    from laggard.pipeline.records.schemas import Schema
+
+ASYNCAPI: Final = "3.0.0"
+MESSAGEPACK: Final = "application/vnd.msgpack"
+_BINDING: Final = "0.5.0"
+
+_MESSAGES: Final = {
+    COUNTERS: ("frame", "mark"),
+    APPLICATIONS: ("frame",),
+    POOLS: ("frame",),
+    REQUESTS: ("request",),
+    ANOMALIES: ("anomaly", "ranking"),
+    MODELS: (),
+    DIAGNOSES: (),
+    DEAD_LETTERS: ("dead_letter",),
+}
+"""What a topic holds; nothing where nothing is published yet."""
+
+_INTRODUCTION: Final = f"""\
+laggard finds what is slow on machines, and what is to blame. Agents publish the counters of their hosts; workers read
+them, and publish what is unusual.
+
+The topic of anomalies is public: other people's tools subscribe to it (a page for them is `anomalies.md`). Its records
+are JSON and CloudEvents 1.0 in the binary content mode of the Kafka protocol binding. Readers use the isolation level
+`read_committed`. Whoever knows the form may publish frames, marks and requests too. The other topics are laggard's own:
+what they hold may change with any version.
+
+Frames, marks and requests are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]}; their
+schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields that
+it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least once,
+and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request or
+anomaly. The partition of a key is the one that Kafka's own clients choose (murmur2).
+"""
+
+
+def asyncapi_document() -> str:
+    """The AsyncAPI document of all topics, in JSON."""
+    channels = {topic.name: _channel(topic, topic.name, _MESSAGES[topic]) for topic in TOPICS}
+    channels["snapshots"] = _channel(Topics().snapshots("{operator}"), "snapshots", ("snapshot",))
+    channels["snapshots"]["parameters"]["operator"] = {"description": "Whose states they are: `gaussian`."}
+    document = {
+        "asyncapi": ASYNCAPI,
+        "id": "urn:laggard",
+        "info": {
+            "title": "laggard",
+            "version": f"{VERSION}.0.0",
+            "description": _INTRODUCTION,
+            "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
+        },
+        "defaultContentType": CONTENT_TYPE,
+        "channels": channels,
+        "operations": dict(_operations()),
+        "components": {"messages": _messages(), "schemas": _schemas()},
+    }
+    return _written(document)
+
+
+def schema_document(kind: str) -> str:
+    """The JSON Schema of a kind of record."""
+    return _written(SCHEMAS[kind])
+
+
+def _written(document: Schema) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _channel(topic: Topic, name: str, messages: tuple[str, ...]) -> Schema:
+    said = "" if messages else " Nothing is published here yet."
+    configuration: dict[str, Any] = {"cleanup.policy": ["compact" if topic.compacted else "delete"]}
+    if topic.retention_s is not None:
+        configuration["retention.ms"] = round(topic.retention_s * 1000)
+    return {
+        "address": "{prefix}" + topic.name,
+        "title": name,
+        "description": f"{topic.value[0].upper()}{topic.value[1:]}. Key: {topic.key}.{said}",
+        "parameters": {
+            "prefix": {"default": PREFIX, "description": "The setting `topics.prefix`."},
+        },
+        "messages": {kind: {"$ref": f"#/components/messages/{kind}"} for kind in messages},
+        "bindings": {"kafka": {"topicConfiguration": configuration, "bindingVersion": _BINDING}},
+    }
+
+
+def _operations() -> list[tuple[str, Schema]]:
+    """Who does what with which topic."""
+    done = [
+        ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
+        *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
+        *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, DEAD_LETTERS)),
+        ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
+        ("worker", "receive", "snapshots", "... and load them when they take over a partition."),
+    ]
+    return [
+        (
+            f"{who}.{action}.{channel}",
+            {"action": action, "channel": {"$ref": f"#/channels/{channel}"}, "summary": summary},
+        )
+        for who, action, channel, summary in done
+    ]
+
+
+def _messages() -> Schema:
+    return {
+        "frame": _packed(
+            "frame", "All rows and features of one scope at one tick, as a matrix.", "host, application or pool"
+        ),
+        "mark": _packed("mark", "`It is slow now`, from a person or a program.", "host"),
+        "request": _packed("request", "One traced request.", "service"),
+        "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
+        "ranking": _event("ranking", "the host that was marked"),
+        "dead_letter": {
+            "title": "dead_letter",
+            "summary": "A record that could not be used: key, value and headers as they were received, and the reason.",
+            "contentType": "application/octet-stream",
+            "headers": {"$ref": "#/components/schemas/dead_letter_headers"},
+            "payload": {"type": "string", "format": "binary", "description": "The value as it was received."},
+            "bindings": _key("as it was received"),
+        },
+        "snapshot": {
+            "title": "snapshot",
+            "summary": "An operator's state of one key at an input position. For laggard alone.",
+            "contentType": "application/octet-stream",
+            "payload": {
+                "type": "string",
+                "format": "binary",
+                "description": "A version, and the state; or a part of it.",
+            },
+            "bindings": _key("input topic, input partition and key"),
+        },
+    }
+
+
+def _key(description: str) -> Schema:
+    return {"kafka": {"key": {"type": "string", "description": description}, "bindingVersion": _BINDING}}
+
+
+def _packed(kind: str, summary: str, key: str) -> Schema:
+    return {
+        "title": kind,
+        "summary": summary,
+        "contentType": MESSAGEPACK,
+        "payload": {"$ref": f"#/components/schemas/{kind}"},
+        "bindings": _key(key),
+    }
+
+
+def _event(kind: str, key: str) -> Schema:
+    return {
+        "title": kind,
+        "summary": SCHEMAS[kind]["description"],
+        "contentType": CONTENT_TYPE,
+        "headers": {
+            "allOf": [
+                {"$ref": "#/components/schemas/cloud_event_headers"},
+                {"properties": {"ce_type": {"const": f"laggard.{kind}"}, "ce_dataschema": {"const": schema_id(kind)}}},
+            ]
+        },
+        "payload": {"$ref": f"#/components/schemas/{kind}"},
+        "bindings": _key(key),
+    }
+
+
+def _schemas() -> Schema:
+    """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
+    schemas: Schema = {}
+    for kind in ("anomaly", "ranking"):
+        schema = deepcopy(SCHEMAS[kind])
+        schemas |= schema.pop("$defs")
+        schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}
+    schemas |= {
+        "frame": _map("frame", _FRAME, optional=("hosts",)),
+        "layout": {**_fields(_LAYOUT, optional=("commands",)), "description": "A MessagePack map, packed."},
+        "mark": _map("mark", _MARK),
+        "request": _map("request", _REQUEST),
+        "cloud_event_headers": _fields(
+            {name: {"type": "string", "description": said} for name, said in CLOUD_EVENT_HEADERS.items()}
+        ),
+        "dead_letter_headers": _fields(
+            {
+                DEAD_LETTER_HEADERS + name: {"type": "string", "description": said}
+                for name, said in {
+                    "reason": "Why not, and what was expected.",
+                    "operator": "Which operator could not use it.",
+                    "topic": "Where it was: the topic,",
+                    "partition": "the partition,",
+                    "offset": "and the offset.",
+                }.items()
+            }
+        ),
+    }
+    renamed: Schema = json.loads(json.dumps(schemas).replace("#/$defs/", "#/components/schemas/"))
+    return renamed
+
+
+def _fields(properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _map(kind: str, properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
+    common = {
+        "v": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "minItems": 2,
+            "maxItems": 2,
+            "description": "The version [major, minor] of this form. A newer minor one may have more fields.",
+        },
+        "kind": {"const": kind},
+        "ts": {"type": "number", "minimum": 0, "description": "Seconds since the Unix epoch, by the producer's clock."},
+        "sequence": {
+            "type": "integer",
+            "minimum": -1,
+            "description": "Grows with each record of a key; -1 where the producer does not number them.",
+        },
+    }
+    return _fields({**common, **properties}, optional)
+
+
+def _text(description: str) -> Schema:
+    return {"type": "string", "description": description}
+
+
+def _bytes(description: str) -> Schema:
+    return {"type": "string", "format": "binary", "description": description}
+
+
+def _amounts(description: str) -> Schema:
+    return {"type": "object", "additionalProperties": {"type": "number"}, "description": description}
+
+
+_FRAME: Final = {
+    "keyed_by": {"enum": ["host", "application", "pool"], "description": "What `key` names."},
+    "key": _text("The record's key."),
+    "scope": _text("What the rows are: `process`, `host`, `performance`, `member`, ..."),
+    "layout": _bytes("The names of rows and features: the schema `layout`, as MessagePack."),
+    "values": _bytes("float64, little-endian, one row after the other; NaN where a value is not there at this tick."),
+    "hosts": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "The hosts that serve an application; all of the stream without.",
+    },
+}
+_LAYOUT: Final = {
+    "rows": _bytes(
+        "Ids of the rows, in UTF-8, joined by U+0000; unique, the same from tick to tick: `nginx[4711@99]`."
+    ),
+    "names": _bytes("A name for each row, joined likewise: `nginx`."),
+    "features": _bytes("A name for each column, joined likewise, with its base unit: `memory_rss_bytes`."),
+    "commands": _bytes("A command line for each row, joined likewise."),
+}
+_MARK: Final = {
+    "host": _text("The record's key."),
+    "note": _text("What the person or program said; may be empty."),
+}
+_REQUEST: Final = {
+    "service": _text("The record's key."),
+    "request": _text("Its id."),
+    "duration_s": {"type": "number", "minimum": 0, "description": "How long it took."},
+    "counts": _amounts("How often it was in each state."),
+    "times_s": _amounts("For how long it was in each state."),
+    "syscalls": {"type": "array", "items": {"type": "string"}, "description": "Its system calls, in order."},
+}

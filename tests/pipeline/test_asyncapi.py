@@ -1,0 +1,185 @@
+"""The AsyncAPI document: valid, current, and about records as they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
+from cloudevents.core.exceptions import CloudEventValidationError
+from jsonschema import Draft7Validator, Draft202012Validator
+
+from laggard.pipeline.asyncapi import asyncapi_document
+from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.records import Mark, Request, encode
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
+from laggard.pipeline.records.schemas import SCHEMAS
+from laggard.pipeline.task import DeadLetter
+from laggard.pipeline.topics import TOPICS, Topics
+from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
+from tests.pipeline.runner.conftest import TOPICS as TEST_TOPICS
+from tests.pipeline.runner.conftest import frame, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laggard.pipeline.bus import Outgoing
+    from laggard.pipeline.records import Received
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = json.loads(asyncapi_document())
+RANKING = RankingOutput(1.7e9, "web-1", "slow", ANOMALY.ranking)
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield value["$ref"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from references(each)
+
+
+def resolved(reference: str) -> Any:
+    found = DOCUMENT
+    for step in reference.removeprefix("#/").split("/"):
+        found = found[step]
+    return found
+
+
+def component(name: str) -> Draft202012Validator:
+    """A validator of a schema of the document; the keywords it uses mean the same in AsyncAPI's dialect."""
+    return Draft202012Validator({"components": DOCUMENT["components"], "$ref": f"#/components/schemas/{name}"})
+
+
+def test_it_is_current(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "deploy/asyncapi.json", asyncapi_document())
+
+
+def test_it_is_valid() -> None:
+    official = json.loads(gzip.decompress((ROOT / "tests/schemas/asyncapi-3.0.0.json.gz").read_bytes()))
+    validate = Draft7Validator(official)
+    validate.validate(DOCUMENT)
+    assert not validate.is_valid({**DOCUMENT, "channels": {"a": {"adress": "a"}}})
+    assert list(references(DOCUMENT))
+    for reference in references(DOCUMENT):
+        resolved(reference)
+
+
+def test_every_topic_is_there_and_every_part_is_used() -> None:
+    assert set(DOCUMENT["channels"]) == {topic.name for topic in TOPICS} | {"snapshots"}
+    used = set(references(DOCUMENT))
+    for kind, components in DOCUMENT["components"].items():
+        # The layout is packed inside a frame, so that nothing can refer to it.
+        unused = {name for name in components if f"#/components/{kind}/{name}" not in used} - {"layout"}
+        assert not unused, f"{kind}: {unused}"
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        frame("h1", 1, 5.0),
+        Mark("h1", 5.0, "slow"),
+        Request("shop", 5.0, "r1", 0.1, {"RS": 2.0}, {"RS": 0.02}, ("open", "read")),
+    ],
+    ids=lambda received: type(received).__name__.lower(),
+)
+def test_what_is_packed_has_the_fields_that_are_told(received: Received) -> None:
+    kind = type(received).__name__.lower()
+    fields = msgpack.unpackb(encode(received))
+    check(kind, fields, optional={"hosts"})
+    if kind == "frame":
+        layout = msgpack.unpackb(fields["layout"])
+        check("layout", layout, optional={"commands"})
+        assert layout["rows"].decode().split("\0") == ["a[1]", "b[2]"]
+
+
+def check(name: str, fields: dict[str, Any], optional: set[str]) -> None:
+    told = DOCUMENT["components"]["schemas"][name]
+    assert set(fields) | optional == set(told["properties"]) | optional
+    assert set(told["properties"]) - set(told["required"]) <= optional
+    for field, value in fields.items():
+        assert isinstance(value, bytes) == (told["properties"][field].get("format") == "binary"), field
+    component(name).validate({field: "" if isinstance(value, bytes) else value for field, value in fields.items()})
+
+
+def told(headers: Any) -> Draft202012Validator:
+    return Draft202012Validator({"components": DOCUMENT["components"], **headers})
+
+
+@pytest.mark.parametrize("output", [ANOMALY, RANKING], ids=lambda output: output.kind)
+def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
+    sent = outgoing(output, TEST_TOPICS)
+    headers = {name: value.decode() for name, value in sent.headers}
+    assert set(headers) == set(DOCUMENT["components"]["schemas"]["cloud_event_headers"]["properties"])
+    told(DOCUMENT["components"]["messages"][output.kind]["headers"]).validate(headers)
+    component(output.kind).validate(json.loads(sent.value))
+
+    event = read(sent)
+    assert event.get_specversion() == "1.0"
+    assert event.get_id() == headers["ce_id"]
+    assert event.get_type() == f"laggard.{output.kind}"
+    assert event.get_dataschema() == SCHEMAS[output.kind]["$id"]
+    assert event.get_datacontenttype() == "application/json"
+    assert event.get_time().timestamp() == output.ts
+    assert event.get_time().utcoffset().total_seconds() == 0
+    assert event.get_data() == output.to_json()
+
+
+def read(sent: Outgoing) -> Any:
+    return from_binary_event(KafkaMessage(headers=dict(sent.headers), key=sent.key.encode(), value=sent.value))
+
+
+def test_the_sdk_refuses_what_is_no_event() -> None:
+    sent = outgoing(ANOMALY, TEST_TOPICS)
+    for left_out in ("ce_source", "ce_type"):
+        headers = tuple(header for header in sent.headers if header[0] != left_out)
+        with pytest.raises(CloudEventValidationError, match=left_out.removeprefix("ce_")):
+            read(replace(sent, headers=headers))
+
+
+def test_a_dead_letter_has_the_headers_that_are_told() -> None:
+    sent = outgoing(DeadLetter("drift", record(frame("h1", 1, 5.0), 42), "expected something else"), TEST_TOPICS)
+    schema = DOCUMENT["components"]["schemas"]["dead_letter_headers"]
+    assert [name for name, _ in sent.headers] == list(schema["properties"])
+
+
+# The page for subscribers, deploy/anomalies.md.
+
+PAGE = (ROOT / "deploy/anomalies.md").read_text()
+
+
+def test_the_example_is_what_would_be_sent() -> None:
+    (value,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    (headers,) = re.findall(r"```\n(ce_.*?)```", PAGE, re.DOTALL)
+    VALIDATORS["anomaly"].validate(json.loads(value))
+    read_back = read_output(value, "anomalies.md")
+    assert isinstance(read_back, Anomaly)
+    assert read_back.to_json() == json.loads(value)
+    (place,) = re.findall(r"`(laggard\.counters\[\d+\]@\d+)`", PAGE)
+    assert read_back.id == anomaly_id(read_back.operator, read_back.key, place)
+    sent = outgoing(read_back, Topics())
+    assert [f"{name}: {text.decode()}" for name, text in sent.headers] == headers.splitlines()
+    assert f"`{sent.topic}`" in PAGE
+
+
+@pytest.mark.parametrize("kind", ["anomaly", "ranking"])
+def test_every_field_is_explained(kind: str) -> None:
+    section = PAGE.split(f"## A{'n' if kind == 'anomaly' else ''} {kind}\n")[1].split("\n## ")[0]
+    explained = {
+        name for cell in re.findall(r"^\| ([^|]*) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    }
+    assert explained == set(SCHEMAS[kind]["properties"])
+
+
+def test_every_field_of_rows_and_features_is_explained() -> None:
+    for name, schema in SCHEMAS["anomaly"]["$defs"].items():
+        (told_of,) = re.findall(rf"Of a {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
+        assert set(re.findall(r"`(\w+)`", told_of)) == set(schema["properties"])
