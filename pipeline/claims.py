@@ -1,5 +1,7 @@
 """Which part of laggard runs on a bus of this machine: at most one agent, one worker and one `up` each.
 
+Of workers on a bus on the network there may be several on one machine: each takes the first place that is free.
+
 A claim is a lock on a small file beside the embedded bus. The kernel releases it when its holder ends, however that
 ends, so that nothing is ever left to clean up.
 """
@@ -10,6 +12,7 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 Part = Literal["up", "agent", "work"]
 
 PARTS: tuple[Part, ...] = ("up", "agent", "work")
+
+MAX_WORKERS = 64
+"""On one machine and one bus on the network."""
 
 _TRIES = 5
 _BETWEEN_TRIES_S = 0.05
@@ -51,12 +57,20 @@ class Claimed(Exception):  # noqa: N818 - named for what it says
         self.holder = holder
 
 
-def claim_path(location: str, state: Path, part: Part) -> Path:
-    """The file of a claim: beside the embedded bus; for a bus elsewhere in the state directory."""
+def claim_path(location: str, state: Path, part: Part, place: int = 1) -> Path:
+    """The file of a claim: beside the embedded bus; for a bus elsewhere in the state directory.
+
+    `place` numbers those of a part of which there may be several.
+    """
     if "://" in location:
-        return state / f"{part}.lock"
+        return state / (f"{part}.lock" if place == 1 else f"{part}-{place}.lock")
     bus = os.path.realpath(Path(location.removeprefix("embedded:")).expanduser())
     return Path(f"{bus}.{part}.lock")
+
+
+def _paths(location: str, state: Path, part: Part) -> list[Path]:
+    places = MAX_WORKERS if part == "work" and "://" in location else 1
+    return [claim_path(location, state, part, place) for place in range(1, places + 1)]
 
 
 class Claim:
@@ -69,22 +83,18 @@ class Claim:
     """
 
     def __init__(self, location: str, state: Path, part: Part) -> None:
-        path = claim_path(location, state, part)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # It is written to: where others may write to the folder too, a link would lead to a file of their choice.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._since = time.time()
-        # A look at who holds the claim locks for an instant too, so one refusal says nothing yet.
-        for attempt in range(1, _TRIES + 1):
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        paths = _paths(location, state, part)
+        paths[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in paths:
+            # It is written to: where others may write to the folder too, a link would lead to a file of their choice.
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            if _locked(self._descriptor):
                 break
-            except BlockingIOError:
-                if attempt == _TRIES:
-                    holder = _read(self._descriptor)
-                    os.close(self._descriptor)
-                    raise Claimed(part, location, holder) from None
-                time.sleep(_BETWEEN_TRIES_S)
+            holder = _read(self._descriptor)
+            os.close(self._descriptor)
+        else:
+            raise Claimed(part, location, holder)
         self.tell()
 
     def tell(self, url: str = "") -> None:
@@ -106,10 +116,31 @@ class Claim:
         self.close()
 
 
+def _locked(descriptor: int) -> bool:
+    # A look at who holds the claim locks for an instant too, so one refusal says nothing yet.
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_BETWEEN_TRIES_S)
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
 def holder_of(location: str, state: Path, part: Part) -> Holder | None:
-    """Who runs this part on this bus, None for nobody. Raises `OSError` when the file may not be read."""
+    """Who runs this part on this bus, the first of several; None for nobody.
+
+    Raises `OSError` when the file may not be read.
+    """
+    for path in _paths(location, state, part):
+        if (holder := _holder(path)) is not None:
+            return holder
+    return None
+
+
+def _holder(path: Path) -> Holder | None:
     try:
-        descriptor = os.open(claim_path(location, state, part), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

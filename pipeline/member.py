@@ -1,8 +1,16 @@
 """A member of an operator's group: polls its partitions, runs a task for each of them, and commits.
 
 What a task gives out waits until its partition's offset goes with it into one transaction. A commit that the bus could
-not take for now is tried again as it is, before anything else is read; one that was fenced is void, and the state is
-recovered from what is committed.
+not take for now is tried again as it is, before anything else is read. Partitions of it that were fenced are taken out:
+what was done on them is void, and their states are recovered from what is committed.
+
+A partition that comes is paused, recovered in a thread beside (`Recoverer`), and goes on from the committed offset.
+Meanwhile the member keeps polling and working on those that it has, so that a long recovery costs it neither time nor
+its place in the group.
+
+Memory: one state for each partition that the member has or recovers (see `states`), with `Pace.poll_records` records
+and what they led to since the last commit, of at most `Pace.commit_records` records and one poll; one partition's
+snapshots as bytes while it is loaded; and with a standby one state for each partition that it has not.
 """
 
 from __future__ import annotations
@@ -10,24 +18,30 @@ from __future__ import annotations
 import logging
 import math
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced
-from laggard.pipeline.publishing import outgoing
-from laggard.pipeline.recovery import recover
+from laggard.pipeline.backoff import Backoff
+from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
+from laggard.pipeline.held import Held, Part, commit_of
+from laggard.pipeline.lookout import Lookout
+from laggard.pipeline.recoverer import Recoverer
+from laggard.pipeline.standby import Standby
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.bus import Bus, Incoming, Outgoing, Partition, Polled, Snapshot, Subscription
+    from laggard.pipeline.bus import Bus, Partition, Polled, Subscription
     from laggard.pipeline.task import Task
     from laggard.pipeline.telemetry import Telemetry
     from laggard.pipeline.topics import Topics
     from laggard.pipeline.wiring import Wired
 
-LAG_EVERY_S = 1.0
+RECOVERING_S: Final = 0.05
+"""How long a poll waits for records while a recovery may come to its end."""
+
+SAID_AFTER: Final = 5
+"""So many attempts to begin a recovery may fail before it is said: some do while a group hands partitions over."""
 
 _logger = logging.getLogger(__name__)
 
@@ -48,28 +62,8 @@ class Pace:
     poll_records: int = 100
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
-    """A partition that this member has, with its state.
-
-    Attributes:
-        task: what processes its records.
-        committed: up to where they are committed.
-        waiting: for each record beyond that when it was polled, on the monotonic clock, and its own time.
-        lag_at: when the lag was looked at.
-        outputs: how many the prepared commit takes from it.
-
-    """
-
-    task: Task
-    committed: int
-    waiting: list[tuple[float, float]] = field(default_factory=list)
-    lag_at: float = -math.inf
-    outputs: int = 0
-
-
 class Member:
-    """One operator's member of its group.
+    """One operator's member of its group. Its methods are for one thread, but for `recovering`.
 
     Parameters:
         bus: where everything is; its topics have been created.
@@ -77,6 +71,7 @@ class Member:
         topics: the names of the topics.
         new_task: makes a task for a partition, without any state.
         pace: how much is done at once.
+        standby: whether to keep the states of partitions warm that other members have.
         telemetry: where to count.
         clock: seconds on a clock that never steps.
         wall_clock: seconds since the Unix epoch, for latencies only.
@@ -91,6 +86,7 @@ class Member:
         new_task: Callable[[Partition], Task],
         *,
         pace: Pace,
+        standby: bool = False,
         telemetry: Telemetry,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -98,17 +94,23 @@ class Member:
         self.wired = wired
         self._bus = bus
         self._topics = topics
-        self._new_task = new_task
         self._pace = pace
         self._telemetry = telemetry
         self._clock = clock
         self._wall_clock = wall_clock
         self._subscription: Subscription | None = None
         self._joined = False
-        self._held: dict[Partition, _Held] = {}
-        self._lost: dict[Partition, None] = {}  # ours, but without a state
-        self._commit: Commit | None = None
+        self._held: dict[Partition, Held] = {}
+        self._lost: dict[Partition, Backoff] = {}  # ours, but without a state, until it is held
+        self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
         self._committed_at = -math.inf
+        group, topic = topics.group(wired.name), topics.name(wired.topic)
+        warm = Standby(bus, group, topic, new_task, self._is_mine) if standby else None
+        self._recoverer = Recoverer(bus, wired.name, new_task, warm, clock)
+        self._lookout = Lookout(bus, wired.name, self._held, self._recoverer.under_way, telemetry)
+
+    def _is_mine(self, partition: Partition) -> bool:
+        return partition in self._held or partition in self._lost
 
     def recovering(self) -> dict[str, int]:
         """What is to be done until all states are what they were, with the records left; empty when nothing is."""
@@ -121,7 +123,7 @@ class Member:
             for partition in tuple(self._lost)
         }
 
-    def step(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
+    def step(self, timeout_s: float) -> None:
         """Read what is there, waiting at most `timeout_s` for it, process and commit it.
 
         Raises:
@@ -134,75 +136,97 @@ class Member:
                 self._topics.group(self.wired.name), [self._topics.name(self.wired.topic)]
             )
         self._try_commit(subscription)
-        if self._pending():
-            timeout_s = min(timeout_s, max(0.0, self._committed_at + self._pace.commit_s - self._clock()))
         try:
-            polled = subscription.poll(0.0 if self._lost else timeout_s, self._pace.poll_records)
+            polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
         except DamagedRecord as damaged:
             if (held := self._held.get(damaged.partition)) is not None:
                 held.task.damaged_record(damaged.offset, str(damaged))
         else:
             self._take(polled)
-        for partition in tuple(self._lost):
-            self._recover(subscription, partition, stopped)
-        self._joined = True
+        self._recover(subscription)
+        self._joined = self._joined or subscription.joined
         if self._due():
             self._prepare()
             self._try_commit(subscription)
-        self._look_at_lag()
+
+    def _patience_s(self, timeout_s: float) -> float:
+        """How long to wait for records."""
+        if self._pending():
+            timeout_s = min(timeout_s, max(0.0, self._committed_at + self._pace.commit_s - self._clock()))
+        if self._lost:
+            # Without any state there is nothing to do with records: it is the recovery that is waited for.
+            timeout_s = 0.0 if self._recoverer.working and not self._held else min(timeout_s, RECOVERING_S)
+        return timeout_s
 
     def _take(self, polled: Polled) -> None:
         for partition in polled.revoked:
             self._drop(partition)
             self._lost.pop(partition, None)
+            counted = self._telemetry.task(self.wired.name, partition)
+            counted.revocations += 1
+            counted.lost()
         for partition in polled.assigned:
-            self._drop(partition)
-            self._lost[partition] = None
+            self._lose(partition)
+            self._telemetry.task(self.wired.name, partition).assignments += 1
         now = self._clock()
         for record in polled.records:
             # Without a state it is read again after the recovery.
             if (held := self._held.get(record.partition)) is not None:
-                if record.offset != held.task.position:
-                    self._count_missed(held.task, record)
-                held.task.process(record)
-                held.waiting.append((now, record.ts))
+                held.process(record, now)
 
     def _drop(self, partition: Partition) -> None:
+        """Give up what there is of a partition's state."""
+        self._recoverer.drop(partition)
         if self._held.pop(partition, None) is not None:
             self._telemetry.task(self.wired.name, partition).lost()
 
-    def _count_missed(self, task: Task, record: Incoming) -> None:
-        """Offsets may have holes; what retention deleted unread is below the oldest offset."""
-        with suppress(BusUnavailable):
-            oldest = self._bus.bounds(record.partition)[0]
-            if (missed := min(oldest, record.offset) - task.position) > 0:
-                task.telemetry.missed_records += missed
-                _logger.warning(
-                    "%s on %s[%d]: %d records were deleted before they were read; going on without them",
-                    self.wired.name, *record.partition, missed,
-                )  # fmt: skip
+    def _lose(self, partition: Partition) -> None:
+        """The partition is ours, but its state has to be recovered from what is committed."""
+        self._lost[partition] = Backoff()
+        self._drop(partition)
 
-    def _recover(self, subscription: Subscription, partition: Partition, stopped: Callable[[], bool]) -> None:
-        committed = subscription.committed(partition)
-        task = self._new_task(partition)
-        if recover(self._bus, task, committed, stopped):
+    def _recover(self, subscription: Subscription) -> None:
+        """Begin the recoveries that are due, and go on with the partitions whose recovery has come to its end."""
+        for partition, backoff in self._lost.items():
+            if partition not in self._recoverer and backoff.at <= self._clock():
+                try:
+                    subscription.pause(partition)
+                    self._recoverer.begin(partition, subscription.committed(partition))
+                except BusUnavailable as error:
+                    # The others go on: perhaps it is only this partition's leader that is away.
+                    self._telemetry.retries += 1
+                    backoff.failed(self._clock())
+                    if backoff.failures == SAID_AFTER:
+                        _logger.warning("%s on %s[%d] waits for the bus: %s", self.wired.name, *partition, error)
+                else:
+                    if backoff.failures >= SAID_AFTER:
+                        _logger.warning("%s on %s[%d] goes on: the bus is there again", self.wired.name, *partition)
+                    backoff.went_well()
+        if not self._held:
+            self._recoverer.wait(RECOVERING_S)
+        for partition, committed, task in self._recoverer.recovered():
             subscription.seek(partition, committed)
+            subscription.resume(partition)
+            self._recoverer.drop(partition)
             task.refresh()
-            self._held[partition] = _Held(task, committed)
+            self._held[partition] = Held(task, committed)
             del self._lost[partition]
+        if self._joined and not self._lost:
+            self._recoverer.warm()
+        self._telemetry.retries += self._recoverer.take_retries()
 
-    def _look_at_lag(self) -> None:
-        now = self._clock()
-        for partition, held in self._held.items():
-            if now - held.lag_at >= LAG_EVERY_S:
-                held.lag_at = now
-                end = self._bus.bounds(partition)[1]
-                held.task.telemetry.lag_records = max(0, end - held.committed)
+    def start(self) -> None:
+        """Bring lag and missed records up to date from here on, in a thread of their own."""
+        self._lookout.start()
+
+    def look(self) -> None:
+        """Bring lag and missed records up to date now."""
+        self._lookout.look()
 
     # Committing.
 
     def _pending(self) -> bool:
-        return any(held.task.position > held.committed for held in self._held.values())
+        return any(held.pending for held in self._held.values())
 
     def _due(self) -> bool:
         if self._clock() >= self._committed_at + self._pace.commit_s:
@@ -211,57 +235,45 @@ class Member:
 
     def _prepare(self) -> None:
         """Put what waits into one commit."""
-        offsets: dict[Partition, int] = {}
-        outputs: list[Outgoing] = []
-        snapshots: list[Snapshot] = []
-        for partition, held in self._held.items():
-            task = held.task
-            saved = task.states.take(task.position)
-            if task.position > held.committed or saved:
-                offsets[partition] = task.position
-                outputs += [outgoing(output, self._topics) for output in task.outputs]
-                held.outputs = len(task.outputs)
-                snapshots += saved
-                task.outputs.clear()
-        self._commit = Commit(offsets, outputs, snapshots) if offsets else None
+        parts = ((partition, held.part(self._topics)) for partition, held in self._held.items())
+        self._parts = {partition: part for partition, part in parts if part is not None}
 
     def _try_commit(self, subscription: Subscription) -> None:
         """Commit what was prepared, if anything was. Raises BusUnavailable with the commit kept."""
-        commit = self._commit
-        if commit is None:
-            return
-        began = self._clock()
-        try:
-            subscription.commit(commit)
-        except Fenced:
-            self._telemetry.fenced += 1
-            self._commit = None
-            for partition in commit.offsets:
-                self._drop(partition)
-                self._lost[partition] = None
-            return
-        self._commit = None
-        self._committed_at = self._clock()
-        self._count(commit, self._committed_at - began)
+        while self._parts:
+            began = self._clock()
+            try:
+                subscription.commit(commit_of(self._parts))
+            except Fenced as fenced:
+                self._telemetry.fenced += 1
+                for partition in self._void(fenced):
+                    del self._parts[partition]
+                    self._lose(partition)
+            else:
+                parts, self._parts = self._parts, {}
+                self._committed_at = self._clock()
+                for partition, part in parts.items():
+                    self._count(self._held[partition], part, self._committed_at - began)
 
-    def _count(self, commit: Commit, took_s: float) -> None:
+    def _void(self, fenced: Fenced) -> tuple[Partition, ...]:
+        """The partitions of the commit that are void."""
+        return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
+
+    def _count(self, held: Held, part: Part, took_s: float) -> None:
         wall = self._wall_clock()
-        for partition, offset in commit.offsets.items():
-            held = self._held[partition]
-            held.committed = offset
-            telemetry = held.task.telemetry
-            telemetry.commits += 1
-            telemetry.outputs += held.outputs
-            telemetry.commit_duration_seconds.add(took_s)
-            for polled_at, ts in held.waiting:
-                telemetry.processing_seconds.add(self._committed_at - polled_at)
+        held.committed = part.offset
+        telemetry = held.task.telemetry
+        telemetry.commits += 1
+        telemetry.outputs += len(part.outputs)
+        telemetry.commit_duration_seconds.add(took_s)
+        for polled_at, ts in held.waiting:
+            telemetry.processing_seconds.add(self._committed_at - polled_at)
+            if ts is not None:
                 telemetry.latency_seconds.add(wall - ts)
-            held.waiting.clear()
-            held.task.refresh()
-        for snapshot in commit.snapshots:
-            telemetry = self._held[snapshot.partition].task.telemetry
-            telemetry.snapshots += 1
-            telemetry.snapshot_bytes += len(snapshot.value)
+        held.waiting.clear()
+        telemetry.snapshots += len(part.snapshots)
+        telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in part.snapshots)
+        held.task.refresh()
 
     def finish(self) -> None:
         """Commit all that was processed, with the states of all keys. Raises BusUnavailable; call again then."""
@@ -273,12 +285,16 @@ class Member:
         while True:
             self._try_commit(subscription)
             self._prepare()
-            if self._commit is None:
+            if not self._parts:
                 return
 
     def close(self) -> None:
         """Leave the group. What was not committed is processed again by the next member."""
-        if self._subscription is not None:
-            self._subscription.close()
-        for partition in tuple(self._held):
-            self._drop(partition)
+        self._recoverer.close()
+        self._lookout.close()
+        try:
+            if self._subscription is not None:
+                self._subscription.close()
+        finally:
+            for partition in tuple(self._held):
+                self._drop(partition)

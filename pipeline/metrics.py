@@ -97,15 +97,40 @@ METRICS: tuple[Metric, ...] = (
     Metric("commit_duration_seconds", "histogram", TASK_LABELS, "How long a commit took."),
     Metric("keys", "gauge", TASK_LABELS, "Keys that have a state."),
     Metric(
-        "keys_evicted", "counter", TASK_LABELS, "Keys whose state was given up because there were too many of them."
+        "keys_evicted",
+        "counter",
+        TASK_LABELS,
+        "Keys whose state was given up: there were too many, or they fell silent.",
     ),
     Metric("state_bytes", "gauge", TASK_LABELS, "Size of the newest snapshots of all keys, before compression."),
     Metric("snapshots", "counter", TASK_LABELS, "Snapshots written."),
     Metric("snapshot_bytes", "counter", TASK_LABELS, "Bytes of the snapshots written."),
+    Metric("snapshots_migrated", "counter", TASK_LABELS, "Snapshots of an older version that were loaded."),
+    Metric(
+        "snapshots_unusable",
+        "counter",
+        TASK_LABELS,
+        "Snapshots that could not be used, damaged or of another version: the state was learned from the input again.",
+    ),
     Metric("recovery_left_records", "gauge", TASK_LABELS, "Records to be replayed until the state is what it was."),
     Metric("recovery_seconds", "gauge", TASK_LABELS, "How long the last recovery took."),
+    Metric("assignments", "counter", TASK_LABELS, "Times that a rebalance brought the partition to this worker."),
+    Metric("revocations", "counter", TASK_LABELS, "Times that a rebalance took the partition away from this worker."),
+    Metric(
+        "standby_position",
+        "gauge",
+        TASK_LABELS,
+        "The first offset that is not in the standby's state of a partition that another worker has (setting "
+        "worker.standby); 0 where there is none.",
+    ),
+    Metric(
+        "standby_left_records",
+        "gauge",
+        TASK_LABELS,
+        "Records that the partition's worker has committed and that are not in the standby's state.",
+    ),
     Metric("retries", "counter", (), "Times that something was tried again because the bus was unavailable."),
-    Metric("fenced", "counter", (), "Times that another worker had taken partitions over."),
+    Metric("fenced", "counter", (), "Commits that were refused because another worker had taken partitions over."),
     Metric("agent_cpu_ratio", "gauge", ("host",), "What the agent uses of one core.", feature="cpu_ratio"),
     Metric(
         "agent_resident_memory_bytes", "gauge", ("host",), "The agent's resident memory.", feature="memory_rss_bytes"
@@ -140,6 +165,21 @@ METRICS: tuple[Metric, ...] = (
         ("host",),
         "Ticks whose frames the bus refused for good, since the agent began; what only waits for it is not counted.",
         feature="publish_failures",
+    ),
+    Metric(
+        "agent_waiting_records",
+        "gauge",
+        ("host",),
+        "Records of the agent that the bus did not have yet at the last tick.",
+        feature="waiting_records",
+    ),
+    Metric(
+        "agent_dropped_records",
+        "counter",
+        ("host",),
+        "Records that the agent lost since it began: the bus was away for longer than its spool or its memory lasts, "
+        "or refused them.",
+        feature="dropped_records",
     ),
     Metric(
         "agent_missed_ticks", "gauge", ("host",), "Ticks that fell out before the last one.", feature="missed_ticks"

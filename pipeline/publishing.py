@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.records.schemas import schema_id
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
 if TYPE_CHECKING:
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 CONTENT_TYPE: Final = "application/json"
+CLOUD_EVENT_HEADERS: Final = {
+    "ce_specversion": "Always `1.0`.",
+    "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
+    "ce_source": "What found it: `/laggard/gaussian`; for the answer to a mark `/laggard/marks`.",
+    "ce_type": "`laggard.` and the kind of the record.",
+    "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
+    "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
+    "content-type": f"Always `{CONTENT_TYPE}`.",
+}
+"""Of a record that is a CloudEvent 1.0 in the binary content mode of the Kafka protocol binding, and what they say."""
 DEAD_LETTER_HEADERS: Final = "laggard-"
 """So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`."""
 
@@ -38,6 +49,7 @@ def _event(output: Anomaly | RankingOutput, key: str, event_id: str, source: str
         "ce_source": source,
         "ce_type": f"laggard.{output.kind}",
         "ce_time": datetime.fromtimestamp(output.ts, UTC).isoformat(timespec="microseconds"),
+        "ce_dataschema": schema_id(output.kind),
         "content-type": CONTENT_TYPE,
     }
     value = write_output(output).encode()

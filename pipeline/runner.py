@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.member import Member, Pace
 from laggard.pipeline.task import MAX_KEYS, SNAPSHOT_RECORDS, Task
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 IDLE_S = 0.5
 """How long the members wait for records before the runner looks whether it should stop."""
 
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 5.0
 STOPPING_S = 5.0
 """How long a clean stop may try to commit when the bus is unavailable."""
 
@@ -36,19 +35,17 @@ class _Turn:
 
     def __init__(self, member: Member) -> None:
         self.member = member
-        self.at = 0.0
-        self.pause_s = 0.0
+        self.backoff = Backoff()
 
     def failed(self, now: float, error: BusUnavailable) -> None:
-        if not self.pause_s:
+        if not self.backoff.pause_s:
             _logger.warning("%s waits for the bus: %s", self.member.wired.name, error)
-        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S) or FIRST_PAUSE_S
-        self.at = now + self.pause_s
+        self.backoff.failed(now)
 
     def went_well(self) -> None:
-        if self.pause_s:
+        if self.backoff.pause_s:
             _logger.warning("%s goes on: the bus is there again", self.member.wired.name)
-        self.pause_s = self.at = 0.0
+        self.backoff.went_well()
 
 
 class Runner:
@@ -65,6 +62,7 @@ class Runner:
         snapshot_records: how many records of a key are between two of its snapshots.
         max_keys: how many keys of a task have a state; beyond that, the one heard least recently is given up.
         live: whether outputs are about the present, see `Task`.
+        standby: whether to keep the states of partitions warm that other workers have, see `Standby`.
         observers: who wants to see frames and scores, in the runner's thread.
         telemetry: where to count; given where an observer shows it too.
         pace: how much is done at once.
@@ -85,6 +83,7 @@ class Runner:
         snapshot_records: int = SNAPSHOT_RECORDS,
         max_keys: int = MAX_KEYS,
         live: bool = True,
+        standby: bool = False,
         observers: Sequence[Observer] = (),
         telemetry: Telemetry | None = None,
         pace: Pace | None = None,
@@ -112,6 +111,7 @@ class Runner:
                 topics,
                 new_task,
                 pace=pace or Pace(),
+                standby=standby,
                 telemetry=telemetry,
                 clock=clock,
                 wall_clock=wall_clock,
@@ -126,6 +126,11 @@ class Runner:
             left |= turn.member.recovering()
         return left
 
+    def look(self) -> None:
+        """Bring lag and missed records up to date now; while it runs this is done once a second."""
+        for turn in self._turns:
+            turn.member.look()
+
     def run(self, stop: threading.Event) -> None:
         """Run until `stop` is set; then commit what was processed, with the states, and leave.
 
@@ -134,6 +139,8 @@ class Runner:
 
         """
         try:
+            for turn in self._turns:
+                turn.member.start()
             while not stop.is_set():
                 self.step(stop)
             self._finish()
@@ -147,12 +154,12 @@ class Runner:
     def step(self, stop: threading.Event) -> None:
         """Let each member whose turn it is do what is there to do; waits for records for a moment."""
         began = self._clock()
-        ready = [turn for turn in self._turns if turn.at <= began]
+        ready = [turn for turn in self._turns if turn.backoff.at <= began]
         if not ready:
-            stop.wait(max(0.0, min((turn.at for turn in self._turns), default=began + IDLE_S) - began))
+            stop.wait(max(0.0, min((turn.backoff.at for turn in self._turns), default=began + IDLE_S) - began))
         for turn in ready:
             try:
-                turn.member.step(IDLE_S / len(ready), stop.is_set)
+                turn.member.step(IDLE_S / len(ready))
             except BusUnavailable as error:
                 self.telemetry.retries += 1
                 turn.failed(self._clock(), error)

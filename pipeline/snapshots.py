@@ -1,8 +1,8 @@
 """Snapshots as bytes: plain data and arrays as MessagePack, compressed by zstandard. Never pickle.
 
-A snapshot is one zstandard frame around one MessagePack map: `v`, the version of this form, and `state`. An array is
-an extension of type 1 that holds `[dtype, shape, bytes]`, little-endian, in C order. Reading takes no more memory than
-`MAX_STATE_BYTES` and a small multiple of it, whatever the bytes are.
+A snapshot is one zstandard frame around one MessagePack map: `v`, the version of this form, and `state`; other fields
+are passed over. An array is an extension of type 1 that holds `[dtype, shape, bytes]`, little-endian, in C order.
+Reading takes no more memory than `MAX_STATE_BYTES` and a small multiple of it, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -15,9 +15,20 @@ import numpy as np
 import zstandard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Migration = Callable[[dict[str, Any]], dict[str, Any]]
+    """Makes a newer version's state of an older one's; a pure function, which may take its argument apart."""
 
 VERSION: Final = 1
+"""Of the form, and of what a task keeps of a key and of a stream. See `migrations.py` before it is raised."""
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {}
+"""By an older version, what makes the next version's state of it."""
+
+BASE_KEY: Final = ""
+"""The key of the snapshot that holds the base, see `states`; no record that has a state has this key."""
+
 MAX_STATE_BYTES: Final = 256 << 20
 """Of a state before compression."""
 
@@ -82,11 +93,20 @@ def decode_state(value: bytes, place: str) -> dict[str, Any]:
         raise SnapshotError(f"{place}: expected MessagePack: {error or type(error).__name__}") from None
     if not isinstance(read, dict) or not isinstance(read.get("v"), int):
         raise SnapshotError(f"{place}: expected a map with the version of its form")
-    if read["v"] != VERSION:
-        raise SnapshotError(f"{place}: expected form {VERSION}, got {read['v']}: another version of laggard wrote it")
     state = read.get("state")
     if not isinstance(state, dict):
         raise SnapshotError(f"{place}: expected a map as state")
+    return _migrated(state, read["v"], place)
+
+
+def _migrated(state: dict[str, Any], version: int, place: str) -> dict[str, Any]:
+    if version > VERSION:
+        raise SnapshotError(f"{place}: expected form {VERSION}, got {version}: a newer laggard wrote it")
+    while version < VERSION:
+        step = MIGRATIONS.get(version)
+        if step is None:
+            raise SnapshotError(f"{place}: expected form {VERSION}, got {version}: an older laggard wrote it")
+        state, version = step(state), version + 1
     return state
 
 

@@ -1,12 +1,18 @@
 """The states of a task's keys: which there are, when each is saved, and where a replay has to begin.
 
 A snapshot of a key is taken after so many of its records, in different keys at different records, so that few fall
-together. Positions are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots
-as one that was not. Beside the snapshots the *base* is saved, the first offset that is not in some key's snapshot:
-replay begins there. A key that has fallen silent is saved once more, so that it does not hold the base back.
+together; after fewer where there are many keys, so that a recovery has not much more than `REPLAY_RECORDS` to replay.
+Positions are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots as one
+that was not. Beside the snapshots the *base* is saved, the first offset that is not in some key's snapshot: replay
+begins there. A key that has fallen silent is saved once more, so that it does not hold the base back.
 
-Of more than `max_keys` keys the one heard least recently is given up; a snapshot without content tells that to a later
-recovery. All of it follows from the records alone.
+Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
+snapshot without content tells that to a later recovery. All of it follows from the records alone.
+
+Memory: `max_keys` states, each of `len(wired.scopes)` operators (see there; for `gaussian` 176 bytes per row and
+feature), with the newest frame of each and the 64 sequence numbers last seen; snapshots that wait for a commit, of
+which there are as many as fell due since the last one; and what the task's decoder remembers of names. A recovery
+holds the partition's newest snapshots as bytes beside the states that it makes of them.
 """
 
 from __future__ import annotations
@@ -18,17 +24,15 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from laggard.pipeline.bus import Partition, Snapshot
+from laggard.pipeline.migrations import migrate
 from laggard.pipeline.records import Decoder
-from laggard.pipeline.snapshots import SnapshotError, decode_state, encode_state, state_bytes
+from laggard.pipeline.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
 from laggard.pipeline.stream import Sequences, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from laggard.pipeline.wiring import Wired
-
-BASE_KEY: Final = ""
-"""The key of the snapshot that holds the base; no record that has a state has this key."""
 
 GIVEN_UP: Final = b""
 """The content of the snapshot that says that a key has no state any more."""
@@ -38,6 +42,15 @@ MAX_SNAPSHOT_BYTES: Final = 48 << 20
 
 MAX_TAKEN_BYTES: Final = 8 << 20
 """A commit is to be short: what is beyond goes into the next one."""
+
+REPLAY_RECORDS: Final = 25_000
+"""Between two snapshots of all keys there are at most about so many records."""
+
+FEWEST_RECORDS: Final = 10
+"""... unless a key would have to be saved after fewer than so many of its own."""
+
+FORGOTTEN_RECORDS: Final = 100_000
+"""A key that was silent while all keys had so many records each is given up: at 5 s ticks after some two days."""
 
 _SILENT_ROUNDS: Final = 4
 """A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""
@@ -85,12 +98,14 @@ class Loaded:
         base: where the replay begins; None where no snapshot tells it.
         saved: by key, the first offset that is not in its state.
         damaged: by key, why its snapshot could not be used.
+        migrated: how many were of an older version.
 
     """
 
     base: int | None = None
     saved: dict[str, int] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
+    migrated: int = 0
 
 
 class States:
@@ -99,7 +114,7 @@ class States:
     Parameters:
         wired: makes the operators, and says which scopes.
         partition: whose keys these are.
-        snapshot_records: how many records of a key are between two of its snapshots.
+        snapshot_records: how many records of a key are between two of its snapshots, at most.
         max_keys: how many keys may have a state.
 
     Attributes:
@@ -113,13 +128,16 @@ class States:
         self.state_bytes = 0
         self._wired = wired
         self._partition = partition
-        self._snapshot_records = snapshot_records
+        self._snapshot_records = self._every = snapshot_records
         self._max_keys = max_keys
         self._keys: dict[str, Keyed] = {}  # the one heard least recently first
         self._unsaved: dict[str, int] = {}  # by key, the first offset that is not in its snapshot; the least first
         self._sizes: dict[str, int] = {}
         self._unsavable: set[str] = set()
+        self._older: list[str] = []  # loaded from snapshots of an older generation
         self._due: deque[Snapshot] = deque()
+        self._given_up: list[Snapshot] = []
+        self._replaying = False
         self._saving = True
 
     def __len__(self) -> int:
@@ -136,6 +154,7 @@ class States:
             while len(self._keys) >= self._max_keys:
                 self._give_up(next(iter(self._keys)), offset)
             keyed = self._keys[key] = self._empty()
+            self._space()
         return keyed
 
     def _empty(self) -> Keyed:
@@ -143,12 +162,15 @@ class States:
 
     def _give_up(self, key: str, offset: int) -> None:
         keyed = self._keys.pop(key)
+        self._space()
         self.evicted += 1
         self._unsaved.pop(key, None)
         self._unsavable.discard(key)
         self.state_bytes -= self._sizes.pop(key, 0)
         if self._saving:
-            self._due.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+            # What was due of it must not come after this.
+            self._due = deque(snapshot for snapshot in self._due if snapshot.key != key)
+            self._given_up.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
 
     def heard(self, key: str, offset: int) -> None:
         """A record changed the state of a key: note it, and save the key if it is its turn."""
@@ -156,16 +178,32 @@ class States:
         keyed.records += 1
         keyed.heard = offset
         self._unsaved.setdefault(key, offset)
-        turn = crc32(key.encode()) % self._snapshot_records
-        if self._saving and keyed.records % self._snapshot_records == turn:
+        if self._saving and keyed.records % self._every == crc32(key.encode()) % self._every:
             self._save(key, offset + 1)
 
-    def save_silent(self, position: int) -> None:
-        """Save the key whose records have waited longest for it, if that is too long."""
+    def _space(self) -> None:
+        """Say how many records of a key are between two of its snapshots, with as many keys as there are.
+
+        In halves, so that a key whose turn it was is not passed over when there is one key more or less.
+        """
+        self._every = self._snapshot_records
+        while self._every * len(self._keys) > REPLAY_RECORDS and self._every >= 2 * FEWEST_RECORDS:
+            self._every //= 2
+
+    def look_after_silent(self, position: int) -> None:
+        """Save the key whose records have waited longest for it, and give up the one heard least recently.
+
+        Each only if that is too long ago. Called after each record, with the first offset that was not processed.
+        """
         if self._saving and self._unsaved:
             key, since = next(iter(self._unsaved.items()))
-            if position - since > _SILENT_ROUNDS * self._snapshot_records * len(self._keys):
+            if position - since > _SILENT_ROUNDS * self._every * len(self._keys):
                 self._save(key, position)
+        # What is given up goes into the same commit as the record that it was given up at: a replay finds it done.
+        if self._keys and not self._replaying:
+            key, keyed = next(iter(self._keys.items()))
+            if position - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
+                self._give_up(key, position)
 
     def save_all(self, position: int) -> None:
         """Save every key that has records beyond its snapshot."""
@@ -174,7 +212,7 @@ class States:
 
     def _save(self, key: str, position: int) -> None:
         keyed = self._keys[key]
-        del self._unsaved[key]
+        self._unsaved.pop(key, None)
         state = {"operator": self._wired.name, "state_version": self._wired.state_version, **keyed.snapshot()}
         try:
             value = encode_state(state, MAX_SNAPSHOT_BYTES)
@@ -189,11 +227,11 @@ class States:
         self._due.append(self._snapshot(key, position, keyed.ts, value))
 
     def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
-        return Snapshot(self._wired.name, self._partition, key, offset, ts, value)
+        return Snapshot(self._wired.snapshots, self._partition, key, offset, ts, value)
 
     def take(self, position: int) -> list[Snapshot]:
         """The snapshots that are due, for the commit up to this position; some, if all are too much for one."""
-        taken: list[Snapshot] = []
+        taken, self._given_up = self._given_up, []
         size = 0
         while self._due and size < MAX_TAKEN_BYTES:
             snapshot = self._due.popleft()
@@ -207,7 +245,8 @@ class States:
     # Recovery.
 
     def load(self, snapshots: Iterable[Snapshot]) -> Loaded:
-        """Take over the newest snapshots of all keys. Nothing is saved until `loaded` is called."""
+        """Take over the newest snapshots of all keys. Nothing is given up until `follow`, or saved until `loaded`."""
+        self._replaying = True
         self._saving = False
         loaded = Loaded()
         decoder = Decoder()
@@ -219,18 +258,20 @@ class States:
                     loaded.base = int(decode_state(snapshot.value, place)["base"])
                     continue
                 if snapshot.value != GIVEN_UP:
-                    self._keys[snapshot.key] = self._restored(decode_state(snapshot.value, place), decoder, place)
+                    state = decode_state(snapshot.value, place)
+                    loaded.migrated += migrate(state, self._wired, place)
+                    self._keys[snapshot.key] = self._restored(state, decoder, place)
                     self._sizes[snapshot.key] = state_bytes(snapshot.value)
+                    if snapshot.operator != self._wired.snapshots:
+                        self._older.append(snapshot.key)
                 loaded.saved[snapshot.key] = snapshot.offset
             except (SnapshotError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
                 loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"
         self.state_bytes = sum(self._sizes.values())
+        self._space()
         return loaded
 
     def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> Keyed:
-        wanted = (self._wired.name, self._wired.state_version)
-        if (found := (state["operator"], state["state_version"])) != wanted:
-            raise ValueError(f"expected operator and state version {wanted}, got {found}")
         keyed = self._empty()
         keyed.marks = Sequences(state["marks"])
         keyed.records, keyed.heard = int(state["records"]), int(state["heard"])
@@ -239,8 +280,30 @@ class States:
             keyed.streams[scope].restore(state["streams"][scope], decoder, place)
         return keyed
 
-    def loaded(self) -> None:
-        """The replay is over: from here on, states are saved."""
-        self._saving = True
-        self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
+    def follow(self) -> None:
+        """The replay has come to where keys may be given up by what follows: nobody has done so yet."""
+        if self._replaying:
+            self._replaying = False
+            self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
+            self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+
+    def confirm(self, saved: Mapping[str, int]) -> None:
+        """Note the snapshots that somebody else has saved meanwhile: by key, the first offset that is not in it."""
+        for key in self._unsaved.keys() & saved.keys():
+            if self._keys[key].heard < saved[key]:
+                del self._unsaved[key]
+            else:
+                self._unsaved[key] = max(self._unsaved[key], saved[key])
         self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+
+    def loaded(self, position: int) -> None:
+        """The replay is over, and has come to this position: from here on, states are saved.
+
+        What an older version saved is saved anew at once, for a generation of snapshots has to hold all keys.
+        """
+        self.follow()
+        self._saving = True
+        for key in self._older:
+            if key in self._keys:
+                self._save(key, position)
+        self._older.clear()

@@ -118,8 +118,13 @@ class Task:
 
     # Records.
 
-    def process(self, record: Incoming) -> None:
-        """Take the next record: whatever it is, the task can go on after it."""
+    def process(self, record: Incoming) -> bool:
+        """Take the next record: whatever it is, the task can go on after it.
+
+        Returns:
+            Whether its time is when it was made: a mark's is the moment that it asks about.
+
+        """
         self.position = record.offset + 1
         self._counts.records += 1
         self._counts.record_bytes += len(record.value)
@@ -127,8 +132,9 @@ class Task:
             received = self._decoder.decode(record.value, self._place(record))
         except RecordError as error:
             self._refuse(record, str(error))
-            return
+            return not _recorded_earlier(record)
         self.receive(record, received)
+        return isinstance(received, Frame) and not _recorded_earlier(record)
 
     def receive(self, record: Incoming, received: Received) -> None:
         """Take a record that is decoded already."""
@@ -140,7 +146,7 @@ class Task:
                 self._mark(record, received)
             case _:
                 self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a request")
-        self.states.save_silent(self.position)
+        self.states.look_after_silent(self.position)
 
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not record.key or frame.key != record.key:
@@ -205,7 +211,7 @@ class Task:
             sentence=sentence(ranking, commands, frame.scope),
             model_age_s=ranking.age_s,
             young=ranking.young,
-            live=self._live and all(name != REPLAY_HEADER for name, _ in record.headers),
+            live=self._live and not _recorded_earlier(record),
         )
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
@@ -278,6 +284,10 @@ def _answer(stream: Stream, mark: Mark) -> Ranking | None:
     if scores is None or abs(mark.ts - stream.ts) > max(MARK_WINDOW_S, 2.0 * stream.interval_s):
         return None
     return scores.ranking(rows=MARK_ROWS, features=MARK_FEATURES)
+
+
+def _recorded_earlier(record: Incoming) -> bool:
+    return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)
 
 
 def _told(error: Exception) -> str:

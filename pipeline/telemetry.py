@@ -1,6 +1,7 @@
 """What the runner counts: of each task its records, what became of them, and how long that took.
 
-Plain numbers, written by the runner's thread only; any other thread may read them at any time.
+Plain numbers, each written by one thread at a time: that of the member, or of its recovery while the task is not there
+yet. Any other thread may read them at any time.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ class TaskTelemetry:
         commits: transactions.
         snapshots: snapshots committed.
         snapshot_bytes: their bytes.
-        keys_evicted: keys whose state was given up because there were too many.
+        snapshots_migrated: snapshots of an older version that were loaded.
+        snapshots_unusable: snapshots that could not be used, so that the state was learned from the input again.
+        keys_evicted: keys whose state was given up because there were too many, or because they fell silent.
+        assignments: how often the partition came to this process.
+        revocations: how often it went away from it.
         lag_records: gauge: records on the bus that are not committed yet.
         recovery_left_records: gauge: records to be replayed until the state is again what it was.
         keys: gauge: keys that have a state.
@@ -72,6 +77,8 @@ class TaskTelemetry:
         processing_seconds: from the poll that brought a record to the same commit.
         commit_duration_seconds: how long commits took.
         recovery_seconds: gauge: how long the last recovery took.
+        standby_position: gauge: the first offset that is not in the standby's state; 0 where there is none.
+        standby_left_records: gauge: what the partition's owner has committed and is not in that state.
 
     """
 
@@ -89,7 +96,11 @@ class TaskTelemetry:
     commits: int = 0
     snapshots: int = 0
     snapshot_bytes: int = 0
+    snapshots_migrated: int = 0
+    snapshots_unusable: int = 0
     keys_evicted: int = 0
+    assignments: int = 0
+    revocations: int = 0
     lag_records: int = 0
     recovery_left_records: int = 0
     keys: int = 0
@@ -98,6 +109,8 @@ class TaskTelemetry:
     processing_seconds: Distribution = field(default_factory=_latency)
     commit_duration_seconds: Distribution = field(default_factory=lambda: Distribution(COMMIT_BOUNDS_S))
     recovery_seconds: float = 0.0
+    standby_position: int = 0
+    standby_left_records: int = 0
 
     def lost(self) -> None:
         """The task has gone to somebody else: its gauges are theirs now."""
@@ -110,7 +123,7 @@ class Telemetry:
 
     Attributes:
         retries: how often something was tried again because the bus was unavailable.
-        fenced: how often another member had taken partitions over.
+        fenced: how often a commit was refused because another member had taken partitions over.
 
     """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline import claims
 from laggard.pipeline.claims import PARTS, Claim, Claimed, claim_path, holder_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,24 @@ def test_one_bus_under_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     names = [str(tmp_path / "data/x.db"), "link/x.db", "embedded:data/x.db", f"embedded:{tmp_path}/link/../data/x.db"]
     assert len({claim_path(name, tmp_path, "work") for name in names}) == 1
     assert claim_path("kafka://broker:9092", tmp_path / "state", "work") == tmp_path / "state/work.lock"
+
+
+def test_several_workers_on_a_bus_on_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "MAX_WORKERS", 3)
+    bus = "kafka://b1"
+    three = [Claim(bus, tmp_path, "work") for _ in range(3)]
+    three[0].tell("http://127.0.0.1:1")
+    assert getattr(holder_of(bus, tmp_path, "work"), "url", None) == "http://127.0.0.1:1"
+    with pytest.raises(Claimed, match="`laggard work` runs already on kafka://b1"):
+        Claim(bus, tmp_path, "work")
+    three[1].close()
+    assert getattr(holder_of(bus, tmp_path, "work"), "url", None) == "http://127.0.0.1:1"
+    Claim(bus, tmp_path, "work").close()
+    with Claim(bus, tmp_path, "agent"), pytest.raises(Claimed):
+        Claim(bus, tmp_path, "agent")
+    for claim in three[::2]:
+        claim.close()
+    assert holder_of(bus, tmp_path, "work") is None
 
 
 def test_a_link_in_the_place_of_a_claim_is_not_followed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,7 @@ from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from laggard.operators.contract import Layout, Matrix
@@ -203,6 +204,14 @@ def drain(one: Runner, bus: Bus, operator: str = "drift") -> None:
     raise AssertionError("does not come to the end")
 
 
+def settle(one: Runner) -> None:
+    """Step until the states are what they were."""
+    until = time.monotonic() + 20.0
+    while one.recovering():
+        assert time.monotonic() < until
+        one.step(NEVER)
+
+
 def stop(one: Runner) -> None:
     """A clean stop, here and now."""
     stopped = threading.Event()
@@ -264,6 +273,9 @@ class Refusing(Bus):
         self.may_refuse()
         return self._bus.snapshots(operator, partition, at_or_before)
 
+    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+        self._bus.reset(group, operators, offsets)
+
     def close(self) -> None:
         self._bus.close()
 
@@ -282,6 +294,14 @@ class RefusingSubscription(Subscription):
     def seek(self, partition: Partition, offset: int) -> None:
         self._bus.may_refuse()
         self._subscription.seek(partition, offset)
+
+    def pause(self, partition: Partition) -> None:
+        self._bus.may_refuse()
+        self._subscription.pause(partition)
+
+    def resume(self, partition: Partition) -> None:
+        self._bus.may_refuse()
+        self._subscription.resume(partition)
 
     def committed(self, partition: Partition) -> int:
         self._bus.may_refuse()

@@ -123,7 +123,7 @@ def test_gaussian_is_the_same_wherever_it_was_written_down_and_read_back() -> No
                 saved = one.states.take(one.position)
                 one = Task(wired, INPUT, snapshot_records=1000)
                 assert not one.states.load(saved).damaged
-                one.states.loaded()
+                one.states.loaded(one.position)
             one._observers = [scores]
             one.process(each)
         one.states.save_all(one.position)

@@ -11,7 +11,7 @@ import pytest
 from laggard.pipeline import states, task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
-from laggard.pipeline.snapshots import decode_state
+from laggard.pipeline.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.task import REPLAY_HEADER, DeadLetter, Task
 from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, at, frame, record
 
@@ -267,8 +267,25 @@ def test_a_key_is_saved_after_so_many_of_its_records_and_keys_take_turns() -> No
     assert len({places[0] // 8 for places in offsets.values()}) > 3
 
 
+def test_many_keys_are_saved_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "REPLAY_RECORDS", 40)
+    monkeypatch.setattr(states, "FEWEST_RECORDS", 3)
+    for hosts, every in ((2, 20), (3, 10), (4, 10), (8, 5), (40, 5)):
+        one = new_task(snapshot_records=20)
+        offsets: dict[str, list[int]] = {}
+        for tick in range(85):
+            give(one, [frame(f"h{number}", tick, 5.0) for number in range(hosts)])
+            for snapshot in saved(one):
+                offsets.setdefault(snapshot.key, []).append(snapshot.offset)
+        del offsets[BASE_KEY]
+        assert len(offsets) == hosts
+        for places in offsets.values():
+            # The first round is one of few keys.
+            assert {later - earlier for earlier, later in itertools.pairwise(places[1:])} == {every * hosts}
+
+
 def base(snapshots: list[Snapshot]) -> int:
-    (one,) = (each for each in snapshots if each.key == states.BASE_KEY)
+    (one,) = (each for each in snapshots if each.key == BASE_KEY)
     return int(decode_state(one.value, "base")["base"])
 
 
@@ -306,6 +323,30 @@ def test_the_key_heard_least_recently_is_given_up() -> None:
     one.refresh()
     assert one.telemetry.keys_evicted == 1
     assert one.telemetry.keys == 2
+
+
+def test_a_key_that_was_silent_for_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "FORGOTTEN_RECORDS", 30)
+    one = give(new_task(snapshot_records=5), [frame("silent", 0, 5.0), frame("silent", 1, 5.0)])
+    at_end: list[Snapshot] = []
+    for tick in range(70):
+        give(one, [frame("h1", tick, 5.0)])
+        at_end += [each for each in saved(one) if each.key == "silent"]
+    assert [(each.offset, each.value == states.GIVEN_UP) for each in at_end[-1:]] == [(62, True)]
+    assert one.states.get("silent") is None
+    give(one, [frame("silent", 2, 5.0)])
+    back = one.states.get("silent")
+    assert back is not None
+    assert back.records == 1
+
+
+def test_what_is_given_up_is_in_the_next_commit_and_nothing_of_it_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "MAX_TAKEN_BYTES", 1)
+    one = give(new_task(max_keys=2), [frame("h1", 1, 5.0), frame("h2", 1, 5.0)])
+    one.states.save_all(one.position)
+    give(one, [frame("h3", 1, 5.0), frame("h4", 1, 5.0)])
+    assert [(each.key, each.value) for each in saved(one)[:2]] == [("h1", states.GIVEN_UP), ("h2", states.GIVEN_UP)]
+    assert [each.key for each in saved(one)] == []
 
 
 def test_a_state_that_is_too_large_is_said_once_and_holds_nothing_up(
