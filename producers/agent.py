@@ -30,6 +30,8 @@ AGENT_FEATURES = (
     "unreadable_files",
     "read_errors",
     "publish_failures",
+    "waiting_records",
+    "dropped_records",
     "missed_ticks",
     "clock_offset_s",
     "suspended_s",
@@ -39,12 +41,25 @@ AGENT_FEATURES = (
 `cpu_ratio` is that of its thread, publishing included, of one core since the last tick; `memory_rss_bytes` that of its
 program; `tick_duration_s` how long reading took, `publish_duration_s` how long the last tick's frames took to publish;
 `read_errors` how many texts were not what they should be, or sources failed altogether, at this tick;
-`publish_failures` how often that failed since the agent began; `missed_ticks` how many fell out since the last one;
-`clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`); `suspended_s` how long the machine was
-suspended since the last tick.
+`publish_failures` how often that failed since the agent began; `waiting_records` how many of its records have not
+arrived yet, and `dropped_records` how many were lost on their way since it began, where that is known; `missed_ticks`
+how many fell out since the last one; `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`);
+`suspended_s` how long the machine was suspended since the last tick.
 """
 
 logger = logging.getLogger(__name__)
+
+
+class Queue(Protocol):
+    """Where published records wait until they have arrived."""
+
+    @property
+    def waiting(self) -> int:
+        """How many have not arrived yet."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were lost."""
 
 
 class Stop(Protocol):
@@ -76,6 +91,7 @@ class Agent:
         clock: what tells the time.
         command_lines: whether frames carry the processes' command lines, which may hold secrets.
         descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
+        queue: what `publish` puts records into, for what the agent says of itself.
 
     Raises:
         ValueError: the interval is out of its bounds.
@@ -92,8 +108,10 @@ class Agent:
         clock: Clock | None = None,
         command_lines: bool = True,
         descriptor_limit: int | None = None,
+        queue: Queue | None = None,
     ) -> None:
         self._clock = clock or Clock()
+        self._queue = queue
         self._schedule = Schedule(interval_s, self._clock)
         self._timeline = Timeline(self._clock)
         self._publish = publish
@@ -178,6 +196,8 @@ class Agent:
                     self._processes.unreadable_files,
                     self._processes.read_errors + self._counters.read_errors + failed,
                     self._publish_failures,
+                    np.nan if self._queue is None else self._queue.waiting,
+                    np.nan if self._queue is None else self._queue.dropped,
                     missed,
                     self._timeline.offset_s,
                     suspended_s,

@@ -1,0 +1,138 @@
+"""Tells a service manager how it goes: the protocol of sd_notify(3), for units with `Type=notify` and `WatchdogSec=`.
+
+It is one datagram of text for each message, so that no library is needed for it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+EXTENSION_S: Final = 30.0
+"""While it takes long to start, the manager is asked for so much more time, again and again."""
+
+_BEAT_S: Final = 1.0
+_EXTEND_EVERY_S: Final = 10.0
+
+
+class Notifier:
+    """The service manager behind `NOTIFY_SOCKET`; without one, or when it does not listen, nothing happens.
+
+    Args:
+        environ: where the manager's variables are.
+
+    Attributes:
+        watchdog_s: how long the manager waits for a sign of life, None where it does not.
+
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.watchdog_s: float | None = None
+        address = environ.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address if address.startswith("/") else ""
+        self._status = ""
+        if self._address and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+            with suppress(ValueError):
+                self.watchdog_s = int(environ.get("WATCHDOG_USEC", "")) / 1e6 or None
+
+    def ready(self) -> None:
+        """The service is up."""
+        self._send("READY=1")
+
+    def stopping(self) -> None:
+        """It begins to stop."""
+        self._send("STOPPING=1")
+
+    def status(self, line: str) -> None:
+        """How it goes, in one line for a person."""
+        if line != self._status:
+            self._status = line
+            self._send(f"STATUS={line}")
+
+    def alive(self) -> None:
+        """A sign of life."""
+        if self.watchdog_s is not None:
+            self._send("WATCHDOG=1")
+
+    def extend(self, seconds: float = EXTENSION_S) -> None:
+        """Starting or stopping takes so much longer."""
+        self._send(f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+            opened.setblocking(False)  # a manager that does not read holds nothing up
+            opened.sendto(message.encode(errors="replace"), self._address)
+
+
+class Heartbeat(threading.Event):
+    """What ends a part, as an event; that the main thread looks at it is the sign of life of the part.
+
+    So the manager's watchdog sees a main loop that hangs, and nothing else keeps it quiet. To be made in the main
+    thread.
+
+    Args:
+        notifier: who is told.
+
+    Attributes:
+        progress: called in the main thread once a second or so; says whether the part is up by now.
+
+    """
+
+    def __init__(self, notifier: Notifier) -> None:
+        super().__init__()
+        self.progress: Callable[[], bool] | None = None
+        self._notifier = notifier
+        self._main = threading.get_ident()
+        self._beat_s = min(_BEAT_S, (notifier.watchdog_s or 2 * _BEAT_S) / 2)
+        self._next = 0.0
+        self._extend_at = 0.0
+        self._ready = False
+
+    def is_set(self) -> bool:
+        """Whether to stop now."""
+        self._beat()
+        return super().is_set()
+
+    def set(self) -> None:
+        """Stop."""
+        if not super().is_set():
+            self._notifier.stopping()
+        super().set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds for the end."""
+        if threading.get_ident() != self._main:
+            return super().wait(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._beat()
+            left = self._beat_s if until is None else min(self._beat_s, until - time.monotonic())
+            if super().wait(max(0.0, left)):
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now < self._next or threading.get_ident() != self._main:
+            return
+        self._next = now + self._beat_s
+        self._notifier.alive()
+        if self.progress is None or super().is_set():
+            return
+        up = self.progress()
+        if up and not self._ready:
+            self._ready = True
+            self._notifier.ready()
+        elif not self._ready and now >= self._extend_at:
+            self._extend_at = now + _EXTEND_EVERY_S
+            self._notifier.extend()

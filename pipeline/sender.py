@@ -1,0 +1,164 @@
+"""Brings what waits in a spool to a bus on the network, in order, for as long as it takes."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError, BusUnavailable, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Bus, Outgoing
+    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.spool import Spool
+
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 5.0
+"""Between two tries while the bus is unavailable, or refuses everything until a person has given a right or a topic."""
+
+CLOSING_S: Final = 5.0
+"""How long a clean stop may try to send what waits."""
+
+SAY_AGAIN_S: Final = 600.0
+"""Records that are refused for themselves are said so often at most."""
+
+TIDY_S: Final = 60.0
+
+_LOOK_S: Final = 1.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Sender:
+    """Takes records out of a spool, in a thread of its own, and appends them to a bus.
+
+    Nothing passes anything else. While the bus is unavailable, or refuses everything (a topic that does not exist, a
+    right that is missing), what was taken out is tried again, which is said once. What it refuses for itself, as it is
+    too large, is counted, said and passed over.
+
+    Args:
+        spool: where the records wait.
+        bus: where they go.
+
+    Attributes:
+        refused: how many records the bus refused for themselves.
+
+    """
+
+    def __init__(self, spool: Spool, bus: Bus) -> None:
+        self.refused = 0
+        self._spool = spool
+        self._bus = bus
+        self._stop = threading.Event()
+        self._drain_until = 0.0
+        self._trouble = ""
+        self._said_refused = -SAY_AGAIN_S
+        self._tidied = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
+        self._thread.start()
+
+    def publish(self, records: Sequence[Frame | Mark]) -> None:
+        """Keep a tick's records for the bus; see `Spool.publish`."""
+        self._spool.publish(records)
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait."""
+        return self._spool.waiting
+
+    @property
+    def dropped(self) -> int:
+        """How many records were lost: too much for the spool, or refused by the bus."""
+        return self._spool.dropped + self.refused
+
+    def close(self, timeout_s: float = CLOSING_S) -> None:
+        """Send what waits, at most for so long, and say how much stays in the spool for the next start."""
+        self._drain_until = time.monotonic() + timeout_s
+        self._stop.set()
+        self._spool.news.set()
+        self._thread.join(timeout_s)
+        if left := self._spool.close():
+            _logger.warning("%d records wait in %s; they are sent after the next start", left, self._spool.path)
+
+    def _run(self) -> None:
+        while True:
+            self._spool.news.clear()
+            batch = self._spool.take()
+            if batch:
+                if not self._send(batch):
+                    return
+                self._spool.sent()
+            elif self._stop.is_set():
+                return
+            else:
+                self._spool.news.wait(_LOOK_S)
+
+    def _send(self, batch: list[Outgoing]) -> bool:
+        """Append them all, whatever it takes; False when it is time to stop before that."""
+        pause_s, count = FIRST_PAUSE_S, len(batch)
+        while True:
+            try:
+                self._append(batch)
+            except BusUnavailable as error:
+                self._say("unavailable", f"{error}; what is published waits in {self._spool.path} until then")
+            except BusError as error:
+                self._say("refused", f"{error}; what is published waits in {self._spool.path}")
+            except Exception as error:
+                # Of the client's own: without this thread nothing would be sent any more, and nobody would know.
+                _logger.debug("sending failed", exc_info=True)
+                told = f"{type(error).__name__}: {error}"
+                self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+            else:
+                if self._trouble:
+                    self._trouble = ""
+                    _logger.warning("the bus takes records again; %d more wait", self._spool.waiting - count)
+                return True
+            self._tidy()
+            if not self._wait(pause_s):
+                return False
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _tidy(self) -> None:
+        """Close what failed connections have left open: the agent may need each descriptor there is.
+
+        kafka-python leaves sockets that were refused to the garbage collector, which may not come for hours.
+        """
+        if time.monotonic() - self._tidied >= TIDY_S:
+            self._tidied = time.monotonic()
+            gc.collect()
+
+    def _append(self, batch: list[Outgoing]) -> None:
+        """Append them; where one of them is refused, one by one, so that what is done leaves the batch."""
+        try:
+            self._bus.append(batch)
+        except Refused as error:
+            if len(batch) > 1:
+                while batch:
+                    self._append(batch[:1])
+                    del batch[0]
+                return
+            self.refused += 1
+            if time.monotonic() - self._said_refused >= SAY_AGAIN_S:
+                self._said_refused = time.monotonic()
+                _logger.warning("%s; it is passed over (%d so far)", error, self.refused)
+
+    def _say(self, trouble: str, line: str) -> None:
+        """Say once what stands in the way, and again when that is something else."""
+        if trouble != self._trouble and not self._stop.is_set():
+            _logger.warning("%s", line)
+        self._trouble = trouble
+
+    def _wait(self, pause_s: float) -> bool:
+        """Wait before the next try; False when it is time to stop."""
+        if not self._stop.wait(pause_s):
+            return True
+        left = self._drain_until - time.monotonic()
+        if left <= 0 or self._trouble == "refused":
+            return False
+        time.sleep(min(FIRST_PAUSE_S, left))
+        return True
