@@ -1,0 +1,198 @@
+"""`laggard confirm`: slow a suspect gently for some seconds, and see whether anything else gets better."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE, CommandError
+from laggard.pipeline.settings.kinds import duration, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.confirm.study import Result
+    from laggard.pipeline.confirm.suspect import Process
+
+USED_S: Final = 0.5
+"""For so long it is watched how much CPU time the suspect takes, where that is to be limited."""
+
+
+@click.command()
+@click.argument("row")
+@click.option(
+    "--measure",
+    "command",
+    metavar="COMMAND",
+    default="",
+    help="What to run for the response time: the last number that it prints counts, or how long it took.",
+)
+@click.option("--duration", "length", default="20s", show_default=True, help="How long all of it takes, at least.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(6, 12),
+    default=8,
+    show_default=True,
+    help="How many times the suspect is slowed, and let go, in random order.",
+)
+@click.option("--share", default="50%", show_default=True, help="By how much the suspect is slowed, from 5% to 90%.")
+@click.option("--seed", type=int, help="Of the random order.  [default: another each time]")
+@click.option("--force", is_flag=True, help="Also one that leads this session, or has a terminal's foreground.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read; needs --yes.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def confirm(
+    row: str,
+    *,
+    command: str,
+    length: str,
+    pairs: int,
+    share: str,
+    seed: int | None,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Slow the process ROW gently for some seconds, and say whether anything else got better.
+
+    ROW is a row's id as `laggard why --json` has it, a process id, or a name that only one process has. The process is
+    stopped and let go ten times a second; where a control group (version 2) is its own, its CPU time is limited
+    instead. It is let go at the end, at ^C, and when laggard is killed.
+    """
+    length_s, part = _length(length), _part(share)
+    if as_json and not yes:
+        raise CommandError("--json asks nobody; expected --yes with it", USAGE)
+
+    from laggard.pipeline.confirm.brake import Brake, own_group  # noqa: PLC0415 - a wrong option is said without them
+    from laggard.pipeline.confirm.measures import Meter  # noqa: PLC0415
+    from laggard.pipeline.confirm.study import run  # noqa: PLC0415
+    from laggard.pipeline.confirm.suspect import RefusedError, check, find, hold  # noqa: PLC0415
+
+    try:
+        suspect = find(row)
+        check(suspect, force=force)
+        held = hold(suspect)
+    except RefusedError as error:
+        raise CommandError(str(error), NO_DATA if str(error).startswith("there is no") else FAILED) from None
+    group = own_group(suspect.pid)
+    if not yes:
+        _ask(suspect, group, length_s, part)
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    signal.signal(signal.SIGTERM, _interrupted)
+    period_s = length_s / (2 * pairs + 2)
+    quota = None if group is None else (group, _used(suspect.pid))
+    try:
+        with Brake(held, part, quota) as brake, _progress(2 * pairs) as told:
+            result = run(
+                brake,
+                Meter(suspect.pid, command),
+                pairs=pairs,
+                period_s=period_s,
+                seed=seed,
+                progress=told,
+                alive=lambda: _alive(held),
+            )
+    except ProcessLookupError:
+        raise CommandError(f"{suspect.row} has ended meanwhile") from None
+    except BrokenPipeError:
+        raise CommandError("what slows the suspect was killed; the suspect was let go") from None
+    except _errors() as error:
+        raise CommandError(f"--measure: {error}") from None
+    finally:
+        os.close(held)
+    _tell(suspect, result, seed, "quota" if group else "signals", part, as_json=as_json)
+
+
+def _errors() -> type[Exception]:
+    from laggard.pipeline.confirm.measures import MeasureError  # noqa: PLC0415
+
+    return MeasureError
+
+
+def _length(text: str) -> float:
+    return _bounded("--duration", text, duration, (5.0, 600.0), "a duration from 5s to 10m")
+
+
+def _part(text: str) -> float:
+    return _bounded("--share", text, ratio, (0.05, 0.9), "a share from 5% to 90%")
+
+
+def _bounded(option: str, text: str, read: Callable[[str], float], bounds: tuple[float, float], expected: str) -> float:
+    """The option's value. Raises `click.BadParameter` for what cannot be read, or is out of bounds."""
+    try:
+        value = read(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}; expected {error}", param_hint=option) from None
+    if not bounds[0] <= value <= bounds[1]:
+        raise click.BadParameter(f"{text!r}; expected {expected}", param_hint=option)
+    return value
+
+
+def _interrupted(_: int, __: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _ask(suspect: Process, group: Path | None, length_s: float, part: float) -> None:
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
+
+    how = "stopped and let go, ten times a second" if group is None else "limited in its CPU time"
+    click.confirm(
+        f"{printable(suspect.name)} (pid {suspect.pid}) will be {how}, to run {1.0 - part:.0%} of its time, now and "
+        f"then for {length_s:g} s. Slow it?",
+        abort=True,
+    )
+
+
+def _used(pid: int) -> float:
+    """The CPU time that a process takes in a second."""
+    import psutil  # noqa: PLC0415 - only where it is limited
+
+    try:
+        return float(psutil.Process(pid).cpu_percent(USED_S)) / 100.0
+    except psutil.Error:
+        raise ProcessLookupError from None
+
+
+def _alive(held: int) -> bool:
+    """Whether the process still runs: its descriptor can be read from once it has ended."""
+    import select  # noqa: PLC0415
+
+    poll = select.poll()
+    poll.register(held, select.POLLIN)
+    return not poll.poll(0)
+
+
+@contextlib.contextmanager
+def _progress(periods: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal; what is told how many periods are over."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("slowed now and then"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=periods)
+        yield lambda over: progress.update(bar, completed=over)
+
+
+def _tell(suspect: Process, result: Result, seed: int, how: str, part: float, *, as_json: bool) -> None:
+    from laggard.pipeline.confirm.study import sentences, to_json  # noqa: PLC0415
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
+
+    if as_json:
+        who = {"ts": time.time(), "row": suspect.row, "pid": suspect.pid, "how": how, "share": part, "seed": seed}
+        click.echo(json.dumps(who | to_json(result)))
+        return
+    for line in sentences(result, f"`{printable(suspect.name)}` (pid {suspect.pid})"):
+        click.echo(line)
