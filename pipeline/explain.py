@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.phrases import DEVICES, PHRASES
@@ -27,13 +28,14 @@ LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
 
 
-def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process") -> str:
+def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
     """Say what the ranking found, for a person who has never seen laggard's words.
 
     Args:
         ranking: worst row first, each with its features, worst first.
         commands: by row id, the command line; a row without one is named without.
         scope: what the rows are, see `Frame.scope`.
+        scored: whether the score stands beside it, so that it need not be said that it is not enough for an alert.
 
     Returns:
         One to three sentences, free of control characters whatever the rows are called.
@@ -46,6 +48,8 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
     if worst.score <= 1.0:
         if not any(each.score >= FAINT for each in worst.features):
             return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
+        if scored:
+            return f"Most unlike itself is {who}: {_finding(worst, scope)}."
         if any(each.score >= FIRM for each in worst.features):
             return f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}. It is not enough for an alert."
         begin = "Nothing is certain yet" if ranking.young else "Nothing is unusual enough for an alert"
@@ -122,11 +126,21 @@ def _finding(row: RowScore, scope: str) -> str:
     if not row.features:
         return "all of it together, no feature alone"
     worst = row.features[0]
-    told = f"{clause(worst.feature, worst.value, scope)}, {comparison(worst)}"
+    told = _told(worst, scope)
     other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
     if other is not None and other.score >= ALIKE * worst.score:
-        told += f"; and {clause(other.feature, other.value, scope)}, {comparison(other)}"
+        told += f"; and {_told(other, scope)}"
     return told
+
+
+def _told(feature: FeatureScore, scope: str) -> str:
+    """What a feature is beside its usual. What is over at this tick, but not yet for the score, is told as that."""
+    recent, mean = feature.recent, feature.mean
+    if recent is not None and not feature.value > mean and recent > mean:
+        past = replace(feature, value=recent)
+        now = readable(feature.feature, feature.value)
+        return f"over the last seconds {clause(feature.feature, recent, scope)}, {comparison(past)}, and now {now}"
+    return f"{clause(feature.feature, feature.value, scope)}, {comparison(feature)}"
 
 
 def _device_clause(feature: str) -> str | None:

@@ -26,11 +26,12 @@ Told = Anomaly | RankingOutput | ScoreOutput
 
 
 class _Pending(NamedTuple):
-    """The scores of one tick so far."""
+    """The worst score of one tick so far, and the one that was told already because a mark came after it."""
 
     ts: float
     keyed_by: KeyedBy
     score: float
+    told: float | None = None
 
 
 class Replay:
@@ -75,6 +76,7 @@ class Replay:
         )
         for task in self.tasks:
             task.states.load(())  # from here on nothing is saved: nobody would take it
+            task.states.follow()
 
     def take(self, place: str, record: Received) -> None:
         """Take the next record, which was read at `place`."""
@@ -84,7 +86,9 @@ class Replay:
             self.keys.add((record.keyed_by, key))
             self.first_ts = min(record.ts, self.first_ts) if self.first_ts == self.first_ts else record.ts
             self.last_ts = max(record.ts, self.last_ts) if self.last_ts == self.last_ts else record.ts
-        self.marks += isinstance(record, Mark)
+        if isinstance(record, Mark):
+            self.marks += 1
+            self._complete_before(record)
         wanted = [task for task in self.tasks if task.wired.topic == topic]
         for task in wanted:
             task.receive(Incoming(task.partition, self.records, key, b"", record.ts), record)
@@ -114,14 +118,24 @@ class Replay:
             self._complete_score(operator, frame.key)
             pending = None
         worst = scores.score if pending is None else max(pending.score, scores.score)
-        self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst)
+        told = None if pending is None else pending.told
+        self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
 
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""
 
+    def _complete_before(self, mark: Mark) -> None:
+        """The ticks of a host before a mark are over: their scores go before what answers it."""
+        for (operator, key), pending in self._pending.items():
+            if key == mark.host and pending.ts < mark.ts:
+                self._complete_score(operator, key)
+                self._pending[operator, key] = pending._replace(told=pending.score)
+        self._tell_scores()
+
     def _complete_score(self, operator: str, key: str) -> None:
-        ts, keyed_by, score = self._pending[operator, key]
-        self._complete.append(ScoreOutput(ts, operator, keyed_by, key, score))
+        ts, keyed_by, score, told = self._pending[operator, key]
+        if told is None or score > told:  # a frame of the tick that came behind the mark may be worse
+            self._complete.append(ScoreOutput(ts, operator, keyed_by, key, score))
 
     def _tell_scores(self) -> None:
         for score in self._complete:

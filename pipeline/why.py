@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.migrations import newest_snapshots
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
 from laggard.pipeline.series import Reader, read_series
+from laggard.pipeline.snapshots import BASE_KEY
 from laggard.pipeline.task import MARK_WINDOW_S, Task
 from laggard.pipeline.topics import ANOMALIES
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.records import Received
     from laggard.pipeline.series import Series
     from laggard.pipeline.stream import Stream
@@ -33,6 +35,9 @@ UNLEARNED_S: Final = 4 * 3600.0
 
 USUAL_TICK_S: Final = 5.0
 """The time between two frames where only one is known."""
+
+LATELY: Final = 500
+"""Records of a partition: every host that is alive is among the newest of them."""
 
 _PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
 
@@ -94,6 +99,7 @@ class Answer:
         ranking: the frame's rows, worst first.
         host_frame: the host's own counters then, None where there are none.
         host_ranking: the same, judged.
+        since: from when on what is usual was learned, where what was before could not be seen; else NaN.
 
     """
 
@@ -104,6 +110,7 @@ class Answer:
     ranking: Ranking
     host_frame: Frame | None
     host_ranking: Ranking | None
+    since: float = math.nan
 
     @property
     def commands(self) -> dict[str, str]:
@@ -135,32 +142,67 @@ class History:
             UnknownHostError: nothing is recorded of that one.
 
         """
-        hosts = self._bus.keys(self._topic)
+        host = default if wanted is None else wanted
+        if self.knows(host):
+            return host
+        hosts = self.hosts()
         if not hosts:
             raise NothingRecordedError
-        if wanted is None and default not in hosts and len(hosts) == 1:
+        if wanted is None and len(hosts) == 1:
             return hosts[0]
-        host = default if wanted is None else wanted
-        if host not in hosts:
-            raise UnknownHostError(host, hosts)
-        return host
+        raise UnknownHostError(host, hosts)
+
+    def knows(self, host: str) -> bool:
+        """Whether something is recorded of a host; see `hosts`."""
+        if self._bus.knows_keys:
+            return host in self._bus.keys(self._topic)
+        partition = self._partition(host)
+        return host in self._lately(partition) or host in self._saved(partition)
+
+    def hosts(self) -> Sequence[str]:
+        """The hosts that something is recorded of, sorted.
+
+        Of a bus that would have to be read from its beginning: those in the newest records, and those with a state.
+        """
+        if self._bus.knows_keys:
+            return self._bus.keys(self._topic)
+        partitions = self._bus.partitions(self._topic)
+        return sorted(set().union(*(self._lately(each) | self._saved(each) for each in partitions)))
+
+    def _lately(self, partition: Partition) -> set[str]:
+        oldest, end = self._bus.bounds(partition)
+        return {record.key for record in Reader(self._bus, partition).stored(max(oldest, end - LATELY), end)}
+
+    def _saved(self, partition: Partition) -> set[str]:
+        return self._bus.snapshot_offsets(self._wired.snapshots, partition).keys() - {BASE_KEY}
+
+    def _partition(self, host: str) -> Partition:
+        return self._bus.partition_of(self._topic, host)
 
     def reader(self, host: str) -> Reader:
         """What reads a host's records."""
-        return Reader(self._bus, self._bus.partition_of(self._topic, host), host)
+        return Reader(self._bus, self._partition(host), host)
 
     def task_at(self, host: str, stop: int) -> Task:
         """A task that has taken all records of the host before the offset `stop`."""
+        return self._learned(host, stop)[0]
+
+    def _learned(self, host: str, stop: int) -> tuple[Task, float]:
+        """The task, and from when on it has learned where what was before is in no snapshot that is left; else NaN."""
         reader = self.reader(host)
         task = Task(self._wired, reader.partition, live=False)
-        snapshots = self._bus.snapshots(self._wired.name, reader.partition, stop)
+        snapshots = newest_snapshots(self._bus, self._wired, reader.partition, stop)
         start = task.states.load(each for each in snapshots if each.key == host).saved.get(host, 0)
+        saved = start > 0
         newest = next(reader.backwards(stop), None)
         if newest is not None:
             start = max(start, self._bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S))
+        start = max(start, self._bus.bounds(reader.partition)[0])
         task.replay(reader.stored(start, stop))
         task.position = stop
-        return task
+        unseen = not saved and start > 0
+        first = next(reader.forwards(start, stop), None) if unseen else None
+        return task, math.nan if first is None else first[1].ts
 
     def ask(self, host: str, ts: float | None, rows: int, features: int) -> Answer:
         """What was slow.
@@ -178,7 +220,7 @@ class History:
         reader = self.reader(host)
         end = self._bus.bounds(reader.partition)[1]
         stop = end if ts is None else self._after(reader, ts, end)
-        task = self.task_at(host, stop)
+        task, since = self._learned(host, stop)
         stream = blamed_stream(task, host)
         window_s = max(MARK_WINDOW_S, 2.0 * stream.interval_s if stream else 0.0)
         if ts is not None and not (stream and ts - stream.ts <= window_s):
@@ -187,7 +229,7 @@ class History:
             task.replay(reader.stored(stop, behind + 1))
         found = answer(task, host, ts, rows, features)
         if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
-            return found
+            return replace(found, since=since)
         raise self._outside(host, reader, end, ts)
 
     def series(self, asked: Answer, row: str, feature: str) -> Series:
@@ -271,5 +313,10 @@ def blamed_stream(task: Task, host: str) -> Stream | None:
     return None if keyed is None else keyed.streams[task.wired.scopes[0]]
 
 
+def mark_id(host: str, ts: float, note: str) -> str:
+    """What names a mark: it follows from the mark alone."""
+    return f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}"
+
+
 def _marked(host: str, ts: float, note: str, frame_ts: float) -> Marked:
-    return Marked(f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}", host, ts, note, frame_ts)
+    return Marked(mark_id(host, ts, note), host, ts, note, frame_ts)

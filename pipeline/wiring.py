@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from laggard.pipeline import snapshots
+from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.settings import Settings
+    from laggard.pipeline.snapshots import Migration
     from laggard.pipeline.stream import Operator
     from laggard.pipeline.topics import Topic
 
@@ -27,6 +30,8 @@ class Wired:
         make: makes an operator.
         state_version: of the form of its state.
         parameters: what it was made with, for people to read in its outputs.
+        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
+            is rebuilt from the input.
 
     """
 
@@ -36,6 +41,17 @@ class Wired:
     make: Callable[[], Operator]
     state_version: int
     parameters: Mapping[str, float | str]
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
+        return snapshots.VERSION + self.state_version - 1
+
+    @property
+    def snapshots(self) -> str:
+        """What a bus knows its snapshots by."""
+        return snapshot_name(self.name, self.generation)
 
 
 # How much each counter tells of what a process takes. A cause must stand before what comes with it: memory that grows
@@ -92,4 +108,37 @@ def _gaussian(settings: Settings) -> Wired:
     )
 
 
-_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian}
+def _river(settings: Settings) -> Wired:
+    """Raises `SettingError` where there is no such detector, or no river."""
+    from laggard.operators.river import Blueprint, River  # noqa: PLC0415 - see above
+    from laggard.pipeline.settings import SettingError  # noqa: PLC0415
+
+    detector, parameters = settings.text("river.detector"), settings.table("river.parameters")
+    try:
+        blueprint = Blueprint(detector, parameters)
+    except ImportError as error:
+        raise SettingError([f"{settings.place('operators')}: {error}"]) from None
+    except ValueError as error:
+        name = "river.parameters" if parameters else "river.detector"
+        raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
+    context_s = settings.seconds("river.context")
+    false_alarms_per_day = settings.per_day("river.false_alarms")
+    scopes = ("process", "host")
+    return Wired(
+        "river",
+        COUNTERS,
+        scopes,
+        lambda: River(
+            blueprint=blueprint, context_s=context_s, false_alarms_per_day=false_alarms_per_day / len(scopes)
+        ),
+        River.state_version,
+        {
+            "detector": detector,
+            "context_s": context_s,
+            "false_alarms_per_day": false_alarms_per_day,
+            **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
+        },
+    )
+
+
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "river": _river}

@@ -23,7 +23,10 @@ COMMANDS = {
     "mark": ("laggard.pipeline.cli.mark", "Say that it is slow now, with a note."),
     "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),
     "watch": ("laggard.pipeline.cli.watch", "The same, live."),
+    "confirm": ("laggard.pipeline.cli.confirm", "Slow a suspect gently, and see whether it gets better."),
     "replay": ("laggard.pipeline.cli.replay", "Run recorded data through the operators."),
+    "topics": ("laggard.pipeline.cli.topics", "Create, list, describe and check the topics; print ACLs."),
+    "reset": ("laggard.pipeline.cli.reset", "Let an operator forget what it has learned, and learn it anew."),
     "doctor": ("laggard.pipeline.cli.doctor", "Check configuration, permissions, disk, clock and bus."),
 }
 """Name of a command: the module whose attribute of the same name it is, and its line in the help."""

@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 MEANINGS = {
     0: "done",
-    FAILED: "it failed, doctor found a problem, or a recording has bad lines",
+    FAILED: "it failed, a check found a problem, or a recording has bad lines",
     USAGE: "the command line or a setting is wrong",
     NO_DATA: "nothing is recorded of what was asked for",
     BUSY: "laggard runs here already, or its address is taken",

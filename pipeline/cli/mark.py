@@ -37,6 +37,8 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     from laggard.pipeline.explain import printable  # noqa: PLC0415
     from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
     from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
+    from laggard.pipeline.why import History, mark_id  # noqa: PLC0415
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
 
     host = host or settings.text("host")
     topic = topics_of(settings).name(COUNTERS)
@@ -45,13 +47,14 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     except RecordError as error:
         raise CommandError(str(error), USAGE) from None
     with existing_bus(settings) as bus:
-        hosts = bus.keys(topic)
-        if host not in hosts:
+        history = History(bus, topics_of(settings), wire(settings)[0])
+        if not history.knows(host):
+            hosts = history.hosts()
             known = f"; recorded are {', '.join(map(printable, hosts[:10]))}" if hosts else ""
             click.echo(f"laggard: nothing is recorded of {host} yet{known}", err=True)
         bus.append([Outgoing(topic, host, value, ts)])
     if as_json:
-        click.echo(json.dumps({"ts": ts, "host": host, "mark": note}))
+        click.echo(json.dumps({"id": mark_id(host, ts, note), "ts": ts, "host": host, "mark": note}))
         return
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
     click.echo(f"Marked {shown} on {host}{': ' if note else ''}{note}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.options import to_type
+from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
@@ -15,23 +17,41 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 
-def bus_of(settings: Settings) -> Bus:
-    """Open the bus, and create what is missing of it and its topics. Raises what `open_bus` does."""
-    bus = open_bus(
+def opened_bus(settings: Settings) -> Bus:
+    """Open the bus.
+
+    Raises what `open_bus` does, and `SettingError` for settings of Kafka that do not fit together.
+    """
+    return open_bus(
         settings.text("bus.location"),
         max_bytes=settings.size("bus.max_bytes"),
         retention_s=settings.seconds("bus.retention"),
+        kafka=kafka_options(settings),
     )
-    bus.create(topics_of(settings).specs())
+
+
+def bus_of(settings: Settings) -> Bus:
+    """Open the bus, and create what is missing of the embedded one and its topics. Raises what `opened_bus` does.
+
+    On Kafka `laggard topics create` makes topics: it decides on partitions, and needs rights that nobody else needs.
+    """
+    bus = opened_bus(settings)
+    if not is_kafka(settings.text("bus.location")):
+        bus.create(topics_of(settings).specs())
     return bus
 
 
 def existing_bus(settings: Settings) -> Bus:
     """Open a bus to ask it something. Raises `CommandError` where nothing has ever been recorded."""
+    check_existing(settings)
+    return bus_of(settings)
+
+
+def check_existing(settings: Settings) -> None:
+    """Raise `CommandError` where nothing has ever been recorded."""
     location = settings.text("bus.location")
     if "://" not in location and not Path(location.removeprefix("embedded:")).expanduser().exists():
         raise CommandError(f"nothing is recorded at {location}; start `{to_type(settings, 'up')}` first", NO_DATA)
-    return bus_of(settings)
 
 
 def topics_of(settings: Settings) -> Topics:

@@ -73,7 +73,9 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
             callback=remember,
             help="Set any setting; repeatable.",
         ),
-        setting_flag("--bus", "bus.location", "PATH", "Where the bus is (setting bus.location)."),
+        setting_flag(
+            "--bus", "bus.location", "PATH", "Where the bus is: a file, or kafka://HOST:PORT (setting bus.location)."
+        ),
         click.option(
             "--config",
             type=click.Path(dir_okay=False, path_type=Path),

@@ -104,7 +104,7 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
 
 def tick_line(answer: Answer) -> str:
     """One tick in a line: when, which host, its score, and the sentence."""
-    told = sentence(answer.ranking, answer.commands, answer.frame.scope)
+    told = sentence(answer.ranking, answer.commands, answer.frame.scope, scored=True)
     return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {told}"
 
 

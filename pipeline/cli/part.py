@@ -16,6 +16,7 @@ import click
 
 from laggard.pipeline.claims import Claim, Claimed
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, CommandError
+from laggard.pipeline.notify import Heartbeat, Notifier
 from laggard.pipeline.supervisor import STOPPING_S
 
 if TYPE_CHECKING:
@@ -40,11 +41,14 @@ class Session:
         stop: set when the part has to stop, by ^C, SIGTERM, the end of its time, or the end of its supervisor.
         claim: of this part on its bus.
         supervised: whether `laggard up` started it.
+        manager: the service manager that started it, if one did.
 
     """
 
     def __init__(self, claim: Claim, *, supervised: bool) -> None:
-        self.stop = threading.Event()
+        # The manager of a supervised part is its supervisor's.
+        self.manager = Notifier({} if supervised else os.environ)
+        self.stop = Heartbeat(self.manager)
         self.claim = claim
         self.supervised = supervised
 

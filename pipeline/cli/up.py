@@ -17,6 +17,7 @@ from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.notify import Notifier
 from laggard.pipeline.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def up(settings: Settings, duration_s: float | None) -> int:
 
     The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not.
     """
+    if "://" in settings.text("bus.location"):
+        raise CommandError(
+            f"up is for one machine and its embedded bus; on {settings.text('bus.location')} start "
+            f"`{to_type(settings, 'agent')}` on each machine and `{to_type(settings, 'work')}` anywhere",
+            USAGE,
+        )
     with claimed(settings, "up"):
         for part in PARTS:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
@@ -55,8 +62,13 @@ def up(settings: Settings, duration_s: float | None) -> int:
             terminal,
             final={USAGE, BUSY},
         )
+
+        def stop(*_: object) -> None:
+            terminal.manager.stopping()
+            supervisor.stop()
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: supervisor.stop())
+            signal.signal(number, stop)
         code = supervisor.run(math.inf if duration_s is None else duration_s)
         terminal.end()
         return code
@@ -84,7 +96,7 @@ def introduction(settings: Settings, url: str) -> str:
     return "\n".join(
         [
             f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
-            f"  data     {location if '://' in location else Path(location).absolute()} ({bounds})",
+            f"  data     {Path(location).absolute()} ({bounds})",
             f"  metrics  {url}/metrics",
             *note,
             "It learns what is usual, and has a first answer in a minute. Type next, in another terminal:",
@@ -112,6 +124,7 @@ class Terminal:
     """What `up` prints: an introduction once both parts run, what goes wrong, and on a terminal how it goes."""
 
     def __init__(self, settings: Settings) -> None:
+        self.manager = Notifier(os.environ)
         self._settings = settings
         self._live = sys.stdout.isatty()
         self._introduced = False
@@ -125,9 +138,14 @@ class Terminal:
         click.echo(f"laggard: {line.replace(': laggard: ', ': ', 1)}", err=True)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """Introduce the parts when both run; then draw the line of how it goes."""
+        """Introduce the parts when both run; then draw the line of how it goes.
+
+        The worker reports once a second: so this is a sign of life, too.
+        """
+        self.manager.alive()
         if not self._introduced and all(part in reports for part in PARTS):
             self._introduced = True
+            self.manager.ready()
             click.echo(introduction(self._settings, str(reports["work"]["url"])))
         self._ticks = int(reports.get("agent", {}).get("ticks", 0))
         if self._live and self._introduced:

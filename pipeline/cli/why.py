@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
-from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.options import setting_flag, to_type, with_settings
 from laggard.pipeline.cli.times import FORMS, parse_time
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ LISTED: Final = 10
 @click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
 @click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@setting_flag("--operator", "operators", "NAME", "Ask this operator.  [default: the first of setting operators]")
 def why(
     settings: Settings,
     *,
@@ -87,11 +88,17 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
     try:
         return history.choose_host(wanted, settings.text("host"))
     except NothingRecordedError:
-        start = to_type(settings, "up")
+        start = to_type(settings, *starting(settings))
         raise CommandError(f"nothing is recorded yet; start `{start}`, and ask again a minute later", NO_DATA) from None
     except UnknownHostError as error:
         known = ", ".join(map(printable, error.hosts[:LISTED])) + (", ..." if len(error.hosts) > LISTED else "")
-        raise CommandError(f"nothing is recorded of host {error.host}; recorded are {known}", NO_DATA) from None
+        ask = "" if wanted else "; name one with --host"
+        raise CommandError(f"nothing is recorded of host {error.host}; recorded are {known}{ask}", NO_DATA) from None
+
+
+def starting(settings: Settings) -> list[str]:
+    """The command that starts an agent."""
+    return ["agent"] if "://" in settings.text("bus.location") else ["up"]
 
 
 def _moment(at: str | None, now: float) -> float | None:
@@ -126,10 +133,10 @@ def _silent_s(answer: Answer, now: float) -> float:
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
     from laggard.pipeline.units import readable_duration  # noqa: PLC0415
 
-    age, start = readable_duration(silent_s), to_type(settings, "up")
-    return (
-        f"The agent of {answer.host} is not running now; this is about its last frame, {age} ago. Start it: `{start}`"
-    )
+    age, start = readable_duration(silent_s), to_type(settings, *starting(settings))
+    there = "" if answer.host == settings.text("host") else " there"
+    silent = f"The agent of {answer.host} is not running now; this is about its last frame, {age} ago."
+    return f"{silent} Start it{there}: `{start}`"
 
 
 def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
@@ -179,10 +186,19 @@ def _write_page(
     if answer.ranking.rows and answer.ranking.rows[0].features:
         worst = answer.ranking.rows[0]
         series = history.series(answer, worst.row, worst.features[0].feature)
-    header = f"{printable(answer.host)} at {moment(answer.ts)}, {readable_duration(max(now - answer.ts, 0.0))} ago"
+    judged = answer.frame.ts
+    header = f"{printable(answer.host)} at {moment(judged)}, {readable_duration(max(now - judged, 0.0))} ago"
     if mark is not None:
         header += f": marked {printable(mark.note)}".rstrip()
+    elif moment(answer.ts) != moment(judged):
+        header += f", the frame that is nearest to {moment(answer.ts)}"
     write(page_lines(answer, series, page_of(console), header, here=here), console)
+    if answer.since == answer.since:
+        click.secho(
+            f"What is usual was learned from {moment(answer.since)} on: the bus keeps no state of that time, so that "
+            "what was before could not be seen.",
+            dim=True,
+        )
     click.echo(f"Next: {_next(settings, here=here)}")
 
 

@@ -13,6 +13,7 @@ from laggard.pipeline.cli.part import session, supervised_option
 
 if TYPE_CHECKING:
     from laggard.pipeline.cli.part import Session
+    from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
     from laggard.pipeline.runner import Runner
     from laggard.pipeline.settings import Settings
@@ -35,7 +36,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
         from laggard.pipeline.runner import Runner  # noqa: PLC0415
         from laggard.pipeline.telemetry import Telemetry  # noqa: PLC0415
-        from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
+        from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
         from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
         from laggard.pipeline.web.server import serve  # noqa: PLC0415
@@ -46,11 +47,13 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         exporter = Exporter(telemetry, settings.count("web.top_rows"))
         progress = Progress(host)
         with bus_of(settings) as bus:
+            wired = wire(settings)
             runner = Runner(
                 bus,
-                wire(settings),
+                wired,
                 topics,
                 snapshot_records=settings.count("snapshot.records"),
+                standby=settings.flag("worker.standby"),
                 observers=(exporter, progress),
                 telemetry=telemetry,
             )
@@ -72,18 +75,28 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)
             running.say(
-                f"laggard work runs {', '.join(settings.words('operators'))}: {serving.url}/metrics. ^C stops it."
+                f"laggard work runs {', '.join(each.name for each in wired)}: {serving.url}/metrics. It reads "
+                f"{', '.join(sorted({topics.name(each.topic) for each in wired}))} and writes "
+                f"{topics.name(ANOMALIES)}. ^C stops it."
             )
             reporter = threading.Thread(
                 target=progress.report, args=(running, runner, serving.url), name="reports", daemon=True
             )
             if supervised:
                 reporter.start()
+            running.stop.progress = lambda: _is_up(running.manager, runner)
             try:
                 runner.run(running.stop)
             finally:
                 running.stop.set()
                 serving.close()
+
+
+def _is_up(manager: Notifier, runner: Runner) -> bool:
+    """Whether all states are what they were; tells the service manager what is left."""
+    left = runner.recovering()
+    manager.status(f"recovering, {sum(left.values())} records left" if left else "working")
+    return not left
 
 
 class Progress:

@@ -16,7 +16,8 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.explain import printable
-from laggard.pipeline.settings import SETTINGS
+from laggard.pipeline.kafka_settings import kafka_options
+from laggard.pipeline.settings import SETTINGS, SettingError
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.listen import Listen, ListenError
 
@@ -56,10 +57,32 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     except PermissionError as error:
         yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
         return
-    yield from history(settings, bus, agent, worker)
-    yield running("agent", agent)
-    yield running("work", worker)
+    if bus is not None:
+        yield from history(settings, bus, agent, worker)
+    else:
+        yield from _cluster(settings)
+    yield running("agent", agent, elsewhere=bus is None)
+    yield running("work", worker, elsewhere=bus is None)
     yield port(settings, worker)
+
+
+def _cluster(settings: Settings) -> Iterator[Finding]:
+    try:
+        options = kafka_options(settings)
+    except SettingError as error:
+        for problem in error.problems:
+            found, _, advice = problem.partition("; ")
+            yield Finding("configuration", "problem", found, advice or "look at that file")
+        return
+    if options is None:
+        location = settings.text("bus.location")
+        yield Finding(
+            "bus", "problem", f"{location}: no such kind of bus", "set bus.location to a path or kafka://HOST:PORT"
+        )
+        return
+    from laggard.pipeline.doctor.cluster import examine_cluster  # noqa: PLC0415 - most buses are a file
+
+    yield from examine_cluster(settings, options)
 
 
 def configuration(settings: Settings) -> Finding:
@@ -116,9 +139,9 @@ def room(bus: Path, max_bytes: int) -> Finding:
     return Finding("disk", "ok", found)
 
 
-def history(settings: Settings, path: Path | None, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
+def history(settings: Settings, path: Path, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
     """Whether the bus opens, what it holds of this host, and whether that fits the clock."""
-    if path is not None and not path.exists():
+    if not path.exists():
         yield Finding("bus", "ok", "nothing is recorded yet")
         return
     try:
@@ -185,9 +208,11 @@ def lag(operator: str, records: int, waited_s: float) -> Finding:
     return Finding("lag", "ok", f"{operator} keeps up")
 
 
-def running(part: Part, holder: Holder | None) -> Finding:
-    """Whether a part runs."""
+def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Finding:
+    """Whether a part runs; on a bus for many machines it may be elsewhere."""
     name = "worker" if part == "work" else part
+    if holder is None and elsewhere:
+        return Finding(name, "ok", "does not run on this machine")
     if holder is None:
         return Finding(name, "warning", "does not run on this bus", f"start `laggard up`, or `laggard {part}`")
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))

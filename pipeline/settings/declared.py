@@ -32,7 +32,9 @@ class Setting:
         choices: for the kind `choice`, what may be chosen; for `words`, what may be listed.
         found: gives the default where it depends on the machine, from the settings that were read so far.
         found_as: says in words what `found` finds.
-        secret: whether the value must never be shown.
+        secret: whether the value must never be shown, and is not taken from a command line.
+        excludes: a setting that may not be given together with this one.
+        check: raises `ValueError` saying what was expected, where the kind alone does not.
 
     """
 
@@ -46,6 +48,8 @@ class Setting:
     found: Callable[[Mapping[str, Value], Mapping[str, str]], Value] | None = None
     found_as: str = ""
     secret: bool = False
+    excludes: str = ""
+    check: Callable[[Value], None] | None = None
 
     @property
     def variable(self) -> str:
@@ -63,6 +67,8 @@ class Setting:
             low, high = (READERS[self.kind](bound) if bound else None for bound in (self.minimum, self.maximum))
             if (isinstance(low, int | float) and read < low) or (isinstance(high, int | float) and read > high):
                 raise ValueError(f"a {self.kind} {self.bounds}")
+        if self.check is not None:
+            self.check(read)
         return read
 
     @property
@@ -89,6 +95,19 @@ def _host(_: Mapping[str, Value], __: Mapping[str, str]) -> str:
     return os.uname().nodename
 
 
+def _check_location(location: Value) -> None:
+    from laggard.pipeline.bus.kafka.options import is_kafka, servers_of  # noqa: PLC0415 - most buses are a file
+
+    if is_kafka(str(location)):
+        servers_of(str(location))
+
+
+def _check_token_url(url: Value) -> None:
+    from laggard.pipeline.bus.kafka.options import check_token_url  # noqa: PLC0415
+
+    check_token_url(str(url))
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "state",
@@ -106,14 +125,16 @@ SETTINGS: tuple[Setting, ...] = (
         found=_host,
         found_as="the machine's host name",
     ),
-    Setting("operators", "words", "gaussian", "The operators that the worker runs.", choices=("gaussian",)),
+    Setting("operators", "words", "gaussian", "The operators that the worker runs.", choices=("gaussian", "river")),
     Setting(
         "bus.location",
         "text",
         "",
-        "Where the bus is: the path of the embedded bus's file. Agent, worker and `laggard why` must agree on it.",
+        "Where the bus is: the path of the embedded bus's file, or `kafka://HOST:PORT,HOST:PORT` with some of a Kafka "
+        "cluster's brokers. Agent, worker and `laggard why` must agree on it.",
         found=_location,
         found_as="`laggard.db` in the directory `state`",
+        check=_check_location,
     ),
     Setting(
         "bus.max_bytes",
@@ -126,11 +147,128 @@ SETTINGS: tuple[Setting, ...] = (
         "bus.retention",
         "duration",
         "48h",
-        "How long records are kept; no moment before that can be asked about.",
+        "How long records are kept; no moment before that can be asked about. On Kafka `laggard topics create` gives "
+        "it to the topics that operators read.",
         minimum="1m",
         maximum="366d",
     ),
+    Setting(
+        "kafka.client",
+        "choice",
+        "auto",
+        "The library that workers read and write Kafka with. `auto` takes librdkafka where it is installed "
+        "(`pip install laggard[librdkafka]`): the same results for a fraction of the CPU time.",
+        choices=("auto", "kafka-python", "librdkafka"),
+    ),
+    Setting(
+        "kafka.security",
+        "choice",
+        "plaintext",
+        "How connections to the brokers are protected.",
+        choices=("plaintext", "tls"),
+    ),
+    Setting(
+        "kafka.ca_file",
+        "file",
+        "",
+        "The certificates of the authorities that vouch for the brokers, and for `kafka.token_url`, as PEM; empty for "
+        "those that the system trusts.",
+    ),
+    Setting(
+        "kafka.certificate_file",
+        "file",
+        "",
+        "The certificate that laggard shows to the brokers, with those between it and its authority, as PEM.",
+    ),
+    Setting(
+        "kafka.key_file",
+        "file",
+        "",
+        "The private key of that certificate, as PEM; empty where it is in the same file.",
+    ),
+    Setting(
+        "kafka.key_password",
+        "text",
+        "",
+        "What the private key is encrypted with; empty for a key that is not.",
+        secret=True,
+    ),
+    Setting(
+        "kafka.key_password_file",
+        "file",
+        "",
+        "A file whose first line is `kafka.key_password`.",
+        excludes="kafka.key_password",
+    ),
+    Setting(
+        "kafka.sasl",
+        "choice",
+        "none",
+        "How laggard tells the brokers who it is, beside a certificate.",
+        choices=("none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"),
+    ),
+    Setting(
+        "kafka.username",
+        "text",
+        "",
+        "The user for `plain` and `scram-sha-...`; for `oauthbearer` with `kafka.token_url` the client's id.",
+    ),
+    Setting("kafka.password", "text", "", "The user's password, or the client's secret.", secret=True),
+    Setting(
+        "kafka.password_file", "file", "", "A file whose first line is `kafka.password`.", excludes="kafka.password"
+    ),
+    Setting(
+        "kafka.token_file",
+        "file",
+        "",
+        "For `oauthbearer`: a file with a token, read anew for each connection, for instance a projected token of "
+        "Kubernetes.",
+        excludes="kafka.token_url",
+    ),
+    Setting(
+        "kafka.token_url",
+        "text",
+        "",
+        "For `oauthbearer`: where a token is fetched with the client credentials `kafka.username` and "
+        "`kafka.password`: an https address.",
+        check=_check_token_url,
+    ),
+    Setting("kafka.token_scope", "text", "", "What is asked for as the scope of such a token; empty for nothing."),
+    Setting(
+        "kafka.session_timeout",
+        "duration",
+        "6s",
+        "A worker that the brokers have not heard of for so long loses its partitions to others. The brokers' "
+        "`group.min.session.timeout.ms` is its lower bound, by default 6 s.",
+        minimum="1s",
+        maximum="5m",
+    ),
+    Setting(
+        "kafka.request_timeout",
+        "duration",
+        "5s",
+        "A call that the brokers have not answered for so long has failed, and is tried again.",
+        minimum="1s",
+        maximum="2m",
+    ),
     Setting("topics.prefix", "text", "laggard.", "What the names of all topics begin with."),
+    Setting(
+        "topics.partitions",
+        "count",
+        "12",
+        "Into how many partitions `laggard topics create` divides a topic on Kafka: so many workers share an operator "
+        "at most. Better too many than too few: a later change moves hosts between partitions.",
+        minimum="1",
+        maximum="10000",
+    ),
+    Setting(
+        "topics.replication",
+        "count",
+        "0",
+        "On how many brokers `laggard topics create` puts a topic; 0 for three, or all where there are fewer.",
+        minimum="0",
+        maximum="100",
+    ),
     Setting(
         "agent.interval",
         "duration",
@@ -144,6 +282,29 @@ SETTINGS: tuple[Setting, ...] = (
         "flag",
         "true",
         "Whether the command lines of processes are recorded. They may hold what should stay private.",
+    ),
+    Setting(
+        "agent.spool_bytes",
+        "size",
+        "256MiB",
+        "With Kafka: how much the agent keeps on disk in the directory `state` while the brokers cannot be reached. "
+        "Beyond that the oldest goes, and is counted.",
+        minimum="64MiB",
+    ),
+    Setting(
+        "worker.instance",
+        "text",
+        "",
+        "With Kafka: a name of this worker that outlives its process, such as that of a StatefulSet's pod. A worker "
+        "that comes back under it in time gets its partitions back without a rebalance (static membership). "
+        "Empty for none.",
+    ),
+    Setting(
+        "worker.standby",
+        "flag",
+        "false",
+        "With Kafka: whether this worker follows partitions that others have, so that it takes them over at once. "
+        "Costs as much CPU time again.",
     ),
     Setting(
         "gaussian.context",
@@ -178,11 +339,41 @@ SETTINGS: tuple[Setting, ...] = (
         maximum="10/minute",
     ),
     Setting(
+        "river.detector",
+        "text",
+        "HalfSpaceTrees",
+        "Which of river's anomaly detectors the operator `river` runs, by the name of its class: `HalfSpaceTrees`, "
+        "`LODA`, `LocalOutlierFactor`, `OneClassSVM`, `GaussianScorer`, `StandardAbsoluteDeviation`, "
+        "`PredictiveAnomalyDetection`. Needs `pip install laggard[river]`.",
+    ),
+    Setting(
+        "river.parameters",
+        "table",
+        "",
+        "Parameters of that class, as river's documentation has them: numbers, texts, true or false.",
+    ),
+    Setting(
+        "river.context",
+        "duration",
+        "4h",
+        "How far back the model of what is usual for a counter looks; the detector sees how far it is above that.",
+        minimum="1m",
+        maximum="366d",
+    ),
+    Setting(
+        "river.false_alarms",
+        "rate",
+        "1/day",
+        "The false-alarm budget of a host for this operator.",
+        minimum="1/week",
+        maximum="10/minute",
+    ),
+    Setting(
         "snapshot.records",
         "count",
         "200",
-        "An operator's state is saved after this many records of a key: fewer make `laggard why` and recovery faster, "
-        "more make the bus smaller.",
+        "An operator's state is saved after this many records of a key, or fewer where a partition has many keys: "
+        "fewer make `laggard why` and recovery faster, more make the bus smaller.",
         minimum="1",
         maximum="1000000",
     ),

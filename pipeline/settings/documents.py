@@ -19,12 +19,14 @@ _WRITTEN = {
     "choice": "one of the names given",
     "count": "a whole number",
     "duration": "a number with `ms`, `s`, `m`, `h`, `d` or `w`, also together (`1h30m`); without, seconds",
+    "file": "the path of a file, empty for none; `~` is the home directory",
     "flag": "`true` or `false`",
     "number": "a number",
     "path": "a path; `~` is the home directory",
     "rate": "a number for each `second`, `minute`, `hour`, `day` or `week`: `1/day`",
     "ratio": "a number or a percentage: `0.85`, `85%`",
     "size": "a number with `kB`, `MB`, `GB`, `TB` (1000) or `KiB`, `MiB`, `GiB`, `TiB` (1024); without, bytes",
+    "table": "a TOML table, `{n_trees = 10, height = 6}`; in a variable or a flag `n_trees=10,height=6`",
     "text": "a text on one line",
     "words": "a list of names; in a variable or a flag separated by commas",
 }
@@ -96,6 +98,8 @@ def _bounds(setting: Setting) -> str:
 def _toml(setting: Setting) -> str:
     if setting.kind in {"flag", "count", "number"}:
         return setting.default
+    if setting.kind == "table":
+        return "{}"
     if setting.kind == "words":
         return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",")) + "]"
     return f'"{setting.default}"'

@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Kind = Literal[
-    "address", "choice", "count", "duration", "flag", "number", "path", "rate", "ratio", "size", "text", "words"
+    "address",
+    "choice",
+    "count",
+    "duration",
+    "file",
+    "flag",
+    "number",
+    "path",
+    "rate",
+    "ratio",
+    "size",
+    "table",
+    "text",
+    "words",
 ]
 
 
@@ -30,7 +43,7 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-Value = str | bool | int | float | Path | Address | tuple[str, ...]
+Value = str | bool | int | float | Path | Address | tuple[str, ...] | dict[str, str | bool | int | float]
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
@@ -133,6 +146,22 @@ def words(value: object) -> tuple[str, ...]:
     raise ValueError("a list of names, separated by commas in a text")
 
 
+def table(value: object) -> dict[str, str | bool | int | float]:
+    """Names with values; a text has them as `NAME=VALUE`, separated by commas."""
+    expected = "names with values, as a text n_trees=10,height=6"
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(name.strip() and equals for name, equals, _ in pairs):
+            raise ValueError(expected)
+        names = [name.strip() for name, _, _ in pairs]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{expected}, each name once")
+        return {name: _plain(said.strip()) for name, (_, _, said) in zip(names, pairs, strict=True)}
+    if isinstance(value, dict) and all(isinstance(each, str | bool | int | float) for each in value.values()):
+        return dict(value)
+    raise ValueError(f"{expected}; each value a number, a text, true or false")
+
+
 def path(value: object) -> Path:
     """A path; `~` is the home directory."""
     if isinstance(value, str) and value and "\0" not in value:
@@ -143,12 +172,29 @@ def path(value: object) -> Path:
     raise ValueError("a path")
 
 
+def file(value: object) -> Path | str:
+    """The path of a file; empty for none. `~` is the home directory."""
+    try:
+        return "" if value == "" else path(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or nothing") from None
+
+
 def address(value: object) -> Address:
     """A listening address from `127.0.0.1:9464` or `[::1]:9464`."""
     match = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match or int(match["port"]) > 65535:
         raise ValueError("an address and a port such as 127.0.0.1:9464 or [::1]:9464")
     return Address(match["six"] or match["name"], int(match["port"]))
+
+
+def _plain(value: str) -> str | bool | int | float:
+    """What a value is when a text says it."""
+    if value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    if not _NUMBER.fullmatch(value):
+        return value
+    return int(value) if re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) else _finite(value, "a number")
 
 
 def _finite(value: object, expected: str) -> float:
@@ -164,12 +210,14 @@ READERS: dict[Kind, Callable[[object], Value]] = {
     "choice": text,
     "count": count,
     "duration": duration,
+    "file": file,
     "flag": flag,
     "number": number,
     "path": path,
     "rate": rate,
     "ratio": ratio,
     "size": size,
+    "table": table,
     "text": text,
     "words": words,
 }

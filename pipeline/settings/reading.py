@@ -100,9 +100,18 @@ class Settings:
         """A list of names."""
         return self._get(name, "words", tuple)
 
+    def table(self, name: str) -> dict[str, str | bool | int | float]:
+        """Names with values."""
+        return self._get(name, "table", dict)
+
     def path(self, name: str) -> Path:
         """A path."""
         return self._get(name, "path", Path)
+
+    def file(self, name: str) -> Path | None:
+        """A file; None for none."""
+        value = self._values[name]
+        return None if value == "" else self._get(name, "file", Path)
 
     def address(self, name: str) -> Address:
         """Where a server listens."""
@@ -146,12 +155,19 @@ def read_settings(
         if setting is None:
             problems.append(f"{one.place}: there is no setting {one.name!r}{suggestion(one.name)}")
             continue
+        if setting.secret and one.place.startswith("--"):
+            problems.append(
+                f"{one.place}: {one.name} is a secret, and everybody on a machine sees its command lines; expected it "
+                f"in the configuration file or in {setting.variable}"
+            )
+            continue
         try:
             values[one.name] = setting.read(one.value)
             places[one.name] = one.place
         except ValueError as error:
             shown = "a secret" if setting.secret else _shown(one.value)
             problems.append(f"{one.place}: {one.name} is {shown}; expected {error}")
+    problems += _exclusions(values, places)
     if problems:
         raise SettingError(problems)
     for setting in SETTINGS:
@@ -182,6 +198,16 @@ def suggestion(name: str) -> str:
         last = name.rpartition(".")[2]
         close = [known for known in BY_NAME if last and known.rpartition(".")[2] == last][:1]
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _exclusions(values: Mapping[str, Value], places: Mapping[str, str]) -> Iterator[str]:
+    for setting in SETTINGS:
+        other = setting.excludes
+        if other and values.get(setting.name) and values.get(other):
+            yield (
+                f"{places[setting.name]}: {setting.name} is given, and {other} too ({places[other]}); "
+                "expected only one of them"
+            )
 
 
 def _default(setting: Setting, values: Mapping[str, Value], environ: Mapping[str, str]) -> Value:
@@ -254,4 +280,5 @@ def _lines(text: str) -> dict[str, int]:
 
 def _shown(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else repr(value)
+    text = re.sub(r"//[^/]*@", "//...@", text)  # a password in an address
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -22,7 +22,8 @@ from starlette.routing import Route
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.guard import Guard
-from laggard.pipeline.web.marks import MAX_BODY_BYTES, read_mark
+from laggard.pipeline.web.marks import MAX_BODY_BYTES, Allowance, read_mark
+from laggard.pipeline.why import mark_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +62,7 @@ class _App:
     append: Callable[[Mark], None]
     host: str
     clock: Callable[[], float]
+    allowance: Allowance
 
     def routes(self) -> list[Route]:
         return [
@@ -109,6 +111,7 @@ class _App:
         if media_type != "application/json":
             raise RequestError(415, f"Content-Type {media_type[:100]!r}", "application/json")
         mark = read_mark(await _body(request), self.host, self.clock())
+        self.allowance.take()
         try:
             await run_in_threadpool(self.append, mark)
         except BusUnavailable as error:
@@ -117,7 +120,12 @@ class _App:
             raise RequestError(500, f"the mark was not taken: {error}", "a bus that works: laggard doctor") from error
         return JSONResponse(
             {
-                "mark": {"ts": mark.ts, "host": mark.host, "note": mark.note},
+                "mark": {
+                    "id": mark_id(mark.host, mark.ts, mark.note),
+                    "ts": mark.ts,
+                    "host": mark.host,
+                    "note": mark.note,
+                },
                 "next": f"laggard why --host {shlex.quote(mark.host)} --at {mark.ts!r}",
             },
             201,
@@ -165,6 +173,7 @@ def create_app(
     append: Callable[[Mark], None],
     host: str,
     clock: Callable[[], float] = time.time,
+    allowance: Allowance | None = None,
 ) -> ASGIApp:
     """The application that `serve` puts behind the port.
 
@@ -175,10 +184,11 @@ def create_app(
         append: puts a mark on the bus, durably; may raise `BusError`.
         host: this machine's name in records, a mark's host where it names none.
         clock: now, seconds since the Unix epoch.
+        allowance: how many marks may come.
 
     """
     app = Starlette(
-        routes=_App(listen, registry, recovering, append, host, clock).routes(),
+        routes=_App(listen, registry, recovering, append, host, clock, allowance or Allowance()).routes(),
         exception_handlers={
             RequestError: _refused,
             HTTPException: _http_error,

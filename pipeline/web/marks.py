@@ -3,17 +3,55 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import Mark, RecordError, checks
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_BODY_BYTES = 64 * 1024
 """Of a mark's JSON: the longest note fits, escaped."""
 MAX_AHEAD_S = 300.0
 """How far in the future a mark may lie: clocks differ, but nobody has felt tomorrow's slowness."""
 
+MARKS_AT_ONCE = 60
+"""So many marks are taken at once ..."""
+
+MARKS_PER_S = 1.0
+"""... and so many a second for ever: each is a record that every worker ranks for, and none of them is ever deleted
+early."""
+
 _EXPECTED = '{"note": text, "ts": seconds since the Unix epoch (optional), "host": text (optional)}'
+
+
+class Allowance:
+    """How many marks may still come: fills up with time. For one thread at a time.
+
+    Args:
+        clock: seconds on a clock that never steps.
+
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(MARKS_AT_ONCE)
+        self._at = clock()
+
+    def take(self) -> None:
+        """Take one. Raises `RequestError` where none is left."""
+        now = self._clock()
+        self._left = min(float(MARKS_AT_ONCE), self._left + (now - self._at) * MARKS_PER_S)
+        self._at = now
+        if self._left < 1.0:
+            wait_s = math.ceil((1.0 - self._left) / MARKS_PER_S)
+            expected = f"at most {MARKS_AT_ONCE} at once, and {MARKS_PER_S:g} a second"
+            raise RequestError(429, "too many marks", expected, {"Retry-After": str(wait_s)})
+        self._left -= 1.0
 
 
 def read_mark(body: bytes, host: str, now: float) -> Mark:

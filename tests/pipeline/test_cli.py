@@ -102,6 +102,14 @@ def test_version() -> None:
         (["mark", "--config", "none.toml"], "laggard: none.toml: the configuration file cannot be read"),
         (["mark", "--at", "soon"], "'soon' is not a time; expected 14:05"),
         (["mark", "--at", "2100-01-01"], "laggard: --at 2100-01-01 is not over yet"),
+        (
+            ["up", "--bus", "kafka://b1"],
+            "laggard: up is for one machine and its embedded bus; on kafka://b1 start `lag",
+        ),
+        (
+            ["agent", "--bus", "kafka://b1", "--set", "host=localhost"],
+            "laggard: --set: host is 'localhost', which other machines are called too; expected a name of its own",
+        ),
     ],
 )
 def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +160,10 @@ def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = called(["mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path)], capsys)
     assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
     code, out, _ = called(["mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path)], capsys)
-    assert (code, json.loads(out)) == (0, {"ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})
+    told = json.loads(out)
+    assert (code, told) == (0, {"id": told["id"], "ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})
+    code, out, _ = called(["why", "--marks", "--json", "--bus", str(path)], capsys)
+    assert (code, json.loads(out.splitlines()[1])) == (0, told), "by this id it can be asked about"
     one, two, _ = marks(path)
     assert (one.host, one.note) == ("web-1", "checkout hangs")
     assert before <= one.ts <= time.time()

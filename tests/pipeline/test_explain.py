@@ -32,6 +32,14 @@ def test_the_worst_row_is_named_with_its_value_its_usual_and_how_far_it_is_from_
     )
 
 
+def test_what_is_over_but_still_counts_is_told_as_that():
+    over = FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6)
+    assert (
+        "over the last seconds it writes 30 MB/s to disk, 300 times the usual 100 ± 300 kB/s, and now 0 B/s"
+        in sentence(ranking(row(features=(over,))), {})
+    )
+
+
 def test_any_numbers_are_told():
     extremes = (math.nan, math.inf, -math.inf, 0.0, 1.0, -1.0, 5e-324, 1e308, -1e308)
     for value, mean, deviation in itertools.product(extremes, repeat=3):

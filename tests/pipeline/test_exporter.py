@@ -118,7 +118,7 @@ def busy() -> Page:
     page = Page()
     page.scored([("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)])
     page.scored([("host", 0.8)], scope="host")
-    page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 1, 0.25, 0.0]))
+    page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0]))
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
         if name != "partition":
@@ -248,9 +248,9 @@ def test_not_one_id_is_a_label() -> None:
 
 def test_values_that_are_not_there_are_not_shown() -> None:
     page = Page()
-    page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * 7))
+    page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * 9))
     page.exporter.received(frame(["nginx"]))
-    page.exporter.received(dataclasses.replace(agent_frame([0.0] * 12), values=np.zeros((0, 12))))
+    page.exporter.received(dataclasses.replace(agent_frame([0.0] * 14), values=np.zeros((0, 14))))
     assert page.samples("laggard_agent_processes") == {("web-1",): 285}
     assert page.samples("laggard_agent_cpu_ratio") == {}
 

@@ -72,7 +72,16 @@ def problems(
         ("words", "a, b,,", ("a", "b")),
         ("words", ["a"], ("a",)),
         ("words", "", ()),
+        (
+            "table",
+            "n_trees=10, kind = fast,rate=0.5,on=true,",
+            {"n_trees": 10, "kind": "fast", "rate": 0.5, "on": True},
+        ),
+        ("table", {"n_trees": 10}, {"n_trees": 10}),
+        ("table", "", {}),
         ("path", "/a/b", Path("/a/b")),
+        ("file", "/a/b", Path("/a/b")),
+        ("file", "", ""),
         ("address", "127.0.0.1:9464", Address("127.0.0.1", 9464)),
         ("address", "[::1]:0", Address("::1", 0)),
         ("address", "web-1.example:80", Address("web-1.example", 80)),
@@ -95,6 +104,7 @@ NO_VALUES: dict[str, list[object]] = {
     "text": ["two\nlines", 1, "\x1b[0m"],
     "words": ["a,a", [1], [""], {"a": 1}, 5],
     "path": ["", "a\0b", 3],
+    "file": ["a\0b", 3],
     "address": ["9464", "host:", ":9464", "h:99999", "::1:80", "http://h:1", "a b:1", 80],
 }
 
@@ -176,7 +186,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
         "some.toml:6: there is no setting 'gaussian.contxt'; did you mean 'gaussian.context'?",
         'some.toml:9: agent.interval is "2h"; expected a duration from 0.5s to 1h',
         'LAGGARD_BUS_MAX_BYTES: bus.max_bytes is "1 cup"; expected a size such as 512MiB, 1GiB or 2GB',
-        '--set: operators is "gausian"; expected names out of gaussian',
+        '--set: operators is "gausian"; expected names out of gaussian, river',
     ]
 
 
@@ -218,6 +228,46 @@ def test_a_named_file_must_be_there(tmp_path: Path) -> None:
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, LAGGARD_WEB_TOKEN="hush\nhush")
     assert problem == "LAGGARD_WEB_TOKEN: web.token is a secret; expected a text on one line"
+
+
+def test_a_secret_is_not_taken_from_a_command_line_that_everybody_sees(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, flags=("kafka.password=hush",))
+    assert problem == (
+        "--set: kafka.password is a secret, and everybody on a machine sees its command lines; "
+        "expected it in the configuration file or in LAGGARD_KAFKA_PASSWORD"
+    )
+
+
+def test_of_two_settings_that_exclude_one_another_only_one_may_be_given(tmp_path: Path) -> None:
+    config = '[kafka]\npassword_file = "/run/password"\n'
+    assert problems(tmp_path, config=config, LAGGARD_KAFKA_PASSWORD="hush") == [
+        (
+            "some.toml:2: kafka.password_file is given, and kafka.password too (LAGGARD_KAFKA_PASSWORD); "
+            "expected only one of them"
+        )
+    ]
+    # What is empty is not given: so a variable takes back what a file says.
+    settings = read_settings(tmp_path / "some.toml", environment(tmp_path, LAGGARD_KAFKA_PASSWORD=""))
+    assert settings.file("kafka.password_file") == Path("/run/password")
+    assert settings.file("kafka.ca_file") is None
+    for setting in SETTINGS:
+        assert not setting.excludes or setting.excludes in {other.name for other in SETTINGS}
+
+
+def test_a_bus_elsewhere_is_checked_where_it_is_set_and_shows_no_password(tmp_path: Path) -> None:
+    assert problems(tmp_path, LAGGARD_BUS_LOCATION="kafka://a:b", flags=("bus.location=kafka://me:hush@b1:9092",)) == [
+        'LAGGARD_BUS_LOCATION: bus.location is "kafka://a:b"; expected kafka://HOST:PORT,HOST:PORT',
+        (
+            '--set: bus.location is "kafka://...@b1:9092"; expected kafka://HOST:PORT,HOST:PORT without a user and a '
+            "password; those are kafka.username and kafka.password"
+        ),
+    ]
+    assert problems(tmp_path, LAGGARD_KAFKA_TOKEN_URL="http://login.example/token") == [
+        (
+            'LAGGARD_KAFKA_TOKEN_URL: kafka.token_url is "http://login.example/token"; '
+            "expected an https address such as https://login.example/oauth2/token"
+        )
+    ]
 
 
 def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> None:

@@ -237,7 +237,6 @@ def test_the_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "every 0.5 s.\n" in text
     assert "  data     /s/laggard.db (at most 1 GiB, 1.5 h)\n" in text
     assert "  metrics  http://[::1]:1/metrics\nIt learns" in text
-    assert "data     kafka://b:1 (" in introduction(settings("bus.location=kafka://b:1"), "")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
     assert "  note     not root, so I/O" in (text := introduction(settings(), ""))

@@ -26,8 +26,9 @@ from laggard.pipeline.settings import Address
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.listen import Listen, ListenError
-from laggard.pipeline.web.marks import MAX_BODY_BYTES, read_mark
+from laggard.pipeline.web.marks import MARKS_AT_ONCE, MAX_BODY_BYTES, Allowance, read_mark
 from laggard.pipeline.web.server import serve
+from laggard.pipeline.why import mark_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,8 @@ class Port:
         self.marks: list[Mark] = []
         self.failure: Exception | None = None
         self.stop = threading.Event()
+        self.seconds = 0.0
+        self.between_s = 1.0  # marks: so they are never too many
         where = Listen.resolve(Address(host, number), token)
         app = create_app(
             listen=where,
@@ -53,6 +56,7 @@ class Port:
             append=self.append,
             host="web-1",
             clock=lambda: NOW,
+            allowance=Allowance(lambda: self.seconds),
         )
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
@@ -60,6 +64,7 @@ class Port:
         self.client = httpx.Client(base_url=self.url, timeout=5)
 
     def append(self, mark: Mark) -> None:
+        self.seconds += self.between_s
         if self.failure is not None:
             raise self.failure
         self.marks.append(mark)
@@ -134,11 +139,27 @@ def test_metrics_survive_any_accept(port: Port, accept: str) -> None:
     assert port.client.get("/metrics", headers={b"accept": accept.encode()}).status_code == 200
 
 
+def test_too_many_marks_are_refused_until_there_is_room_again() -> None:
+    port = Port()
+    try:
+        port.between_s = 0.0
+        assert {port.post({"note": ""}).status_code for _ in range(MARKS_AT_ONCE)} == {201}
+        answer = port.post({"note": ""})
+        assert answer.status_code == 429
+        assert answer.headers["retry-after"] == "1"
+        assert answer.json() == {"error": "too many marks", "expected": "at most 60 at once, and 1 a second"}
+        port.seconds += 2.5
+        assert [port.post({"note": ""}).status_code for _ in range(3)] == [201, 201, 429]
+        assert port.post({"nota": ""}).status_code == 400, "what is no mark is said to be none all the same"
+    finally:
+        port.close()
+
+
 def test_mark_is_appended_and_says_where_to_look(port: Port) -> None:
     answer = port.post({"note": "checkout hangs"})
     assert answer.status_code == 201
     assert answer.json() == {
-        "mark": {"ts": NOW, "host": "web-1", "note": "checkout hangs"},
+        "mark": {"id": mark_id("web-1", NOW, "checkout hangs"), "ts": NOW, "host": "web-1", "note": "checkout hangs"},
         "next": "laggard why --host web-1 --at 1700000000.0",
     }
     assert (

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
+from laggard.operators.river import River
 from laggard.pipeline.records import make_layout
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import wire
@@ -36,3 +39,35 @@ def test_settings_become_parameters() -> None:
     assert wired.parameters["context_s"] == 3600.0
     assert wired.parameters["minimum_features"] == 3
     assert all(getattr(operator, name, value) == value for name, value in wired.parameters.items())
+
+
+def test_river_gets_its_detector_and_its_parameters() -> None:
+    flags = ("operators=river", "river.detector=LODA", "river.parameters=n_bins=5,seed=3", "river.context=1h")
+    (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(each) for each in flags]))
+    operator = wired.make()
+    assert isinstance(operator, River)
+    assert (operator.detector, operator.parameters, operator.context_s) == ("LODA", {"n_bins": 5, "seed": 3}, 3600.0)
+    assert {"detector": "LODA", "n_bins": 5, "seed": 3, "context_s": 3600.0}.items() <= wired.parameters.items()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("river.detector=Forest",), "--set: river.detector: expected one of .*HalfSpaceTrees.*, got Forest"),
+        (
+            ("river.parameters=n_tree=5",),
+            "--set: river.parameters: expected parameters of HalfSpaceTrees .*, got n_tree",
+        ),
+    ],
+)
+def test_a_detector_that_cannot_be_used_is_an_error_of_the_settings(flags: tuple[str, ...], said: str) -> None:
+    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in ("operators=river", *flags)])
+    with pytest.raises(SettingError, match=said):
+        wire(settings)
+
+
+def test_without_river_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "river", None)
+    settings = read_settings(environ={}, flags=[parse_assignment("operators=gaussian,river")])
+    with pytest.raises(SettingError, match=r"--set: the operator river needs river: pip install 'laggard\[river\]'"):
+        wire(settings)

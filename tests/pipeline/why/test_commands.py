@@ -19,7 +19,9 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
+from laggard.pipeline.cli.pages import tick_line
 from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.why import History
 from tests.pipeline.why.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames
 
 if TYPE_CHECKING:
@@ -86,6 +88,14 @@ def test_a_program_gets_one_object(why: Call):
     assert [len(row["features"]) for row in told["rows"]] == [1, 1]
     assert told["rows"][0]["row"] == HOG
     assert told["rows"][0]["features"][0].keys() == {"feature", "value", "mean", "standard_deviation", "score"}
+
+
+def test_another_operator_is_asked(why: Call):
+    asked = ["--mark", "last", "--json", "--rows", "1", "--set", "river.parameters=n_trees=4,window_size=20"]
+    (code, out, _), (_, usual, _) = why(*asked, "--operator", "river"), why(*asked)
+    assert code == 0
+    assert json.loads(out)["rows"][0]["score"] != json.loads(usual)["rows"][0]["score"]
+    assert why("--operator", "rivers")[0] == USAGE
 
 
 def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: Call):
@@ -185,6 +195,28 @@ def test_here_and_now_it_says_how_to_look_closer(fresh: Path, capsys):
 def lines_of(process: subprocess.Popen[str], count: int) -> list[str]:
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(count)]
+
+
+def test_the_header_is_about_the_frame_that_was_judged(why: Call):
+    def header(ts: float) -> str:
+        code, out, _ = why("--at", f"{ts!r}")
+        assert code == 0
+        return out.splitlines()[0]
+
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at(155)))
+    assert header(at(155)).startswith(f"web-1 at {shown}, ")
+    assert header(at(155)).endswith(" ago")
+    later = header(at(155) + 2.0)
+    assert later.startswith(f"web-1 at {shown}, ")
+    assert later.endswith(f", the frame that is nearest to {shown[:-2]}{int(shown[-2:]) + 2:02}")
+
+
+def test_a_line_of_a_tick_does_not_say_what_its_score_says(recorded, wired):
+    history = History(recorded.bus, TOPICS, wired[0])
+    calm = tick_line(history.ask("web-1", at(140), 5, 3))
+    assert "alert" not in calm
+    assert "is most unlike itself: `hog`" not in calm
+    assert "most unlike itself" in tick_line(history.ask("web-1", at(155), 5, 3))
 
 
 @pytest.mark.parametrize("as_json", [False, True])

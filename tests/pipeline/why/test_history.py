@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
+from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.records import Mark
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS
-from laggard.pipeline.why import NothingRecordedError, OutsideError, UnknownHostError, answer
+from laggard.pipeline.why import History, NothingRecordedError, OutsideError, UnknownHostError, answer
 from tests.pipeline.why.conftest import GAP, HOG, MARKED, START, TICKS, TOPICS, WRONG, append, at, frames, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TOPIC = TOPICS.name(COUNTERS)
 
@@ -137,6 +142,50 @@ def test_the_host_is_the_one_wanted_else_the_default_else_the_only_one(recorded,
     assert empty.history.choose_host(None, "other") == "db-1"
     with pytest.raises(UnknownHostError):
         empty.history.choose_host("web-1", "db-1")
+
+
+class Keyless(EmbeddedBus):
+    """Knows no keys and keeps only the newest snapshots, as Kafka does."""
+
+    knows_keys = False
+
+    def keys(self, topic):
+        raise AssertionError("the whole topic would be read")
+
+    def snapshots(self, operator, partition, at_or_before=None):
+        newest = super().snapshots(operator, partition)
+        return [each for each in newest if at_or_before is None or each.offset <= at_or_before]
+
+
+@pytest.fixture
+def keyless(recorded) -> Iterator[History]:
+    with Keyless(recorded.path) as bus:
+        yield History(bus, TOPICS, recorded.wired)
+
+
+def test_on_a_bus_that_knows_no_keys_a_host_is_found_without_reading_everything(keyless, monkeypatch):
+    monkeypatch.setattr("laggard.pipeline.why.LATELY", 10)
+    assert keyless.hosts() == ["web-1", "web-2"], "one by its records, one by its state"
+    assert keyless.choose_host(None, "web-2") == "web-2"
+    assert keyless.choose_host("web-1", "db-9") == "web-1"
+    assert not keyless.knows("db-9")
+    with pytest.raises(UnknownHostError, match="db-9"):
+        keyless.choose_host(None, "db-9")
+
+
+def test_where_no_state_of_the_moment_is_left_it_is_told_from_when_on_was_learned(keyless, recorded, empty):
+    asked = recorded.history.ask("web-1", at(155), 5, 3)
+    found = keyless.ask("web-1", at(155), 5, 3)
+    assert found.ranking.rows[0].row == asked.ranking.rows[0].row == HOG
+    assert math.isnan(asked.since)
+    assert math.isnan(found.since), "it saw all that there ever was"
+    assert math.isnan(keyless.ask("web-1", None, 5, 3).since), "the newest state is there"
+    append(empty.bus, frames("web-1", range(170)))
+    (partition,) = empty.bus.partitions(TOPICS.name(COUNTERS))
+    empty.bus.discard(partition, 100)
+    late = empty.history.ask("web-1", at(155), 5, 3)
+    assert late.since == at(50)
+    assert late.ranking.rows[0].row == HOG
 
 
 def test_marks_are_listed_newest_first_those_that_wait_for_the_worker_too(recorded):

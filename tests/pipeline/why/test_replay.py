@@ -12,7 +12,7 @@ import pytest
 
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
-from laggard.pipeline.records import Decoder, Frame, Request, make_layout, write_line
+from laggard.pipeline.records import Decoder, Frame, Mark, Request, make_layout, write_line
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.task import Task
@@ -82,6 +82,21 @@ def test_every_host_and_tick_has_one_score(wired):
         *(("web-2", at(tick)) for tick in range(20)),
     ]
     assert {each.ts for each in scores if each.score > 1.0} == {at(tick) for tick in WRONG}
+
+
+def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wired):
+    _, told, _ = taken(wired, frames("web-1", range(158)), scores=True)
+    place = next(number for number, each in enumerate(told) if isinstance(each, RankingOutput))
+    before, after = told[place - 1], told[place + 1]
+    assert isinstance(before, ScoreOutput)
+    assert isinstance(after, ScoreOutput)
+    assert (before.ts, after.ts) == (at(155), at(156))
+    # A frame of that tick that comes behind the mark is told once more only if it is worse.
+    records = list(frames("web-1", range(158)))
+    marked = next(number for number, each in enumerate(records) if isinstance(each, Mark))
+    records[marked - 1], records[marked] = records[marked], records[marked - 1]
+    _, again, _ = taken(wired, records, scores=True)
+    assert sum(isinstance(each, ScoreOutput) and each.ts == at(155) for each in again) == 1
 
 
 def test_the_same_records_give_the_same_outputs(wired):
@@ -174,7 +189,7 @@ def test_bad_lines_are_named_and_counted_and_the_rest_goes_on(recording, tmp_pat
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
     lines = err.splitlines()
-    assert lines[0].startswith("laggard: bad.jsonl:1: expected JSON, got ")
+    assert lines[0].startswith("laggard: bad.jsonl:1: expected JSON with ")
     assert lines[1].startswith("laggard: bad.jsonl:343: expected one of the fields 'host', ")
     assert lines[2].endswith(", 2 lines that could not be used")
 

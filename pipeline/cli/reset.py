@@ -1,0 +1,177 @@
+"""`laggard reset`: an operator forgets what it has learned, and learns from the input again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
+from laggard.pipeline.cli.options import with_settings
+from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.cli.times import FORMS, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.wiring import Wired
+
+HERE, EARLIEST, LATEST = "here", "earliest", "latest"
+
+
+@click.command()
+@with_settings
+@click.option("--operator", "name", metavar="NAME", help="Only this operator.  [default: all that are set]")
+@click.option(
+    "--to",
+    default=HERE,
+    show_default=True,
+    metavar="WHERE",
+    help=f"From where on it publishes what it finds: {HERE} (where it is), {EARLIEST}, {LATEST}, or a time ({FORMS}).",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read; needs --yes.")
+def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: bool) -> None:
+    """Let operators forget what they have learned, and learn it anew from the input that is still there.
+
+    They publish what they find from the input of --to on; what lies before is learned in silence. What is published
+    already stays: with --to in the past the same is published again, as a reader tells by its id.
+
+    No worker may run meanwhile. Records, topics and results are not touched.
+    """
+    from laggard.pipeline.bus.kafka.options import is_kafka  # noqa: PLC0415 - `--help` needs no bus
+    from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+
+    if as_json and not yes:
+        raise CommandError("--json asks nobody; expected --yes with it", USAGE)
+    until = _moment(to)
+    operators = [wired for wired in wire(settings) if name in {None, wired.name}]
+    if not operators:
+        known = ", ".join(settings.words("operators"))
+        raise CommandError(f"no operator {name!r} is set; expected one of {known}", USAGE)
+    check_existing(settings)
+    with contextlib.ExitStack() as stack:
+        if not is_kafka(settings.text("bus.location")):
+            # A worker on this machine has this claim, and none can start while we have it.
+            stack.enter_context(claimed(settings, "work"))
+        bus = stack.enter_context(opened_bus(settings))
+        plans = [_plan(bus, topics_of(settings), wired, until if until is not None else to) for wired in operators]
+        if not as_json:
+            click.echo("\n".join(line for plan in plans for line in plan.lines(settings.text("bus.location"))))
+        if not yes:
+            _ask()
+        for plan in plans:
+            bus.reset(plan.group, plan.snapshots, plan.offsets)
+    if as_json:
+        click.echo(json.dumps({"operators": [plan.to_json() for plan in plans]}))
+        return
+    click.echo(f"Done: {', '.join(plan.wired.name for plan in plans)} will learn anew when a worker starts.")
+
+
+def _moment(to: str) -> float | None:
+    """The time that `--to` names, None for one of its words."""
+    if to in {HERE, EARLIEST, LATEST}:
+        return None
+    try:
+        return parse_time(to, time.time())
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, {HERE}, {EARLIEST} or {LATEST}", param_hint="--to") from None
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise CommandError("nobody can be asked here; expected --yes", USAGE)
+    click.confirm("Go on?", abort=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What resetting an operator will do.
+
+    Attributes:
+        wired: the operator.
+        topic: its input.
+        group: whose offsets are set.
+        snapshots: the names of its snapshots, those of older versions too.
+        keys: so many have a state that will be forgotten.
+        offsets: by partition the offset that the group is set to.
+        again: records that were processed already, of which it will publish once more.
+        passed: records that were not processed yet, of which it will not publish.
+        learns: records from which it will learn.
+
+    """
+
+    wired: Wired
+    topic: str
+    group: str
+    snapshots: tuple[str, ...]
+    keys: int
+    offsets: Mapping[Partition, int]
+    again: int
+    passed: int
+    learns: int
+
+    def lines(self, location: str) -> Iterator[str]:
+        """For a person, before it is done."""
+        yield f"{self.wired.name} on {location}"
+        yield f"  forgets    what it has learned of {self.keys} {self.wired.topic.key}{'s' if self.keys != 1 else ''}"
+        yield f"  learns     from the {self.learns} records that {self.topic} holds now, and from what comes"
+        if self.again:
+            yield f"  publishes  once more what it finds in {self.again} records; what is published already stays"
+        elif self.passed:
+            yield f"  publishes  nothing of {self.passed} records that it has not looked at yet"
+        else:
+            yield "  publishes  what it finds from where it is on; what is published already stays"
+
+    def to_json(self) -> dict[str, Any]:
+        """For a program to read."""
+        return {
+            "operator": self.wired.name,
+            "group": self.group,
+            "topic": self.topic,
+            "keys_forgotten": self.keys,
+            "records_learned_from": self.learns,
+            "records_published_again": self.again,
+            "records_passed_over": self.passed,
+            "offsets": {str(partition.number): offset for partition, offset in sorted(self.offsets.items())},
+        }
+
+
+def _plan(bus: Bus, topics: Topics, wired: Wired, to: str | float) -> Plan:
+    """What would be done. Raises BusError, and `CommandError` while workers are live."""
+    from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
+    from laggard.pipeline.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
+    from laggard.pipeline.snapshots import BASE_KEY  # noqa: PLC0415
+
+    topic, group = topics.name(wired.topic), topics.group(wired.name)
+    if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(group)):
+        raise CommandError(
+            f"{len(members)} workers run in group {group}: {', '.join(sorted(members))}; stop them first", BUSY
+        )
+    keys: set[str] = set()
+    offsets: dict[Partition, int] = {}
+    again = passed = learns = 0
+    for partition in bus.partitions(topic):
+        oldest, end = bus.bounds(partition)
+        committed = min(max(bus.committed(group, partition), oldest), end)
+        match to:
+            case float():
+                offset = bus.offset_at(partition, to)
+            case _:
+                offset = {HERE: committed, EARLIEST: oldest, LATEST: end}[to]
+        offsets[partition] = offset
+        again += max(0, committed - offset)
+        passed += max(0, offset - committed)
+        learns += end - oldest
+        keys |= {snapshot.key for snapshot in newest_snapshots(bus, wired, partition)} - {BASE_KEY}
+    names = tuple(snapshot_name(wired.name, generation) for generation in range(1, wired.generation + 1))
+    return Plan(wired, topic, group, names, len(keys), offsets, again, passed, learns)

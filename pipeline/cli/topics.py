@@ -1,0 +1,258 @@
+"""`laggard topics`: the topics on the bus, as they are and as they should be."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from laggard.pipeline.acls import ROLES, rules
+from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
+from laggard.pipeline.cli.exits import FAILED, USAGE, CommandError
+from laggard.pipeline.cli.options import program, with_settings
+from laggard.pipeline.topics import Topics
+from laggard.pipeline.units import readable_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.acls import Role
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.provisioning import TopicReport, Wanted
+    from laggard.pipeline.settings import Settings
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def topics() -> None:
+    """Create the topics on the bus, list and describe them, and check them.
+
+    Nothing here deletes a topic, or changes one that is there.
+    """
+
+
+@topics.command()
+@with_settings
+@json_option
+def create(settings: Settings, as_json: bool) -> None:
+    """Create the topics that are missing, and say how those that are there differ from what is wanted.
+
+    On Kafka with topics.partitions, topics.replication and bus.retention; those of snapshots are compacted.
+    """
+    from laggard.pipeline.provisioning import reports  # noqa: PLC0415 - `--help` needs no bus
+
+    with opened(settings) as bus:
+        wanted = every(settings)
+        before = reports(bus, wanted)
+        missing = [each.wanted.spec for each in before if each.partitions is None and not each.hidden]
+        bus.create(missing)
+        after = reports(bus, wanted)
+    created = {spec.name for spec in missing}
+    if as_json:
+        found = [{**each.to_json(), "created": each.wanted.spec.name in created} for each in after]
+        click.echo(json.dumps({"location": settings.text("bus.location"), "topics": found}))
+        return
+    for each in after:
+        did = "created" if each.wanted.spec.name in created else "there already"
+        click.echo(f"{did:14} {each.wanted.spec.name:{width(after)}}  {shape(each)}")
+    tell_differences(after)
+
+
+@topics.command("list")
+@with_settings
+@json_option
+def list_topics(settings: Settings, as_json: bool) -> None:
+    """List the topics: what each is keyed by, its partitions and how much it holds."""
+    found = look(settings)
+    if as_json:
+        tell_json(settings, found)
+        return
+    keys = max(len(each.wanted.topic.key) for each in found) + len("by ")
+    for each in found:
+        key = f"by {each.wanted.topic.key}"
+        click.echo(f"{each.wanted.spec.name:{width(found)}}  {key:{keys}}  {shape(each)}")
+
+
+@topics.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@with_settings
+@json_option
+def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
+    """Describe topics, all by default: what is in them, how they are configured, and what differs from what is wanted.
+
+    NAME is with or without the prefix: laggard.counters, counters.
+    """
+    wanted = every(settings)
+    prefix = settings.text("topics.prefix")
+    chosen = [each for each in wanted if each.spec.name in names or each.spec.name.removeprefix(prefix) in names]
+    known = {name for each in chosen for name in (each.spec.name, each.spec.name.removeprefix(prefix))}
+    if unknown := sorted(set(names) - known):
+        raise CommandError(
+            f"laggard has no topic {unknown[0]!r}; expected one of {', '.join(each.spec.name for each in wanted)}",
+            USAGE,
+        )
+    found = look(settings, chosen or wanted)
+    if as_json:
+        tell_json(settings, found)
+        return
+    for number, each in enumerate(found):
+        click.echo(("\n" if number else "") + click.style(each.wanted.spec.name, bold=True))
+        click.echo("\n".join(f"  {line}" for line in description(each)))
+
+
+@topics.command()
+@with_settings
+@json_option
+def check(settings: Settings, as_json: bool) -> int:
+    """Check that all topics are as they should be.
+
+    The exit code is 1 when one is missing, differs, or may not be seen.
+    """
+    found = look(settings)
+    wrong = [each for each in found if each.differences or each.hidden]
+    if as_json:
+        tell_json(settings, found)
+    else:
+        tell_differences(found)
+        if not wrong:
+            click.echo(f"All {len(found)} topics are as they should be.")
+    return FAILED if wrong else 0
+
+
+@topics.command()
+@with_settings
+@click.option("--role", type=click.Choice(list(ROLES)), help="Only this role's.  [default: all]")
+@click.option("--principal", metavar="PRINCIPAL", help="Whom to allow.  [default: User: and the role]")
+@click.option("--group", default="anomaly-readers", show_default=True, help="The consumer group of a reader's tool.")
+@json_option
+def acls(settings: Settings, role: str | None, principal: str | None, group: str, as_json: bool) -> None:
+    """Print what each role needs to be allowed at the brokers, as kafka-acls.sh commands.
+
+    Nothing is asked or changed. Each role works with exactly these rules.
+    """
+    location = settings.text("bus.location")
+    servers = servers_of(location) if is_kafka(location) else ("HOST:PORT",)
+    names = Topics(settings.text("topics.prefix"))
+    chosen = [cast("Role", role)] if role else [*ROLES]
+    every_rule = {
+        each: (principal or f"User:{each}", rules(each, names, settings.words("operators"), group)) for each in chosen
+    }
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"roles": {each: [rule.to_json(who) for rule in some] for each, (who, some) in every_rule.items()}}
+            )
+        )
+        return
+    for number, (each, (who, some)) in enumerate(every_rule.items()):
+        click.echo(("\n" if number else "") + f"# {each} ({ROLES[each].replace('`', '')})")
+        for rule in some:
+            click.echo(f"# {rule.why.replace('`', '')}\n{rule.command(who, servers)}")
+
+
+def opened(settings: Settings) -> closing[Bus]:
+    """The bus, without a topic created."""
+    from laggard.pipeline.cli.opening import opened_bus  # noqa: PLC0415
+
+    return closing(opened_bus(settings))
+
+
+def every(settings: Settings) -> tuple[Wanted, ...]:
+    """All topics that there should be."""
+    from laggard.pipeline.provisioning import wanted_topics  # noqa: PLC0415
+
+    return wanted_topics(settings, kafka=is_kafka(settings.text("bus.location")))
+
+
+def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
+    """The topics as they are, all by default."""
+    from laggard.pipeline.cli.opening import check_existing  # noqa: PLC0415
+    from laggard.pipeline.provisioning import reports  # noqa: PLC0415
+
+    check_existing(settings)
+    with opened(settings) as bus:
+        return reports(bus, wanted or every(settings))
+
+
+def tell_json(settings: Settings, found: Sequence[TopicReport]) -> None:
+    """Everything, as one object."""
+    every_topic = [each.to_json() for each in found]
+    click.echo(json.dumps({"location": settings.text("bus.location"), "topics": every_topic}))
+
+
+def tell_differences(found: Sequence[TopicReport]) -> None:
+    """What is not as it should be, each thing once with all topics that it is about, and what to do."""
+    if hidden := [each.wanted.spec.name for each in found if each.hidden]:
+        tell(hidden, "may not be seen by this user", "it needs Describe there: `laggard topics acls --role admin`")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    advice: dict[tuple[str, str, str], str] = {}
+    for each in found:
+        for one in each.differences:
+            what = (one.setting, one.found, one.expected)
+            alike.setdefault(what, []).append(each.wanted.spec.name)
+            advice.setdefault(what, one.advice)
+    for (setting, got, expected), names in alike.items():
+        said = "missing" if setting == "topic" else f"{setting} is {got}, expected {expected}"
+        tell(names, said, advice[setting, got, expected])
+
+
+def tell(names: Sequence[str], said: str, advice: str) -> None:
+    """Something about topics, and what to do."""
+    click.echo(f"{click.style(', '.join(names), bold=True)}: {said}")
+    others = "; likewise for the others" if len(names) > 1 and names[0] in advice else ""
+    click.echo(f"    {advice.replace('`laggard ', f'`{program()} ')}{others}")
+
+
+def width(found: Sequence[TopicReport]) -> int:
+    """Of the column of names."""
+    return max(len(each.wanted.spec.name) for each in found)
+
+
+def shape(report: TopicReport) -> str:
+    """A topic in one line."""
+    if report.hidden:
+        return "may not be seen"
+    if report.partitions is None:
+        return "missing"
+    words = [f"{report.partitions} partition{'s' if report.partitions != 1 else ''}"]
+    if report.found is not None:
+        words.append(f"on {report.found.replication} broker{'s' if report.found.replication != 1 else ''}")
+        words.append(keeps(report))
+    if report.records is not None:
+        words.append(f"{report.records} records")
+    return ", ".join(filter(None, words))
+
+
+def keeps(report: TopicReport) -> str:
+    """For how long the topic keeps its records."""
+    configs = report.found.configs if report.found else {}
+    if "compact" in configs.get("cleanup.policy", ""):
+        return "the newest of each key"
+    if not (kept := configs.get("retention.ms")):
+        return ""
+    return "for ever" if int(kept) < 0 else f"for {readable_duration(int(kept) / 1000)}"
+
+
+def description(report: TopicReport) -> list[str]:
+    """A topic in several lines."""
+    topic = report.wanted.topic
+    lines = [f"holds       {topic.value}", f"keyed by    {topic.key}", f"is          {shape(report)}"]
+    if report.found is not None:
+        found = report.found
+        if found.leaderless:
+            lines.append(f"leaderless  {found.leaderless} of {found.partitions} partitions: a broker is away")
+        elif found.in_sync < found.replication:
+            lines.append(f"in sync     only {found.in_sync} of {found.replication} brokers have all of some partition")
+        if not found.configs:
+            lines.append("settings    this user may not see them; it needs DescribeConfigs on the topic")
+        told = {one.setting for one in report.differences}
+        shown = {"cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms"}
+        lines += [
+            f"setting     {name}={value}" for name, value in sorted(found.configs.items()) if name in shown | told
+        ]
+    for one in report.differences:
+        lines += [f"differs     {one.setting} is {one.found}, expected {one.expected}", f"            {one.advice}"]
+    return lines

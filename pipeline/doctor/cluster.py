@@ -1,0 +1,173 @@
+"""How a bus on Kafka stands: whether and as whom it is reached, and whether topics and groups are as they should be."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.acls import ROLES, lacking, rules
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.denied import Denied, user_of
+from laggard.pipeline.bus.kafka.reaching import why_unreachable
+from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.explain import printable
+from laggard.pipeline.provisioning import reports, wanted_topics
+from laggard.pipeline.topics import COUNTERS, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+    from laggard.pipeline.provisioning import TopicReport
+    from laggard.pipeline.settings import Settings
+
+LAG_S = 30.0
+"""Workers that leave records waiting for longer do not keep up."""
+
+_SECRETS = ("kafka.password_file", "kafka.key_password_file", "kafka.key_file", "kafka.token_file")
+_LOOKED_THROUGH = 2000
+_SHOWN = 3
+
+
+def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Finding]:
+    """All checks of a bus on Kafka. Nothing is shown of a secret."""
+    yield from secrets(settings)
+    yield client(options)
+    unreachable = why_unreachable(options)
+    if unreachable is not None:
+        found, _, advice = str(unreachable).rpartition("; ")
+        yield Finding("brokers", "problem", found or advice, advice if found else "look at bus.location")
+        return
+    with closing(KafkaBus(options)) as bus:
+        try:
+            yield brokers(bus)
+            found_topics = reports(bus, wanted_topics(settings, kafka=True))
+            yield topics(found_topics)
+            there = [each for each in found_topics if each.partitions is not None]
+            yield rights(settings, bus, [each.wanted.spec.name for each in there])
+            if any(each.wanted.topic is COUNTERS for each in there):
+                yield from _where_allowed("history", options, history(settings, bus))
+                yield from _where_allowed("lag", options, lags(settings, bus))
+        except BusError as error:
+            found, _, advice = str(error).partition("; ")
+            yield Finding("brokers", "problem", found, advice or "look at what the brokers log")
+
+
+def secrets(settings: Settings) -> Iterator[Finding]:
+    """Whether files with secrets are for their owner alone."""
+    given = [(name, settings.file(name)) for name in _SECRETS]
+    for name, path in given:
+        if path is not None and path.exists() and path.stat().st_mode & 0o077:
+            yield Finding("secrets", "warning", f"others may read {path} ({name})", f"chmod 600 {path}")
+
+
+def client(options: KafkaOptions) -> Finding:
+    """Which library workers use."""
+    there = importlib.util.find_spec("confluent_kafka") is not None
+    if options.client == "librdkafka" and not there:
+        advice = "pip install 'laggard[librdkafka]', or set kafka.client to auto"
+        return Finding("client", "problem", "kafka.client is librdkafka, which is not installed", advice)
+    name = "confluent-kafka" if there and options.client != "kafka-python" else "kafka-python"
+    fast = " (librdkafka)" if name == "confluent-kafka" else ""
+    return Finding("client", "ok", f"{name} {importlib.metadata.version(name)}{fast}")
+
+
+def brokers(bus: KafkaBus) -> Finding:
+    """Where the brokers are, and as whom they know us."""
+    options, cluster = bus.options, bus.admin.cluster()
+    how = [options.security, *([] if options.sasl == "none" else [options.sasl])]
+    several = "s" if cluster.brokers != 1 else ""
+    found = f"{cluster.brokers} broker{several} of Kafka {cluster.version} at {','.join(options.bootstrap)}"
+    found += f", as {user_of(options)} ({', '.join(how)})"
+    if options.sasl in {"plain", "oauthbearer"} and options.security == "plaintext":
+        advice = "set kafka.security to tls: whoever listens reads what laggard says of itself"
+        return Finding("brokers", "warning", found, advice)
+    return Finding("brokers", "ok", found)
+
+
+def topics(found: Sequence[TopicReport]) -> Finding:
+    """Whether the topics are as they should be."""
+    missing = [each.wanted.spec.name for each in found if each.partitions is None and not each.hidden]
+    if missing:
+        return Finding("topics", "problem", f"missing: {', '.join(missing)}", "`laggard topics create`")
+    if leaderless := [each.wanted.spec.name for each in found if each.found and each.found.leaderless]:
+        return Finding(
+            "topics", "problem", f"without a leader: {', '.join(leaderless)}", "look at the brokers: some are away"
+        )
+    if differ := [each.wanted.spec.name for each in found if each.differences]:
+        return Finding("topics", "warning", f"not as they should be: {', '.join(differ)}", "see `laggard topics check`")
+    hidden = sum(each.hidden for each in found)
+    seen = f"{len(found) - hidden} topics are as they should be"
+    return Finding("topics", "ok", f"{seen}{f', {hidden} may not be seen by this user' if hidden else ''}")
+
+
+def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
+    """Which of the roles the brokers let this user play."""
+    own, operators = Topics(settings.text("topics.prefix")), settings.words("operators")
+    allowed = bus.admin.topic_operations(names) if names else {}
+    of_groups = {own.group(each): bus.admin.group_operations(own.group(each)) for each in operators}
+    groups = {group: found for group, found in of_groups.items() if found is not None}
+    lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
+    may = [role for role, missing in lacks.items() if not missing]
+    who = user_of(bus.options)
+    if not names or not may:
+        fewest = min(lacks, key=lambda role: len(lacks[role]))
+        missing = ", ".join(lacks[fewest][:_SHOWN]) or "a topic that it may see"
+        advice = f"`laggard topics acls --role {fewest}` prints what it needs"
+        return Finding("rights", "warning", f"{who} may play no role; for {fewest} it lacks {missing}", advice)
+    return Finding("rights", "ok", f"{who} may be {', '.join(may)}, as far as brokers tell")
+
+
+def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """What is found; a user that need not know it, as its role has no right to it, is nothing to worry about."""
+    try:
+        yield from findings
+    except Denied:
+        yield Finding(check, "ok", f"not known: {user_of(options)} may not look")
+
+
+def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
+    """What has come of this host."""
+    topic, host, now = Topics(settings.text("topics.prefix")).name(COUNTERS), settings.text("host"), time.time()
+    partition = bus.partition_of(topic, host)
+    _, end = bus.bounds(partition)
+    newest = max((one.ts for one in bus.read(partition, end - _LOOKED_THROUGH, end, host)), default=None)
+    if newest is None:
+        yield Finding("history", "ok", f"nothing of {printable(host)} is among the newest records")
+        return
+    yield Finding("history", "ok", f"the last record of {printable(host)} is {max(0.0, now - newest):.0f} s old")
+    if newest - now > settings.seconds("agent.interval"):
+        advice = "set the clocks by NTP; brokers refuse what is more than an hour ahead"
+        yield Finding("clock steps", "warning", f"its newest record is {newest - now:.0f} s ahead", advice)
+
+
+def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
+    """Whether the workers of each operator keep up."""
+    topics = Topics(settings.text("topics.prefix"))
+    for operator in settings.words("operators"):
+        yield lag(bus, topics.group(operator), topics.name(COUNTERS), time.time())
+
+
+def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:
+    """Whether a group has members, and how long its oldest record has waited for one."""
+    members = len(bus.admin.client_ids(group))
+    waiting, waited_s = 0, 0.0
+    for partition in bus.partitions(topic):
+        oldest, end = bus.bounds(partition)
+        committed = max(bus.committed(group, partition), oldest)
+        if committed < end:
+            waiting += end - committed
+            first = next((one.ts for one in bus.read(partition, committed, committed + 1)), now)
+            waited_s = max(waited_s, now - first)
+    workers = f"{members} worker{'s' if members != 1 else ''}"
+    found = f"{workers} in group {group}, {waiting} records to go"
+    if waiting and waited_s > LAG_S:
+        advice = (
+            "start more workers: as many as topics.partitions share the work" if members else "start `laggard work`"
+        )
+        return Finding("lag", "warning", f"{found}, the first waits for {waited_s:.0f} s", advice)
+    return Finding("lag", "ok", found)
