@@ -1,0 +1,73 @@
+"""The units: systemd takes them, and finds little to say about their exposure."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.pipeline.cli import COMMANDS
+from tests.deploy.files import DEPLOY, check_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNITS = DEPLOY / "systemd"
+PROGRAM = "/opt/laggard/bin/laggard"
+AGENT, WORKER = "laggard-agent.service", "laggard-worker@.service"
+
+EXPOSURE = {AGENT: 2.1, WORKER: 1.1}
+"""Of 10, as `systemd-analyze security` counts. The agent's is for its view of all processes."""
+
+
+@pytest.fixture(params=EXPOSURE)
+def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a unit with its drop-in, whose program is there."""
+    template: str = request.param
+    name = template.replace("@", "@9464")
+    copy = tmp_path / name
+    text = (UNITS / template).read_text()
+    assert PROGRAM in text
+    copy.write_text(text.replace(PROGRAM, "/bin/true"))
+    (tmp_path / f"{name}.d").mkdir()
+    (tmp_path / f"{name}.d/credentials.conf").write_text((UNITS / "credentials.conf").read_text())
+    return copy
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    assert shutil.which("systemd-analyze"), "systemd-analyze is not there; on Debian: apt install systemd"
+    command = ["systemd-analyze", "--no-pager", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_systemd_takes_it(unit: Path) -> None:
+    done = analyze("verify", "--man=no", unit)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_systemd_finds_what_is_wrong(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
+    assert "Failed to parse protect home value" in analyze("verify", "--man=no", unit).stderr
+
+
+def test_its_exposure_is_small(unit: Path) -> None:
+    done = analyze("security", "--offline=true", unit)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found, done.stderr
+    assert float(found[1]) <= EXPOSURE[unit.name.replace("9464", "")]
+
+
+@pytest.mark.parametrize("name", EXPOSURE)
+def test_it_says_what_laggard_understands(name: str) -> None:
+    text = (UNITS / name).read_text() + (UNITS / "credentials.conf").read_text()
+    check_settings(dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
+    (command,) = re.findall(rf"^ExecStart={PROGRAM} (\w+)$", text, re.MULTILINE)
+    assert command in COMMANDS
+    (directory,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
+    assert f"Environment=LAGGARD_STATE=%S/{directory}\n" in text
+    # What pipeline/notify.py speaks.
+    assert "Type=notify\n" in text
+    assert re.search(r"^WatchdogSec=\d+s$", text, re.MULTILINE)
