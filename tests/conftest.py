@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.brokers.fixtures import broker, new_cluster
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+__all__ = ["broker", "new_cluster"]
 
 # On a machine that others use too, how long an example took says nothing.
 settings.register_profile("laggard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("laggard")
+
+# A shell starts what it runs in the background with ^C ignored, and so would be whatever a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,6 +6,7 @@ as on real machines, beside a worst case of random values, which do not compress
 
 from __future__ import annotations
 
+import argparse
 import sqlite3
 import statistics
 import tempfile
@@ -118,6 +119,7 @@ def latency(appender: EmbeddedBus, reader: EmbeddedBus, name: str) -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     print(f"SQLite {sqlite3.sqlite_version}, frames of {ROWS} x {FEATURES}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bus.db"

@@ -6,6 +6,7 @@ turns in one run, and the fastest of many turns counts. `raw` is without any che
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ def fastest(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     frame = a_frame()
     encoded, line = encode(frame), write_line(frame)
     others = [encode(a_frame(pid)) for pid in range(10)]

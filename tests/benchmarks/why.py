@@ -7,6 +7,7 @@ is made at `BUS` where that does not exist (minutes), else used again.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import statistics
@@ -123,8 +124,11 @@ def measure(path: Path) -> None:
 
 
 def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("bus", nargs="?", type=Path, help="the history's file; by default a temporary one")
+    chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder, "laggard.db")
+        path = chosen.bus or Path(folder, "laggard.db")
         if not path.exists():
             make(path)
         measure(path)

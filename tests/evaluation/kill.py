@@ -36,6 +36,10 @@ from laggard.pipeline.wiring import Wired
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+    from laggard.pipeline.records.frame import Layout
+
 HOSTS = 3
 FEATURES = tuple(f"feature_{number}" for number in range(12))
 TOPICS = Topics()
@@ -51,23 +55,28 @@ WIRED = Wired(
 SNAPSHOT_RECORDS = 50
 
 
+def matrix(number: int, age: int) -> tuple[Layout, NDArray[np.float64]]:
+    """Names and values of a frame from its number alone: some with a spike or a gap; rows come and go with the age."""
+    noise = np.random.default_rng(number)
+    rows = tuple(f"p{row}[{row + 1}]" for row in range(age % 3, 5 + age % 4))
+    layout = make_layout(rows, [row.partition("[")[0] for row in rows], FEATURES)
+    values = noise.normal(100.0, 5.0, (len(rows), len(FEATURES)))
+    values[noise.random(values.shape) < 0.01] = np.nan
+    if number % 211 < 3:
+        values[number % len(rows)] *= 40.0
+    return layout, values
+
+
 def records(start: int, stop: int) -> Iterator[Outgoing]:
     """The input, each record from its number alone: frames whose rows come and go, spikes and gaps, and marks."""
     topic = TOPICS.name(COUNTERS)
     for number in range(start, stop):
-        noise = np.random.default_rng(number)
         host = f"host-{number % HOSTS}"
         ts = 1.7e9 + 5.0 * (number // HOSTS)
         if number % 97 == 50:
             yield Outgoing(topic, host, encode(Mark(host, ts, f"slow {number}", number)), ts)
             continue
-        age = number // 150
-        rows = tuple(f"p{row}[{row + 1}]" for row in range(age % 3, 5 + age % 4))
-        layout = make_layout(rows, [row.partition("[")[0] for row in rows], FEATURES)
-        values = noise.normal(100.0, 5.0, (len(rows), len(FEATURES)))
-        values[noise.random(values.shape) < 0.01] = np.nan
-        if number % 211 < 3:
-            values[number % len(rows)] *= 40.0
+        layout, values = matrix(number, number // 150)
         frame = Frame("host", host, "process" if number % 5 else "host", ts, number, layout, values)
         yield Outgoing(topic, host, encode(frame), ts)
 

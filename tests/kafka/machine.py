@@ -1,0 +1,50 @@
+"""A machine that runs laggard's commands with settings of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+
+
+class Machine:
+    """One machine.
+
+    Parameters:
+        folder: its own: configuration file, home and state directory.
+        settings: what its configuration file says, by the names of the settings.
+
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        told = {"web.listen": "127.0.0.1:0", **settings}
+        (folder / "laggard.toml").write_text("".join(f"{name} = {json.dumps(str(at))}\n" for name, at in told.items()))
+        self._environment = {name: text for name, text in os.environ.items() if not name.startswith("LAGGARD_")}
+        self._environment |= {"HOME": str(folder), "LAGGARD_STATE": str(folder / "state"), "LAGGARD_HOST": "web-1"}
+
+    def run(self, words: Sequence[str], timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
+        """A command, to its end."""
+        return subprocess.run(
+            [*LAGGARD, *words],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+    def written(self) -> bytes:
+        """All that laggard keeps in its state directory."""
+        return b"".join(path.read_bytes() for path in (self._folder / "state").rglob("*") if path.is_file())

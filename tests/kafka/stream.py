@@ -1,0 +1,184 @@
+"""A stream of small frames of many hosts, each record from its number alone; and what has to come out of it.
+
+Among the frames are spikes, rows that come and go, gaps, marks, frames that come twice, frames that come late and
+records that are none. What has to come out is asked of a task itself, without a bus, a group or a process.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.pipeline.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.settings.reading import Given
+from laggard.pipeline.snapshots import decode_state
+from laggard.pipeline.task import Task
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.wiring import wire
+from tests.evaluation.kill import matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from laggard.pipeline.bus import Bus
+
+HOSTS = 20
+TICK_S = 5.0
+
+SETTINGS: Mapping[str, object] = {
+    "gaussian.context": "20m",
+    "gaussian.minimum_features": 5,
+    "gaussian.false_alarms": "10/minute",
+    "snapshot.records": 40,
+}
+"""How workers work on such a stream: with many anomalies and many snapshots."""
+
+WIRED = wire(read_settings(environ={}, flags=[Given(name, value, "--set") for name, value in SETTINGS.items()]))[0]
+
+Told = tuple[bytes, tuple[tuple[str, bytes], ...], int]
+"""An output as others see it: value, headers, time in milliseconds."""
+
+
+def records(topics: Topics, start: int, stop: int, began: float) -> Iterator[Outgoing]:
+    """The records of so many ticks and hosts; some numbers have two. `began` is the time of the first tick."""
+    topic = topics.name(COUNTERS)
+    for number in range(start, stop):
+        host = f"host-{number % HOSTS}"
+        ts = began + TICK_S * (number // HOSTS)
+        if number >= HOSTS and number % 41 == 17:
+            yield Outgoing(topic, host, encode(Mark(host, ts, f"slow {number}", number)), ts)
+            continue
+        if number >= HOSTS and number % 199 == 5:
+            yield Outgoing(topic, host, np.random.default_rng(number).bytes(40), ts)
+            continue
+        layout, values = matrix(number, number // 600)
+        scope = "process" if number % 5 else "host"
+        if number >= 20 * HOSTS and number % 149 == 7:
+            ts -= 19 * TICK_S
+        record = Outgoing(topic, host, encode(Frame("host", host, scope, ts, number, layout, values)), ts)
+        yield record
+        if number % 101 == 3:
+            yield record
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a stream.
+
+    Attributes:
+        outputs: by topic without its prefix and key, in the order of their offsets.
+        states: by key, the last snapshot's content.
+        counted: by key, how many records its state has taken.
+
+    """
+
+    outputs: dict[tuple[str, str], list[Told]]
+    states: dict[str, bytes]
+    counted: dict[str, int]
+
+    @property
+    def told(self) -> int:
+        """How many outputs there are."""
+        return sum(map(len, self.outputs.values()))
+
+
+def committed(bus: Bus, topics: Topics) -> Result:
+    """What is committed on a bus; all workers have been stopped and have saved their states."""
+    outputs: dict[tuple[str, str], list[Told]] = defaultdict(list)
+    for topic in (ANOMALIES, DEAD_LETTERS):
+        for partition in bus.partitions(topics.name(topic)):
+            for one in bus.read(partition, 0):
+                outputs[topic.name, one.key].append((one.value, one.headers, round(one.ts * 1000)))
+    states = {
+        snapshot.key: snapshot.value
+        for partition in bus.partitions(topics.name(COUNTERS))
+        for snapshot in bus.snapshots(WIRED.name, partition)
+        if snapshot.key
+    }
+    return _result(outputs, states)
+
+
+Inputs = dict[Partition, list[Incoming]]
+
+
+def read_inputs(bus: Bus, topics: Topics) -> Inputs:
+    """What is in the input now."""
+    return {partition: list(bus.read(partition, 0)) for partition in bus.partitions(topics.name(COUNTERS))}
+
+
+def expected(inputs: Inputs, topics: Topics) -> Result:
+    """What one task a partition makes of this, undisturbed."""
+    outputs: dict[tuple[str, str], list[Told]] = defaultdict(list)
+    states: dict[str, bytes] = {}
+    for partition, read in inputs.items():
+        task = Task(WIRED, partition)
+        for record in read:
+            task.process(record)
+        for output in task.outputs:
+            one = outgoing(output, topics)
+            name = one.topic.removeprefix(topics.prefix)
+            outputs[name, one.key].append((one.value, one.headers, round(one.ts * 1000)))
+        task.states.save_all(task.position)
+        while saved := task.states.take(task.position):
+            states |= {snapshot.key: snapshot.value for snapshot in saved if snapshot.key}
+    return _result(outputs, states)
+
+
+def _result(outputs: Mapping[tuple[str, str], list[Told]], states: dict[str, bytes]) -> Result:
+    counted = {key: int(decode_state(value, key)["records"]) for key, value in states.items()}
+    return Result(dict(outputs), states, counted)
+
+
+def due(count: int) -> dict[str, int]:
+    """How many records each host's state has to have taken: everything but what is no record, late, or twice there."""
+    numbers = {number for number in range(count) if number < HOSTS or number % 199 != 5 or number % 41 == 17}
+    late = {number for number in numbers if number >= 20 * HOSTS and number % 149 == 7 and number % 41 != 17}
+    return {f"host-{host}": sum(number % HOSTS == host for number in numbers - late) for host in range(HOSTS)}
+
+
+def sequences(bus: Bus, topics: Topics) -> dict[str, list[int]]:
+    """By key, the numbers of the records in the input, in their order; of those that can be read."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for partition in bus.partitions(topics.name(COUNTERS)):
+        decoder = Decoder()
+        for record in bus.read(partition, 0):
+            try:
+                received = decoder.decode(record.value, "the input")
+            except RecordError:
+                continue
+            assert isinstance(received, Frame | Mark)
+            found[record.key].append(received.sequence)
+    return dict(found)
+
+
+def differences(got: Result, want: Result) -> list[str]:
+    """What is not the same, in words; nothing when all is, bit for bit."""
+    found = []
+    for place in sorted(got.outputs.keys() | want.outputs.keys()):
+        one, other = got.outputs.get(place, []), want.outputs.get(place, [])
+        if one != other:
+            more, less = _beyond(one, other), _beyond(other, one)
+            how = f"{more} too many, {less} missing" if more or less else "another order"
+            found.append(f"{place[0]} of {place[1]!r}: got {len(one)}, expected {len(other)}: {how}")
+    return found + [
+        f"the state of {key}: {got.counted.get(key)} records, expected {want.counted.get(key)}"
+        for key in sorted(got.states.keys() | want.states.keys())
+        if got.states.get(key) != want.states.get(key)
+    ]
+
+
+def _beyond(one: Sequence[Told], other: Sequence[Told]) -> int:
+    left = list(other)
+    beyond = 0
+    for told in one:
+        if told in left:
+            left.remove(told)
+        else:
+            beyond += 1
+    return beyond

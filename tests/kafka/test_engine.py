@@ -1,0 +1,293 @@
+"""The engine on a real broker: partitions that come, go and are kept, offsets with holes, standbys."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaProducer
+
+from laggard.pipeline.bus import Outgoing, Partition
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.member import Pace
+from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.runner import Runner
+from laggard.pipeline.snapshots import decode_state, encode_state
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
+from tests.pipeline.runner.conftest import WIRED, stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming
+    from laggard.pipeline.bus.kafka.options import KafkaOptions
+    from tests.brokers import Cluster
+
+pytestmark = pytest.mark.slow
+
+BEGAN = float(round(time.time()) - 6000)
+"""The broker deletes what is older than its topic's retention, and the stream's clock begins in 1970."""
+
+RECORDS = [one if isinstance(one, bytes) else replace(one, ts=BEGAN + one.ts) for one in stream(200, hosts=12)]
+PARTITIONS = 3
+PATIENCE_S = 60.0
+
+
+class Gated(KafkaBus):
+    """A bus on which a recovery may be held up, and that counts the records that recoveries read."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        super().__init__(options)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.replayed = 0
+
+    def read(
+        self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
+    ) -> Iterator[Incoming]:
+        """As the bus does, but only while the gate is open."""
+        of_input = partition.topic.endswith(COUNTERS.name)
+        for record in super().read(partition, start, stop, key):
+            if of_input:
+                self.gate.wait()
+                self.replayed += 1
+            yield record
+
+
+class Group:
+    """The workers of one operator, each on a bus of its own, driven by the test one after the other."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self.topics = Topics(options.prefix)
+        self.input = self.topics.name(COUNTERS)
+        self.name = self.topics.group(WIRED.name)
+        self.runners: list[Runner] = []
+        self.buses: list[Gated] = []
+        self._options = options
+        self._opened = ExitStack()
+        self.bus: Bus = self._opened.enter_context(KafkaBus(options))
+        self.bus.create(self.topics.specs(partitions=PARTITIONS))
+        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.name)]))
+
+    def partitions(self) -> Sequence[Partition]:
+        return self.bus.partitions(self.input)
+
+    def join(self, **options: Any) -> Runner:
+        bus = self._opened.enter_context(Gated(self._options))
+        options = {"pace": Pace(0.0, 7, 7), "snapshot_records": 4, **options}
+        self.buses.append(bus)
+        self.runners.append(Runner(bus, [WIRED], self.topics, **options))
+        return self.runners[-1]
+
+    def until(self, holds: Callable[[], bool], *runners: Runner) -> None:
+        """Let the runners take turns until it holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline
+            for one in runners:
+                one.step(threading.Event())
+
+    def has(self, one: Runner) -> list[Partition]:
+        """The partitions that a runner has, recovered or not."""
+        return [
+            each
+            for each in self.partitions()
+            if (counted := one.telemetry.task(WIRED.name, each)).assignments > counted.revocations
+        ]
+
+    def append(self, records: Iterable[Frame | Mark | bytes]) -> None:
+        self.bus.append([outgoing(self.input, one) for one in records])
+
+    def taken(self) -> int:
+        """How many of the records are committed."""
+        return sum(len(list(self.bus.read(each, 0, self.bus.committed(self.name, each)))) for each in self.partitions())
+
+    def stop(self, one: Runner) -> None:
+        stopped = threading.Event()
+        stopped.set()
+        one.run(stopped)
+
+    def die(self, one: Runner) -> None:
+        """Leave without a last commit."""
+        for turn in one._turns:
+            turn.member.close()
+
+    def left(self) -> Any:
+        """Outputs by topic and key in their order, and states."""
+        outputs: dict[str, list[bytes]] = {}
+        for topic in (ANOMALIES, DEAD_LETTERS):
+            for partition in self.bus.partitions(self.topics.name(topic)):
+                for each in self.bus.read(partition, 0):
+                    # The names of topics are each test's own.
+                    value = each.value.replace(self._options.prefix.encode(), b"")
+                    outputs.setdefault(f"{topic.name} {each.key}", []).append(value)
+        states = {
+            each.key: each.value
+            for partition in self.partitions()
+            for each in self.bus.snapshots(WIRED.name, partition)
+            if each.key
+        }
+        return outputs, states
+
+    def end(self) -> None:
+        for bus in self.buses:
+            bus.gate.set()
+        for one in self.runners:
+            self.die(one)
+        self._opened.close()
+
+
+def outgoing(topic: str, one: Frame | Mark | bytes) -> Outgoing:
+    if isinstance(one, bytes):
+        return Outgoing(topic, "h1", one, BEGAN)
+    return Outgoing(topic, one.key if isinstance(one, Frame) else one.host, encode(one), one.ts)
+
+
+@pytest.fixture(params=CLIENTS)
+def new_group(request: pytest.FixtureRequest, broker: Cluster) -> Iterator[Callable[[], Group]]:
+    with ExitStack() as ended:
+
+        def new() -> Group:
+            group = Group(kafka_options(broker, request.param, session_timeout_s=6.0))
+            ended.callback(group.end)
+            return group
+
+        yield new
+
+
+@pytest.fixture
+def group(new_group: Callable[[], Group]) -> Group:
+    return new_group()
+
+
+@pytest.fixture
+def want(new_group: Callable[[], Group]) -> Any:
+    """What one undisturbed worker leaves."""
+    group = new_group()
+    group.append(RECORDS)
+    one = group.join()
+    group.until(lambda: group.taken() == len(RECORDS), one)
+    group.stop(one)
+    return group.left()
+
+
+def comparable(left: Any) -> Any:
+    """Without what follows from the topic's name or from offsets, which are each test's own: ids and places."""
+    outputs, states = left
+    told = {key: [re.sub(rb'"id":"[0-9a-f-]+",', b"", one) for one in values] for key, values in outputs.items()}
+    known = {}
+    for key, value in states.items():
+        state = decode_state(value, key)
+        del state["heard"]
+        for one in state["streams"].values():
+            del one["offset"]
+        known[key] = encode_state(state)
+    return told, known
+
+
+def test_what_is_kept_goes_on_while_the_group_rebalances_and_another_partition_recovers(
+    group: Group, want: Any
+) -> None:
+    group.append(RECORDS[:80])
+    one, two = group.join(snapshot_records=1000), group.join(snapshot_records=1000)
+    group.until(lambda: group.taken() == 80, one)
+    assert len(group.has(one)) == PARTITIONS
+    group.until(lambda: len(group.has(two)) == 1 and not two.recovering(), one, two)
+    kept = group.has(one)
+    assert len(kept) == PARTITIONS - 1
+    revoked = {each: one.telemetry.task(WIRED.name, each).revocations for each in group.partitions()}
+    assert [revoked[each] for each in kept] == [0, 0], "nothing is taken away and given back"
+    # Its partition comes back to the first one, whose recovery is held up for longer than the session.
+    group.buses[0].gate.clear()
+    lost = group.has(two)
+    group.die(two)
+    group.until(lambda: len(group.has(one)) == PARTITIONS, one)
+    group.append(RECORDS[80:])
+    ends = {each: group.bus.bounds(each)[1] for each in kept}
+    until = time.monotonic() + 8.0
+    group.until(lambda: all(group.bus.committed(group.name, each) == ends[each] for each in kept), one)
+    assert one.recovering().keys() == {f"drift {each.topic}[{each.number}]" for each in lost}
+    group.until(lambda: time.monotonic() > until, one)
+    assert len(group.has(one)) == PARTITIONS, "a slow recovery costs it nothing"
+    assert [one.telemetry.task(WIRED.name, each).revocations for each in kept] == [0, 0]
+    group.buses[0].gate.set()
+    group.until(lambda: group.taken() == len(RECORDS), one)
+    group.stop(one)
+    assert comparable(group.left()) == comparable(want)
+
+
+def test_offsets_with_holes_are_no_losses_and_no_lag(group: Group, want: Any, broker: Cluster) -> None:
+    """A producer that writes in transactions leaves a marker in each partition, and what it aborts."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=group.name, linger_ms=0)
+    producer.init_transactions()
+
+    def send(records: Iterable[Frame | Mark | bytes]) -> None:
+        for one in records:
+            sent = outgoing(group.input, one)
+            number = group.bus.partition_of(group.input, sent.key).number
+            producer.send(
+                group.input, sent.value, sent.key.encode(), partition=number, timestamp_ms=round(sent.ts * 1000)
+            )
+
+    for first in range(0, len(RECORDS), 20):
+        producer.begin_transaction()
+        send(RECORDS[first : first + 20])
+        producer.commit_transaction()
+        producer.begin_transaction()
+        send(RECORDS[first : first + 5])
+        producer.flush()
+        producer.abort_transaction()
+    producer.close()
+    one = group.join()
+    group.until(lambda: group.taken() > 120, one)
+    group.die(one)
+    two = group.join()
+    group.until(lambda: group.taken() == len(RECORDS) and not two.recovering(), two)
+    for _ in range(3):  # the second look finds that nothing came, a third one is told so
+        two.look()
+    for partition in group.partitions():
+        counted = two.telemetry.task(WIRED.name, partition)
+        assert group.bus.committed(group.name, partition) < group.bus.bounds(partition)[1], "markers are behind it"
+        assert (counted.lag_records, counted.missed_records) == (0, 0)
+    group.stop(two)
+    three = group.join()
+    group.until(lambda: len(group.has(three)) == PARTITIONS and not three.recovering(), three)
+    assert group.buses[-1].replayed == 0, "all of it is in snapshots"
+    group.append([RECORDS[0]])
+    group.until(lambda: sum(each.records for each in three.telemetry.tasks()) == 1, three)
+    three.look()
+    assert {each.missed_records for each in three.telemetry.tasks()} == {0}
+    assert comparable(group.left()) == comparable(want)
+
+
+def test_a_standby_takes_over_without_replaying(group: Group, want: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.pipeline.recoverer.EVERY_S", 0.1)
+    group.append(RECORDS[:150])
+    one = group.join(snapshot_records=1000)
+    group.until(lambda: group.taken() == 150, one)
+    warm = group.join(standby=True)
+    group.until(lambda: len(group.has(warm)) == 1 and not warm.recovering(), one, warm)
+    others = set(group.partitions()) - set(group.has(warm))
+
+    def followed() -> bool:
+        return all(
+            warm.telemetry.task(WIRED.name, each).standby_position == group.bus.committed(group.name, each)
+            for each in others
+        )
+
+    group.until(followed, one, warm)
+    group.append(RECORDS[150:])
+    group.until(lambda: group.taken() == len(RECORDS), one, warm)
+    group.until(followed, one, warm)
+    replayed = group.buses[1].replayed
+    group.die(one)
+    group.until(lambda: len(group.has(warm)) == PARTITIONS and not warm.recovering(), warm)
+    assert group.buses[1].replayed == replayed
+    group.stop(warm)
+    assert comparable(group.left()) == comparable(want)

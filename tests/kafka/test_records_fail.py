@@ -1,0 +1,142 @@
+"""Records that are gone, compacted, or none: counted, said, dead-lettered; the partition goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING
+
+import confluent_kafka
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+
+from laggard.pipeline.bus import Partition
+from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS
+from tests.kafka.stream import HOSTS, WIRED, expected, read_inputs
+
+if TYPE_CHECKING:
+    from tests.brokers import Cluster
+    from tests.kafka.conftest import NewScene
+    from tests.kafka.scene import Scene
+
+pytestmark = pytest.mark.slow
+
+DELETED = re.compile(r"\[(\d+)\]: (\d+) records were deleted before they were read; going on without them")
+
+
+def delete(scene: Scene, before: dict[int, int]) -> None:
+    """Delete what is before these offsets of the input's partitions, as retention would."""
+    topic = scene.topics.name(COUNTERS)
+    with KafkaAdminClient(bootstrap_servers=scene.cluster.internal) as admin:
+        admin.delete_records({TopicPartition(topic, number): offset for number, offset in before.items()})
+
+
+@pytest.mark.parametrize("worker_is", ["away", "behind"])
+def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewScene, worker_is: str) -> None:
+    scene = new_scene(broker, partitions=2, kafka__session_timeout="20s")
+    worker = scene.worker()
+    worker.start()
+    worker.await_ready()
+    scene.send(800)
+    scene.await_all()
+    worker.stop() if worker_is == "away" else worker.pause()
+    # A worker that is behind may have asked for more already: it is given what comes first, not what comes then.
+    kept = {partition: scene.bus.bounds(partition)[1] + 100 for partition in scene.inputs}
+    scene.send(20)
+    scene.send(580)
+    inputs = read_inputs(scene.bus, scene.topics)
+    delete(scene, {partition.number: offset for partition, offset in kept.items()})
+    worker.start() if worker_is == "away" else worker.resume()
+    scene.await_all()
+    deadline = time.monotonic() + 10  # it is looked at now and then, beside the work
+    while len(told := dict(DELETED.findall(worker.said()))) < len(kept):
+        assert time.monotonic() < deadline, f"it says {worker.said()}"
+        time.sleep(0.1)
+    missed = {partition: int(told[str(partition.number)]) for partition in kept}
+    assert all(50 < count <= 100 for count in missed.values())
+    assert worker_is == "behind" or set(missed.values()) == {100}
+    assert worker.metric("laggard_missed_records_total") == sum(missed.values())
+    read = {
+        partition: [one for one in records if not kept[partition] - missed[partition] <= one.offset < kept[partition]]
+        for partition, records in inputs.items()
+    }
+    scene.check(expected(read, scene.topics))
+
+
+@pytest.mark.timeout(240)
+def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: Cluster, new_scene: NewScene) -> None:
+    scene = new_scene(broker, partitions=1, snapshot__records=5)
+    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.name)), 0)
+    broker.tools.run(
+        *("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", snapshots.topic, "--add-config"),
+        "segment.ms=1000,min.cleanable.dirty.ratio=0.001,min.compaction.lag.ms=0,delete.retention.ms=0",
+    )
+    worker = scene.worker()
+    worker.start()
+    worker.await_ready()
+    scene.send(1600, per_s=500)  # in many commits, the last of which is small
+    scene.await_all()
+    worker.stop()
+    written = scene.bus.bounds(snapshots)[1]
+    deadline = time.monotonic() + 90  # the broker's cleaner comes when it wants
+    while True:
+        keys = [record.key for record in scene.bus.read(snapshots, 0)]
+        # The newest segment, with what was saved in the end, is never compacted.
+        if len(keys) <= 3 * len(set(keys)):
+            break
+        assert time.monotonic() < deadline, f"{len(keys)} of {written} records of {len(set(keys))} keys are left"
+        time.sleep(0.3)
+    assert len(set(keys)) > HOSTS
+    assert written > 6 * len(set(keys))
+    scene.send(400)
+    want = expected(read_inputs(scene.bus, scene.topics), scene.topics)
+    # The states cannot come from anywhere else any more.
+    delete(scene, {0: scene.bus.committed(scene.group, scene.inputs[0])})
+    worker.start()
+    worker.await_ready()
+    scene.await_all()
+    assert worker.metric("laggard_missed_records_total") == 0
+    scene.check(want)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_poisoned_records_are_dead_letters_and_the_partition_goes_on(
+    broker: Cluster, new_scene: NewScene, client: str
+) -> None:
+    scene = new_scene(broker, partitions=1, kafka__client=client)
+    topic = scene.topics.name(COUNTERS)
+    worker = scene.worker()
+    worker.start()
+    scene.send(300)
+    scene.await_all()
+    (frame,) = [record.value for record in scene.bus.read(scene.inputs[0], 250, 251)]
+    poisons: list[tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]] = [
+        (b"host-1", b"\x00\xff garbage", []),
+        (None, b"no key", []),
+        (None, frame, []),
+        (b"host-1", None, []),
+        (None, None, [("a", None), ("a", b"\xff\xfe"), ("", b"")]),
+        (b"\xff\xfe\x00", b"a key that is no text", []),
+        (b"host-1", b"", []),
+        (b"host-1", b"x" * 900_000, []),
+        (b"another", frame, [("laggard-reason", b"forged")]),
+        (b"host-2", json.dumps({"ts": 1.0, "host": "host-2", "rows": {}}).encode(), []),
+    ]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec})
+        for key, value, headers in poisons:
+            producer.produce(topic, value, key, headers=headers)
+        assert producer.flush(10) == 0
+        scene.send(20)
+    scene.await_all()
+    letters = list(scene.bus.read(scene.bus.partitions(scene.topics.name(DEAD_LETTERS))[0], 0))
+    reasons = [dict(letter.headers)["laggard-reason"].decode() for letter in letters]
+    assert all(reasons)
+    assert not [reason for reason in reasons if "damaged" in reason]
+    assert len(letters) >= 5 * len(poisons)
+    # As it was received, so that it can be sent again.
+    assert sum(letter.value == b"x" * 900_000 for letter in letters) == 5
+    assert sum(letter.key.encode(errors="surrogateescape") == b"\xff\xfe\x00" for letter in letters) == 5
+    worker.check()
+    scene.check()
