@@ -155,7 +155,7 @@ class ProcessTable:
             values.append(read)
             times.append(now)
             stat = process.stat
-            if stat.comm != before.comm:
+            if stat.comm != before.comm or not process.command:
                 self._name(process)
             if stat.parent != before.parent:
                 self._families_changed = True
@@ -255,8 +255,13 @@ class ProcessTable:
         if name != process.name or not process.row:
             process.name = name
             process.row = f"{name}[{process.pid}@{stat.start_ticks}]"
-            process.command = process.read_command() if self._command_lines and not kernel_thread else ""
+            process.command = ""
             self._layout = None
+        # In the middle of an exec the name is there before the command line: that is read again at the next reading.
+        if self._command_lines and not kernel_thread and not process.command:
+            process.command = process.read_command()
+            if process.command:
+                self._layout = None
 
     def _wake_orphans(self) -> None:
         """Read those again whose parent ended: they got another one in their sleep."""

@@ -259,6 +259,22 @@ def test_command_lines_are_read_once_a_row(machine, time, table):
     assert table.read()[0].commands == ("/bin/work --password x",)
 
 
+def test_a_command_line_that_was_not_there_yet_is_read_later(machine, time, table):
+    path = machine.run(7, b"sh", run_ns=1)
+    (path / "cmdline").write_bytes(b"sh\0")
+    assert table.read()[0].commands == ("sh",)
+    time.pass_(1)
+    machine.run(7, b"cat", run_ns=2)  # in the middle of its exec
+    (path / "cmdline").write_bytes(b"")
+    layout = table.read()[0]
+    assert (layout.names, layout.commands) == (("cat",), ("",))
+    time.pass_(1)
+    machine.run(7, b"cat", run_ns=3)
+    (path / "cmdline").write_bytes(b"cat\0-\0")
+    later = table.read()[0]
+    assert (later.rows, later.commands) == (layout.rows, ("cat -",))
+
+
 def test_command_lines_may_be_left_out(machine, time):
     path = machine.run(7)
     (path / "cmdline").write_bytes(b"/bin/work\0--password\0x\0")
