@@ -202,7 +202,7 @@ def test_exec_is_a_new_row_with_rates(table):
         wait_for_turn(process)
         of(table, process.pid)
         take_turn(process)
-        # The run time of a process that is on a CPU right now is counted at the kernel's next tick: until then it sleeps.
+        # The run time of a process is counted at the kernel's ticks and when it leaves its CPU: until then it sleeps.
         deadline = time.monotonic() + 10
         name, faults, command = "python", 0.0, ""
         while (name, command) != ("cat", "cat /dev/stdin"):
