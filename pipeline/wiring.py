@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from laggard.pipeline import snapshots
@@ -27,7 +28,7 @@ class Wired:
         name: in settings, groups, snapshots and outputs: `gaussian`.
         topic: what it reads.
         scopes: of which frames; for each key and scope there is an operator of its own. Marks ask the first one.
-        make: makes an operator.
+        make: makes an operator; parameters that it is given take the place of those that the settings say.
         state_version: of the form of its state.
         parameters: what it was made with, for people to read in its outputs.
         migrations: by an older version of its state, what makes the next version's of it. A version that is not there
@@ -38,7 +39,7 @@ class Wired:
     name: str
     topic: Topic
     scopes: tuple[str, ...]
-    make: Callable[[], Operator]
+    make: Callable[..., Operator]
     state_version: int
     parameters: Mapping[str, float | str]
     migrations: Mapping[int, Migration] = field(default_factory=dict)
@@ -90,7 +91,8 @@ def _gaussian(settings: Settings) -> Wired:
         "gaussian",
         COUNTERS,
         scopes,
-        lambda: Gaussian(
+        partial(
+            Gaussian,
             context_s=context_s,
             minimum_features=minimum_features,
             likelihood=likelihood,
@@ -128,8 +130,8 @@ def _river(settings: Settings) -> Wired:
         "river",
         COUNTERS,
         scopes,
-        lambda: River(
-            blueprint=blueprint, context_s=context_s, false_alarms_per_day=false_alarms_per_day / len(scopes)
+        partial(
+            River, blueprint=blueprint, context_s=context_s, false_alarms_per_day=false_alarms_per_day / len(scopes)
         ),
         River.state_version,
         {
