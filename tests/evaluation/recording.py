@@ -32,10 +32,45 @@ FRAMES, CASES, ABOUT = "frames.jsonl.zst", "cases.jsonl", "about.json"
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """A process that had its usual burst during a case, and is not to blame."""
+    """A process that did at the time of a case what is no trouble, and is not to blame.
+
+    Attributes:
+        name: of its row.
+        ts: when it began.
+        did: what: its usual `burst`, or it was started just then (`new`).
+
+    """
 
     name: str
     ts: float
+    did: str = "burst"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """One process that goes wrong.
+
+    Attributes:
+        name: of its row.
+        kind: of the fault, by its resource.
+        amount: of the fault, in the unit of its class.
+        program: what it starts again and again, where that is the fault; otherwise empty.
+        pid: its process; 0 until there is one.
+
+    """
+
+    name: str
+    kind: str
+    amount: float
+    program: str = ""
+    pid: int = 0
+
+    def is_row(self, row: str, name: str) -> bool:
+        """Whether this is to blame: its own row, by its id, or the programs that it starts, by their name.
+
+        The row counts also when its process has ended; its namesakes do not.
+        """
+        return row.startswith(f"{self.name}[{self.pid}@") or (bool(self.program) and name == self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +79,26 @@ class Case:
 
     Attributes:
         case: its number, from 1.
-        kind: of the fault.
-        strength: of the fault, 0 to 1.
-        name: of the culprit's row.
-        pid: of the culprit.
-        onset: when it went wrong.
+        situation: one of `planning.SITUATIONS`.
+        form: of the situation, where it has several; otherwise empty.
+        culprits: all that are to blame.
+        onset: when they went wrong.
         mark: when the user asked.
         end: when it was over.
-        decoys: bursts that others had shortly before the mark.
+        decoys: what others did shortly before the mark.
+        waiting: names of those that had to wait for a culprit.
 
     """
 
     case: int
-    kind: str
-    strength: float
-    name: str
-    pid: int
+    situation: str
+    form: str
+    culprits: tuple[Culprit, ...]
     onset: float
     mark: float
     end: float
     decoys: tuple[Decoy, ...] = ()
-
-    def blames(self, row: str) -> bool:
-        """Whether this id of a row is the culprit's."""
-        return row.startswith(f"{self.name}[{self.pid}@")
+    waiting: tuple[str, ...] = ()
 
 
 class Recorder:
@@ -107,7 +138,9 @@ def read_cases(folder: Path) -> list[Case]:
     cases = []
     for line in (folder / CASES).read_text().splitlines():
         fields = json.loads(line)
-        cases.append(Case(**fields | {"decoys": tuple(Decoy(**decoy) for decoy in fields["decoys"])}))
+        fields["culprits"] = tuple(Culprit(**culprit) for culprit in fields["culprits"])
+        fields["decoys"] = tuple(Decoy(**decoy) for decoy in fields["decoys"])
+        cases.append(Case(**fields | {"waiting": tuple(fields["waiting"])}))
     return cases
 
 

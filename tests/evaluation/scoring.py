@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,11 +16,11 @@ from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
-    from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.records import Frame
-    from tests.evaluation.recording import Case
+    from laggard.pipeline.settings import Given
+    from tests.evaluation.recording import Case, Culprit
 
 CPU = ("cpu_user_ratio", "cpu_system_ratio")
 
@@ -57,6 +59,21 @@ A busy process waits for the CPU and is interrupted. New memory faults when it i
 given back is there for a moment, and the kernel clears it. A thread has a stack.
 """
 
+STORM_RIGHT = RIGHT["cpu"] | {"cpu_children_ratio", "children"}
+STORM_PLAUSIBLE = STORM_RIGHT | PLAUSIBLE["cpu"] | PLAUSIBLE["page_faults"] | {"switches_voluntary_per_s"}
+"""Of a storm of children, in the parent's row or theirs: they use the CPU, and it waits for them; to start a program
+means to map it and fault it in."""
+
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "evidence": {"evidence_s": 0.0},
+    "exclusion": {"exclude_s": 0.0},
+    "weights": {"weights": {}},
+    "likelihood": {"likelihood": "paper"},
+}
+"""What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
+tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; and likelihoods without
+a unit, of which the first two are part."""
+
 
 class Method(Protocol):
     """What ranks processes."""
@@ -69,11 +86,20 @@ class Method(Protocol):
 
 
 class Operator:
-    """laggard's own, wired as it is when laggard runs, with its settings as they are by default."""
+    """laggard's own, wired as it is when laggard runs.
 
-    def __init__(self, likelihood: Likelihood) -> None:
-        settings = read_settings(flags=[parse_assignment(f"gaussian.likelihood={likelihood}")])
-        self._operator = wire(settings)[0].make()
+    Args:
+        settings: those that are not as by default.
+        without: names of `ABLATIONS` to switch off.
+
+    """
+
+    def __init__(self, settings: Iterable[Given] = (), without: Iterable[str] = ()) -> None:
+        wired = wire(read_settings(environ={}, flags=list(settings)))[0]
+        parameters: dict[str, Any] = {}
+        for name in without:
+            parameters |= ABLATIONS[name]
+        self._operator = wired.make(**parameters)
 
     def see(self, frame: Frame) -> None:
         self._layout = frame.layout
@@ -101,39 +127,49 @@ class Top:
         return Ranking(self._frame.ts, math.nan, tuple(rows), 0.0, young=False)
 
 
-METHODS: dict[str, Callable[[], Method]] = {
-    "laggard": lambda: Operator("scale_free"),
-    "as published": lambda: Operator("paper"),
-    "top": Top,
-}
-"""Who is compared: the operator as it is by default, its likelihood as in S0, and the order by CPU."""
+Methods = Mapping[str, Callable[[], Method]]
+
+
+def methods(settings: Iterable[Given] = (), without: Iterable[str] = ()) -> Methods:
+    """Who is compared: the operator, as it is by default but for these; its likelihood as in S0; the order by CPU."""
+    changed, off = tuple(settings), tuple(without)
+    return {
+        "laggard": lambda: Operator(changed, off),
+        "as published": lambda: Operator([parse_assignment("gaussian.likelihood=paper")]),
+        "top": Top,
+    }
+
+
+def ablated(settings: Iterable[Given] = ()) -> Methods:
+    """The operator, and the operator with each of its improvements switched off."""
+    changed = tuple(settings)
+    return {"laggard": partial(Operator, changed)} | {
+        f"without {name}": partial(Operator, changed, (name,)) for name in ABLATIONS
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method said at the mark of a case.
+class Found:
+    """Where a method has a culprit.
 
     Attributes:
-        case: what had happened.
-        place: of the culprit in the ranking, from 1; 0 where it is not ranked.
-        feature: the culprit's first; empty where it is not ranked.
-        first: names of the first rows, each with its first feature.
+        culprit: who is to blame.
+        place: in the ranking, from 1; 0 where it is not ranked.
+        feature: the first of its row; empty where it is not ranked.
 
     """
 
-    case: Case
+    culprit: Culprit
     place: int
     feature: str
-    first: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, case: Case, ranking: Ranking) -> Outcome:
-        """Find the culprit."""
-        first = tuple((row.name, _feature(row)) for row in ranking.rows[:3])
+    def of(cls, culprit: Culprit, ranking: Ranking) -> Found:
+        """Look for it, from the top."""
         for place, row in enumerate(ranking.rows, 1):
-            if case.blames(row.row):
-                return cls(case, place, _feature(row), first)
-        return cls(case, 0, "", first)
+            if culprit.is_row(row.row, row.name):
+                return cls(culprit, place, _feature(row))
+        return cls(culprit, 0, "")
 
     @property
     def is_first(self) -> bool:
@@ -145,24 +181,67 @@ class Outcome:
 
     @property
     def feature_is_right(self) -> bool:
-        return self.feature in RIGHT[self.case.kind]
+        return self.feature in (STORM_RIGHT if self.culprit.program else RIGHT[self.culprit.kind])
 
     @property
     def feature_is_plausible(self) -> bool:
-        return self.feature in PLAUSIBLE[self.case.kind]
+        return self.feature in (STORM_PLAUSIBLE if self.culprit.program else PLAUSIBLE[self.culprit.kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method said at the mark of a case.
+
+    Attributes:
+        case: what had happened.
+        found: where it has each culprit.
+        first: names of the first rows, each with its first feature.
+
+    """
+
+    case: Case
+    found: tuple[Found, ...]
+    first: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, case: Case, ranking: Ranking) -> Outcome:
+        """Find the culprits."""
+        first = tuple((row.name, _feature(row)) for row in ranking.rows[:3])
+        return cls(case, tuple(Found.of(culprit, ranking) for culprit in case.culprits), first)
+
+    @property
+    def best(self) -> Found:
+        """The culprit that stands highest."""
+        return min(self.found, key=lambda found: found.place or math.inf)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the first row is to blame."""
+        return self.best.is_first
+
+    @property
+    def is_first_or_second(self) -> bool:
+        """Whether all culprits are among the first two rows."""
+        return all(found.is_first_or_second for found in self.found)
+
+    @property
+    def feature_is_right(self) -> bool:
+        return self.best.feature_is_right
+
+    @property
+    def feature_is_plausible(self) -> bool:
+        return self.best.feature_is_plausible
 
 
 def _feature(row: RowScore) -> str:
     return row.features[0].feature if row.features else ""
 
 
-def evaluate(
-    frames: Iterable[Frame], cases: Iterable[Case], methods: Mapping[str, Callable[[], Method]] = METHODS
-) -> dict[str, list[Outcome]]:
+def evaluate(frames: Iterable[Frame], cases: Iterable[Case], compared: Methods) -> dict[str, list[Outcome]]:
     """Show each method all frames of processes once, and ask it at each mark: it knows nothing later than that."""
     waiting = deque(sorted(cases, key=lambda case: case.mark))
-    ranking = {name: method() for name, method in methods.items()}
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in methods}
+    ranking = {name: method() for name, method in compared.items()}
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in compared}
     last = -math.inf
 
     def ask_until(ts: float) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.evaluation.faults import FAULTS, Storm
+from tests.evaluation.planning import SITUATIONS
 from tests.evaluation.scoring import RIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tests.evaluation.scoring import Outcome
+    from tests.evaluation.recording import Culprit
+    from tests.evaluation.scoring import Found, Outcome
 
 S0 = "S0"
 
 
 def tables(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """All tables, one after the other."""
-    parts = [processes(outcomes), features(outcomes), kinds(outcomes), resources(outcomes), misses(outcomes)]
-    return "\n\n".join(parts)
+    every = (processes, features, situations, kinds, resources, misses)
+    return "\n\n".join(table(outcomes) for table in every)
 
 
 def processes(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
@@ -54,42 +57,100 @@ def features(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     )
 
 
+def situations(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """Tables 1 and 2 for each situation."""
+    happened = {outcome.case.situation for each in outcomes.values() for outcome in each}
+    rows = []
+    for situation in filter(happened.__contains__, SITUATIONS):
+        of_situation = (
+            [outcome for outcome in each if outcome.case.situation == situation] for each in outcomes.values()
+        )
+        rows.append([situation, *map(_counts, of_situation)])
+    return _table("By situation: first, first two, first and resource right / cases", ["", *outcomes], rows)
+
+
 def kinds(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
-    """Tables 1 and 2 for each kind of fault: first, one of the first two, and first with the fault's resource first."""
+    """Tables 1 and 2 for each kind of fault; each culprit counts for itself."""
     rows = []
     for kind in RIGHT:
-        cells = []
-        for each in outcomes.values():
-            of_kind = [outcome for outcome in each if outcome.case.kind == kind]
-            first = [outcome for outcome in of_kind if outcome.is_first]
-            second = sum(outcome.is_first_or_second for outcome in of_kind)
-            right = sum(outcome.feature_is_right for outcome in first)
-            cells.append(f"{len(first)} {second} {right} / {len(of_kind)}")
-        rows.append([kind, *cells])
-    return _table("By kind of fault: first, first two, first and resource right / cases", ["", *outcomes], rows)
+        found = (
+            [each for outcome in of for each in outcome.found if each.culprit.kind == kind] for of in outcomes.values()
+        )
+        rows.append([kind, *map(_counts, found)])
+    return _table("By kind of fault: first, first two, first and resource right / culprits", ["", *outcomes], rows)
+
+
+def ablation(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """Tables 1 and 2 with a line for each method; by situation whether the first process is to blame."""
+    happened = {outcome.case.situation for each in outcomes.values() for outcome in each}
+    columns = [situation for situation in SITUATIONS if situation in happened]
+    rows = []
+    for name, each in outcomes.items():
+        first = [outcome for outcome in each if outcome.is_first]
+        of_situation = [
+            [outcome.is_first for outcome in each if outcome.case.situation == column] for column in columns
+        ]
+        rows.append(
+            [
+                name,
+                _share(len(first), len(each)),
+                _share(sum(outcome.is_first_or_second for outcome in each), len(each)),
+                _share(sum(outcome.feature_is_plausible for outcome in first), len(first)),
+                _share(sum(outcome.feature_is_right for outcome in first), len(first)),
+                *(f"{sum(of)}/{len(of)}" for of in of_situation),
+            ]
+        )
+    head = ["", "first", "first two", "feature plausible", "feature right", *columns]
+    return _table("What each improvement buys", head, rows)
 
 
 def resources(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """S0's Table 3, its upper line: of which resource the first feature is, where the first process is to blame."""
     rows = []
     for name, each in outcomes.items():
-        found = [_resource(outcome.feature) for outcome in each if outcome.is_first]
+        found = [_resource(outcome.best.feature) for outcome in each if outcome.is_first]
         rows.append([name, *(f"{found.count(kind)}/{len(found)}" for kind in (*RIGHT, "other"))])
     return _table("Table 3: the first feature's resource", ["", *RIGHT, "other"], rows)
 
 
 def misses(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
-    """Each case in which the first method did not put the culprit first, or not its resource."""
+    """Each case in which the first method did not put the culprits first, or not their resource."""
     name, each = next(iter(outcomes.items()))
     rows = []
     for outcome in each:
-        if outcome.is_first and outcome.feature_is_right:
+        if outcome.is_first and outcome.is_first_or_second and outcome.feature_is_right:
             continue
         case = outcome.case
-        decoys = {decoy.name for decoy in case.decoys}
-        first = ", ".join(f"{row}{' (decoy)' if row in decoys else ''}: {feature}" for row, feature in outcome.first)
-        rows.append([str(case.case), f"{case.kind} {case.strength:.2f}", case.name, str(outcome.place or "-"), first])
-    return _table(f"What {name} missed", ["case", "fault", "culprit", "place", "first three"], rows)
+        also = {decoy.name: decoy.did for decoy in case.decoys}
+        also = dict.fromkeys(case.waiting, "waiting") | {name: f"decoy: {did}" for name, did in also.items()}
+        first = ", ".join(
+            f"{row}{f' ({also[row]})' if row in also else ''}: {feature}" for row, feature in outcome.first
+        )
+        rows.append(
+            [
+                str(case.case),
+                f"{case.situation} {case.form}".strip(),
+                " + ".join(map(_fault, case.culprits)),
+                " + ".join(culprit.name for culprit in case.culprits),
+                " + ".join(str(found.place or "-") for found in outcome.found),
+                first,
+            ]
+        )
+    head = ["case", "situation", "fault", "culprit", "place", "first three"]
+    return _table(f"What {name} missed", head, rows)
+
+
+def _fault(culprit: Culprit) -> str:
+    """What it did."""
+    unit, size = (Storm if culprit.program else FAULTS[culprit.kind]).UNIT
+    return f"{culprit.program or culprit.kind} {culprit.amount / size:.3g} {unit}"
+
+
+def _counts(found: Sequence[Found] | Sequence[Outcome]) -> str:
+    """How many are first, are among the first two, and are first with the right feature."""
+    first = [each for each in found if each.is_first]
+    second = sum(each.is_first_or_second for each in found)
+    return f"{len(first)} {second} {sum(each.feature_is_right for each in first)} / {len(found)}"
 
 
 def _resource(feature: str) -> str:

@@ -1,9 +1,10 @@
 """A process of the evaluation: it does its everyday work and, when told, goes wrong for a while.
 
-    python -m tests.evaluation.workload ROLE NUMBER SEED FOLDER DATA
+    python -m tests.evaluation.workload NAME ROLE SEED FOLDER DATA
 
-It is told by lines on its standard input: `burst` begins its usual burst, `fault KIND STRENGTH SECONDS` a fault. It
-ends with its standard input, and with the process that started it. It needs only the standard library.
+It is told by lines on its standard input: `burst` begins its usual burst, `fault KIND AMOUNT SECONDS` a fault, `storm
+PROGRAM PER_SECOND SECONDS` a storm of short-lived children. It ends with its standard input, and with the process that
+started it. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.evaluation.faults import FAULTS
+from tests.evaluation.faults import FAULTS, Storm
 from tests.evaluation.roles import ROLES
 
 if TYPE_CHECKING:
@@ -32,15 +33,15 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
 
 def main() -> None:
-    role_name, number, seed, folder, data = sys.argv[1:]
+    name, role, seed, folder, data = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
-    for option, argument in ((PR_SET_NAME, f"{role_name}-{number}".encode()), (PR_SET_PDEATHSIG, signal.SIGKILL)):
+    for option, argument in ((PR_SET_NAME, name.encode()), (PR_SET_PDEATHSIG, signal.SIGKILL)):
         if libc.prctl(option, argument, 0, 0, 0):
             raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
-    chance = random.Random(f"{seed}:{role_name}-{number}")
+    chance = random.Random(f"{seed}:{name}")
     own = Path(folder)
     own.mkdir()
-    work(ROLES[role_name](own, chance), chance, Path(data))
+    work(ROLES[role](own, chance), chance, Path(data))
 
 
 def work(role: Role, chance: random.Random, data: Path) -> None:
@@ -72,11 +73,15 @@ def work(role: Role, chance: random.Random, data: Path) -> None:
                 case ["burst"]:
                     role.burst()
                     role_due = now
-                case ["fault", kind, strength, seconds]:
-                    fault = FAULTS[kind](float(strength), chance, data)
+                case ["fault", kind, amount, seconds]:
+                    fault = FAULTS[kind](float(amount), chance, data)
+                    fault_end = time.monotonic() + float(seconds)
+                case ["storm", program, amount, seconds]:
+                    fault = Storm(float(amount), chance, data, program)
                     fault_end = time.monotonic() + float(seconds)
                 case _:
-                    raise ValueError(f"standard input: expected 'burst' or 'fault KIND STRENGTH SECONDS', got {line!r}")
+                    expected = "'burst', 'fault KIND AMOUNT SECONDS' or 'storm PROGRAM PER_SECOND SECONDS'"
+                    raise ValueError(f"standard input: expected {expected}, got {line!r}")
 
 
 if __name__ == "__main__":
