@@ -113,6 +113,11 @@ def role_of(name: str) -> str:
     return name.partition("-")[0]
 
 
+def is_of_evaluation(name: str) -> bool:
+    """Whether a process of this name works for the evaluation, rather than for somebody else on the machine."""
+    return role_of(name) in ROLES or role_of(name) in UNSEEN or name in Storm.PROGRAMS
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How a recording is made.

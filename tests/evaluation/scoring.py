@@ -14,6 +14,7 @@ import numpy as np
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
+from tests.evaluation.planning import is_of_evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,21 +156,25 @@ class Found:
     Attributes:
         culprit: who is to blame.
         place: in the ranking, from 1; 0 where it is not ranked.
+        own_place: the same without the processes of others than the evaluation.
         feature: the first of its row; empty where it is not ranked.
 
     """
 
     culprit: Culprit
     place: int
+    own_place: int
     feature: str
 
     @classmethod
     def of(cls, culprit: Culprit, ranking: Ranking) -> Found:
         """Look for it, from the top."""
+        strangers = 0
         for place, row in enumerate(ranking.rows, 1):
             if culprit.is_row(row.row, row.name):
-                return cls(culprit, place, _feature(row))
-        return cls(culprit, 0, "")
+                return cls(culprit, place, place - strangers, _feature(row))
+            strangers += not is_of_evaluation(row.name)
+        return cls(culprit, 0, 0, "")
 
     @property
     def is_first(self) -> bool:
@@ -218,6 +223,11 @@ class Outcome:
     def is_first(self) -> bool:
         """Whether the first row is to blame."""
         return self.best.is_first
+
+    @property
+    def is_first_of_own(self) -> bool:
+        """Whether none of the evaluation's innocents stands before the culprit."""
+        return self.best.own_place == 1
 
     @property
     def is_first_or_second(self) -> bool:

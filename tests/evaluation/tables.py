@@ -29,6 +29,7 @@ def processes(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
         ("the first process is to blame", _share(26, 31), lambda outcome: outcome.is_first),
         ("one of the first two is", _share(28, 31), lambda outcome: outcome.is_first_or_second),
         ("neither is: unclear", _share(3, 31), lambda outcome: not outcome.is_first_or_second),
+        ("the first of the evaluation's own is", "", lambda outcome: outcome.is_first_of_own),
     ]
     return _table(
         "Table 1: the process",
@@ -95,12 +96,13 @@ def ablation(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
                 name,
                 _share(len(first), len(each)),
                 _share(sum(outcome.is_first_or_second for outcome in each), len(each)),
+                _share(sum(outcome.is_first_of_own for outcome in each), len(each)),
                 _share(sum(outcome.feature_is_plausible for outcome in first), len(first)),
                 _share(sum(outcome.feature_is_right for outcome in first), len(first)),
                 *(f"{sum(of)}/{len(of)}" for of in of_situation),
             ]
         )
-    head = ["", "first", "first two", "feature plausible", "feature right", *columns]
+    head = ["", "first", "first two", "first of own", "feature plausible", "feature right", *columns]
     return _table("What each improvement buys", head, rows)
 
 

@@ -224,7 +224,7 @@ def test_the_culprit_is_found_at_its_mark(kind: str, feature: str) -> None:
     frames = stream(slice(30, 42), feature)
     outcomes = evaluate(frames, [case(kind)], methods())
     (outcome,) = outcomes["laggard"]
-    assert outcome.found == (Found(case(kind).culprits[0], 1, feature),)
+    assert outcome.found == (Found(case(kind).culprits[0], 1, 1, feature),)
     assert outcome.feature_is_right
     assert outcomes["top"][0].is_first == (kind == "cpu"), "top sees CPU only"
 
@@ -274,6 +274,13 @@ def test_of_a_storm_the_parent_is_to_blame_or_the_program_by_its_name() -> None:
     storm = replace(case(), culprits=(Culprit("web-1", "cpu", 90.0, "true", 7),))
     for row, place in {"true[812@5]": 1, "web-1[7@1]": 1, "web-1[70@1]": 0, "truecrypt[1@1]": 0}.items():
         assert Outcome.of(storm, ranking(row)).best.place == place
+
+
+def test_a_culprit_behind_strangers_is_the_first_of_the_evaluation() -> None:
+    outcome = Outcome.of(case(), ranking("gcc[9@1]", "bash[3@1]", "web-1[7@1]"))
+    assert (outcome.is_first, outcome.is_first_of_own) == (False, True)
+    for other in ("web-2[8@1]", "export-1[8@1]", "true[8@1]"):
+        assert not Outcome.of(case(), ranking("gcc[9@1]", other, "web-1[7@1]")).is_first_of_own
 
 
 def test_each_improvement_is_switched_off_by_its_parameters() -> None:
