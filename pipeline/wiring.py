@@ -80,7 +80,7 @@ def wire(settings: Settings) -> tuple[Wired, ...]:
 
 def _gaussian(settings: Settings) -> Wired:
     # Here, so that naming the operators does not load numpy and what else they need.
-    from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
+    from laggard.operators.gaussian import MIGRATIONS, Gaussian  # noqa: PLC0415
 
     context_s = settings.seconds("gaussian.context")
     minimum_features = settings.count("gaussian.minimum_features")
@@ -107,12 +107,13 @@ def _gaussian(settings: Settings) -> Wired:
             "likelihood": likelihood,
             "false_alarms_per_day": false_alarms_per_day,
         },
+        MIGRATIONS,
     )
 
 
 def _river(settings: Settings) -> Wired:
     """Raises `SettingError` where there is no such detector, or no river."""
-    from laggard.operators.river import Blueprint, River  # noqa: PLC0415 - see above
+    from laggard.operators.river import MIGRATIONS, Blueprint, River  # noqa: PLC0415 - see above
     from laggard.pipeline.settings import SettingError  # noqa: PLC0415
 
     detector, parameters = settings.text("river.detector"), settings.table("river.parameters")
@@ -140,6 +141,7 @@ def _river(settings: Settings) -> Wired:
             "false_alarms_per_day": false_alarms_per_day,
             **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
         },
+        MIGRATIONS,
     )
 
 
