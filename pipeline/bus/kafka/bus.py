@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from laggard.pipeline.bus import Bus, BusError, BusUnavailable, DamagedRecord, Partition, Refused
 from laggard.pipeline.bus.kafka import snapshots as chunks
-from laggard.pipeline.bus.kafka.admin import Admin
+from laggard.pipeline.bus.kafka.admin import SETTLING_S, Admin
 from laggard.pipeline.bus.kafka.errors import location
 from laggard.pipeline.bus.kafka.kafka_python_producer import Appender
 from laggard.pipeline.bus.kafka.members import KafkaSubscription
 from laggard.pipeline.bus.kafka.resetting import reset
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, raw
 from laggard.pipeline.bus.partitioner import partition_number
+from laggard.pipeline.extras import installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.wire import Raw
 
 _FETCH_S: Final = 0.5
+_STEP_S: Final = 0.05
 
 
 class KafkaBus(Bus):
@@ -87,8 +90,8 @@ class KafkaBus(Bus):
         count = self.admin.partition_counts([topic]).get(topic)
         if count is None:
             raise BusError(
-                f"{location(self.options)}: expected an existing topic, got {topic!r}; `laggard topics create` "
-                "creates those of laggard"
+                f"{location(self.options)}: the topic {topic} does not exist; `laggard topics create` creates those of "
+                "laggard"
             )
         self._counts[topic] = count
         return count
@@ -96,12 +99,17 @@ class KafkaBus(Bus):
     def check(self, partition: Partition) -> None:
         """Raise BusError for a partition that does not exist."""
         topic, number = partition
-        # A topic may have got more partitions since.
-        if not 0 <= number < self._count(topic) and not 0 <= number < self._ask_count(topic):
-            raise BusError(
-                f"{location(self.options)}: expected a partition of {topic} from 0 to {self._counts[topic] - 1}, "
-                f"got {number}"
-            )
+        if 0 <= number < self._count(topic):
+            return
+        # A topic may have got more partitions since, of which the brokers learn one after the other.
+        deadline = time.monotonic() + SETTLING_S
+        while not 0 <= number < self._ask_count(topic):
+            if number < 0 or time.monotonic() > deadline:
+                raise BusError(
+                    f"{location(self.options)}: expected a partition of {topic} from 0 to {self._counts[topic] - 1}, "
+                    f"got {number}"
+                )
+            time.sleep(_STEP_S)
 
     def keys(self, topic: str) -> Sequence[str]:
         """Sorted. Reads the whole topic: no broker knows its keys."""
@@ -270,7 +278,7 @@ def client_of(options: KafkaOptions) -> Client:
     """The client that the options ask for; `auto` is librdkafka where it is installed. Raises BusError."""
     installed = find_spec("confluent_kafka") is not None
     if options.client == "librdkafka" and not installed:
-        raise BusError("kafka.client: librdkafka is not installed; pip install 'laggard[librdkafka]'")
+        raise BusError(f"kafka.client is librdkafka, which is not installed; {installing('librdkafka')}")
     # Here, so that a client that is not used is not loaded either.
     if installed and options.client != "kafka-python":
         from laggard.pipeline.bus.kafka.librdkafka import Librdkafka  # noqa: PLC0415
