@@ -214,8 +214,11 @@ def _schemas() -> Schema:
                     "topic": "Where it was: the topic,",
                     "partition": "the partition,",
                     "offset": "and the offset.",
+                    "bytes": "How large the record was, where that is more than any topic takes: of its value this "
+                    "is the beginning.",
                 }.items()
-            }
+            },
+            optional=(f"{DEAD_LETTER_HEADERS}bytes",),
         ),
     }
     renamed: Schema = json.loads(json.dumps(schemas).replace("#/$defs/", "#/components/schemas/"))

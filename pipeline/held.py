@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_GAPS: Final = 1000
 """So many places where offsets are missing are remembered until somebody looks; more of them are holes, not losses."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Waiting(NamedTuple):
@@ -78,12 +81,19 @@ class Held:
     @property
     def pending(self) -> bool:
         """Whether something was processed and is not committed."""
-        return self.task.position > self.committed
+        return self.task.position != self.committed
 
     def process(self, record: Incoming, now: float) -> None:
         """Take the next record, polled `now`."""
-        if record.offset != self.task.position:
-            self.gaps.append(Gap(self.task.position, record.offset))
+        position = self.task.position
+        if record.offset > position:
+            self.gaps.append(Gap(position, record.offset))
+        elif record.offset < position:
+            # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
+            _logger.warning(
+                "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
+                self.task.wired.name, *record.partition, record.offset, position,
+            )  # fmt: skip
         made = self.task.process(record)
         self.waiting.append(Waiting(now, record.ts if made else None))
 

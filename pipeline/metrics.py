@@ -87,6 +87,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "late", "counter", TASK_LABELS, "Frames older than their stream's last one: dead letters, and never learned."
     ),
+    Metric(
+        "clocks_set_back",
+        "counter",
+        TASK_LABELS,
+        "Streams begun anew because their producer's clock had been far ahead and was set back.",
+    ),
     Metric("dead_letters", "counter", TASK_LABELS, "Records that could not be used; they are in the dead letters."),
     Metric("missed_records", "counter", TASK_LABELS, "Records that retention deleted before they were read."),
     Metric("anomalies", "counter", TASK_LABELS, "Anomalies emitted."),

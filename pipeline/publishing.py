@@ -26,7 +26,17 @@ CLOUD_EVENT_HEADERS: Final = {
 }
 """Of a record that is a CloudEvent 1.0 in the binary content mode of the Kafka protocol binding, and what they say."""
 DEAD_LETTER_HEADERS: Final = "laggard-"
-"""So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`."""
+"""So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`.
+
+Where the record is larger than any topic takes, as what others compress can be, `bytes` says how large, and the value
+is its beginning.
+"""
+
+MAX_LETTER_BYTES: Final = 8_000_000
+"""Of a dead letter's key, value and headers together: below the `max.message.bytes` of laggard's topics on Kafka."""
+
+_BEGINNING_BYTES: Final = 100_000
+"""What is kept of a value that is too large."""
 
 
 def outgoing(output: Output, topics: Topics) -> Outgoing:
@@ -67,5 +77,13 @@ def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
         "partition": str(record.partition.number),
         "offset": str(record.offset),
     }
+    key, value, theirs = record.key, record.value, record.headers
+    size = len(key.encode(errors="surrogatepass")) + len(value)
+    size += sum(len(name.encode()) + len(content) for name, content in theirs)
+    if size > MAX_LETTER_BYTES:
+        told["bytes"] = str(size)
+        # Whichever of them it was: a producer's key and headers are hardly ever longer than this.
+        key, value = key[:_BEGINNING_BYTES], value[:_BEGINNING_BYTES]
+        theirs = theirs if sum(len(name) + len(content) for name, content in theirs) <= _BEGINNING_BYTES else ()
     headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
-    return Outgoing(topics.name(DEAD_LETTERS), record.key, record.value, record.ts, (*record.headers, *headers))
+    return Outgoing(topics.name(DEAD_LETTERS), key, value, record.ts, (*theirs, *headers))

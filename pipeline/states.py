@@ -10,7 +10,7 @@ Of more than `max_keys` keys the one heard least recently is given up, and so is
 snapshot without content tells that to a later recovery. All of it follows from the records alone.
 
 Memory: `max_keys` states, each of `len(wired.scopes)` operators (see there; for `gaussian` 176 bytes per row and
-feature), with the newest frame of each and the 64 sequence numbers last seen; snapshots that wait for a commit, of
+feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a commit, of
 which there are as many as fell due since the last one; and what the task's decoder remembers of names. A recovery
 holds the partition's newest snapshots as bytes beside the states that it makes of them.
 """
@@ -65,7 +65,8 @@ class Keyed:
     Attributes:
         streams: by scope.
         marks: the sequence numbers of its marks.
-        records: how many records of the key were neither duplicate nor late.
+        records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
+            that tell of a clock that was set back.
         heard: the offset of the last of them.
 
     """
@@ -171,6 +172,11 @@ class States:
             # What was due of it must not come after this.
             self._due = deque(snapshot for snapshot in self._due if snapshot.key != key)
             self._given_up.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+
+    def begin_anew(self, key: str, scope: str) -> Stream:
+        """Forget what was learned of one scope of a key that has a state; gives its new stream."""
+        stream = self._keys[key].streams[scope] = Stream(self._wired.make())
+        return stream
 
     def heard(self, key: str, offset: int) -> None:
         """A record changed the state of a key: note it, and save the key if it is its turn."""

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Layout, Matrix
     from laggard.operators.ranking import Ranking
 
-REMEMBERED_SEQUENCES: Final = 64
-"""So far back a record that comes again is told from one that comes late."""
+SET_BACK_S: Final = 3600.0
+SET_BACK_FRAMES: Final = 12
+"""A producer whose frames are older than the newest by more than so long, so many times in a row, has a clock that was
+wrong then and was set back since. Only a replay of what was sent long ago looks the same."""
+
+REMEMBERED_SEQUENCES: Final = 256
+"""So far back a record that comes again is told from one that comes late: more than an agent sends at once of one scope,
+which is what may come again."""
 
 
 class Scores(Protocol):
@@ -56,6 +62,10 @@ class Sequences:
         if sequence > self._highest or sequence == UNNUMBERED:
             return False
         return sequence in self._seen or (len(self._seen) == REMEMBERED_SEQUENCES and sequence < min(self._seen))
+
+    def remembers(self, sequence: int) -> bool:
+        """Whether the number is among those that are remembered."""
+        return sequence != UNNUMBERED and sequence in self._seen
 
     def add(self, sequence: int) -> None:
         """Remember a number."""
@@ -108,6 +118,7 @@ class Stream:
         frame: the newest frame; None where there is none, or where the operator refused it.
         offset: the newest frame's place in the input.
         trigger: when the next anomaly may be told.
+        set_back: how many frames in a row came that look as if the producer's clock had been set back.
 
     """
 
@@ -118,6 +129,8 @@ class Stream:
         self.frame: Frame | None = None
         self.offset = -1
         self.trigger = Trigger()
+        self.set_back = 0
+        self._set_back_ts = -math.inf  # of the last of those
         self._scores: Scores | None = None
         self._sequences = Sequences()
 
@@ -129,9 +142,22 @@ class Stream:
         """
         if frame.ts > self.ts:
             return "new"
+        if self.is_far_behind(frame):
+            # By an agent that was started anew since its clock was mended: the numbers go by the clock.
+            return "duplicate" if self._sequences.remembers(frame.sequence) else "late"
         if frame.sequence in self._sequences:
             return "duplicate"
         return "late" if frame.ts < self.ts else "new"
+
+    def is_far_behind(self, frame: Frame) -> bool:
+        """Whether a frame is older than the newest by so much that it may be the newest that is wrong."""
+        return self.ts - frame.ts > SET_BACK_S
+
+    def note_set_back(self, frame: Frame) -> bool:
+        """Note a late frame that is far behind; gives whether it is one of so many that the newest has to be wrong."""
+        self.set_back = self.set_back + 1 if frame.ts > self._set_back_ts else 1
+        self._set_back_ts = frame.ts
+        return self.set_back >= SET_BACK_FRAMES
 
     def learn(self) -> None:
         """Take the newest frame into the state. What the operator raises is raised, and the frame is left out."""
@@ -151,6 +177,7 @@ class Stream:
         self.interval_s = frame.ts - self.ts if math.isfinite(self.ts) else 0.0
         self.ts = frame.ts
         self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
+        self.set_back, self._set_back_ts = 0, -math.inf
 
     def scores(self) -> Scores | None:
         """The newest frame's scores; None where there is no frame."""
@@ -160,6 +187,7 @@ class Stream:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
+        set_back = {"set_back": self.set_back, "set_back_ts": self._set_back_ts} if self.set_back else {}
         return {
             "operator": self.operator.snapshot(),
             "ts": self.ts,
@@ -169,6 +197,7 @@ class Stream:
             "armed": self.trigger.armed,
             "calm_since": self.trigger.calm_since,
             "sequences": self._sequences.snapshot(),
+            **set_back,
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
@@ -178,6 +207,7 @@ class Stream:
         self.offset = int(state["offset"])
         self.trigger = Trigger(bool(state["armed"]), state["calm_since"])
         self._sequences = Sequences(state["sequences"])
+        self.set_back, self._set_back_ts = int(state.get("set_back", 0)), float(state.get("set_back_ts", -math.inf))
         self._scores = self.frame = None
         if state["frame"] is not None:
             frame = decoder.decode(state["frame"], place)

@@ -4,7 +4,8 @@ The runner drives it from a bus, a replay from files, `laggard why` from history
 everywhere.
 
 Each record is scored before it is learned. A duplicate changes nothing; what is late, cannot be read, or makes the
-operator raise becomes a dead letter, and the task goes on. States are kept by key, see `states`.
+operator raise becomes a dead letter, and the task goes on. Where a producer's clock was far ahead and was set back, all
+that comes is late: after a few such frames their stream begins anew. States are kept by key, see `states`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from laggard.pipeline.explain import sentence
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 from laggard.pipeline.states import States
+from laggard.pipeline.stream import SET_BACK_FRAMES
 from laggard.pipeline.telemetry import TaskTelemetry
 
 if TYPE_CHECKING:
@@ -157,18 +159,35 @@ class Task:
             return
         keyed = self.states.open(frame.key, self.position)
         stream = keyed.streams[frame.scope]
-        match stream.judge(frame):
+        judged = stream.judge(frame)
+        if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
+            self._tell_set_back(stream, frame)
+            stream, judged = self.states.begin_anew(frame.key, frame.scope), "new"
+        match judged:
             case "duplicate":
                 self._counts.duplicates += 1
             case "late":
                 self._counts.late += 1
-                self._refuse(
-                    record, f"{self._place(record)}: late: expected a time of at least {stream.ts!r}, got {frame.ts!r}"
-                )
+                reason = f"late: expected a time of at least {stream.ts!r}, got {frame.ts!r}"
+                if stream.set_back:
+                    self.states.heard(record.key, record.offset)
+                    reason += (
+                        f"; {stream.set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the "
+                        "stream begins anew"
+                    )
+                self._refuse(record, f"{self._place(record)}: {reason}")
             case "new":
                 self._learn(stream)
                 self._score(record, stream, frame)
                 self.states.heard(record.key, record.offset)
+
+    def _tell_set_back(self, stream: Stream, frame: Frame) -> None:
+        self._counts.clocks_set_back += 1
+        if self._counts is self.telemetry:
+            _logger.warning(
+                "%s: the clock of %r was set back by %.0f s; what is usual of scope %s is learned anew",
+                self.wired.name, frame.key, stream.ts - frame.ts, frame.scope,
+            )  # fmt: skip
 
     def _learn(self, stream: Stream) -> None:
         """Let the operator learn the newest frame, now that there is another one."""

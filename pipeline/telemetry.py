@@ -57,6 +57,7 @@ class TaskTelemetry:
         record_bytes: their values' bytes.
         duplicates: records that came a second time and changed nothing.
         late: frames older than their stream's last one; each is a dead letter too.
+        clocks_set_back: streams that were begun anew, because their producer's clock had been far ahead.
         dead_letters: records that could not be used.
         missed_records: records that retention deleted before they were read.
         anomalies: anomalies that were committed.
@@ -89,6 +90,7 @@ class TaskTelemetry:
     record_bytes: int = 0
     duplicates: int = 0
     late: int = 0
+    clocks_set_back: int = 0
     dead_letters: int = 0
     missed_records: int = 0
     anomalies: int = 0

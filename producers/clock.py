@@ -33,11 +33,16 @@ class Clock:
     cpu: Callable[[], int] = time.thread_time_ns
 
 
+FAR_AHEAD_S = 3600.0
+"""So far ahead of the wall clock our time does not stay: a year would take two to be caught up with."""
+
+
 class Timeline:
-    """Stamps that never go backwards, whatever happens to the wall clock.
+    """Stamps that do not go backwards because of a clock that is a little off.
 
     A step forward is adopted at once. After a step back our time goes on at half speed until the wall clock has
-    caught up, so that records keep their order and none is late; `offset_s` says how far ahead it still is.
+    caught up, so that records keep their order and none is late; `offset_s` says how far ahead it still is. A step back
+    by more than `FAR_AHEAD_S` is adopted at once, too: the clock was wrong, and readers find out.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -47,9 +52,11 @@ class Timeline:
         self.offset_s = 0.0
 
     def now(self) -> float:
-        """Seconds since the Unix epoch, greater than at the last call if any time has passed since."""
+        """Seconds since the Unix epoch; greater than at the last call if any time has passed since, but for that."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         ts = wall if self._ts_ns is None else max(wall, self._ts_ns + (monotonic - self._monotonic_ns) // 2)
+        if ts - wall > FAR_AHEAD_S * 1e9:
+            ts = wall
         self._ts_ns, self._monotonic_ns = ts, monotonic
         self.offset_s = (ts - wall) / 1e9
         return ts / 1e9

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,10 @@ def touch(path: Path) -> None:
 
 
 class Watch:
-    """Wakes when the file is touched. Touches from before a `wait` count, so that none is lost between looks."""
+    """Wakes when the file is touched. Touches from before a `wait` count, so that none is lost between looks.
+
+    It ends with the object at the latest, closed or not: the kernel gives all processes of a user few, 128 by default.
+    """
 
     def __init__(self, path: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -36,6 +40,8 @@ class Watch:
         # No such call, too many watches: then by looking.
         if hasattr(libc, "inotify_init1"):
             self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor >= 0:
+            self._give_back = weakref.finalize(self, os.close, self._descriptor)
         if self._descriptor >= 0 and libc.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_ATTRIB) < 0:
             self.close()
         self._poll = select.poll()
@@ -52,5 +58,5 @@ class Watch:
     def close(self) -> None:
         """Give the descriptor back."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._give_back()
             self._descriptor = -1

@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.ablate and options.without:
         parser.error("expected one of --ablate and --without")
+    if options.record and options.record.exists():
+        parser.error(f"--record {options.record}: expected a folder that does not exist yet")
     compared = ablated(options.set) if options.ablate else methods(options.set, options.without)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in compared}
     with tempfile.TemporaryDirectory(prefix="laggard-") as temporary:

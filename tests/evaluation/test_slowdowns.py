@@ -323,6 +323,7 @@ def test_a_recording_is_scored_again_from_the_command_line(tmp_path: Path, capsy
         (["--ablate", "--without", "weights"], "expected one of --ablate and --without"),
         (["--set", "gaussian.contxt=1h"], "did you mean 'gaussian.context'"),
         (["--workers", "3"], "workers: expected at least 22"),
+        (["--record", "."], "--record .: expected a folder that does not exist yet"),
     ],
 )
 def test_a_command_that_cannot_be_done_is_refused_at_once(

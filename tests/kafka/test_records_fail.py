@@ -12,13 +12,14 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from laggard.pipeline.bus import Partition
-from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS
-from tests.kafka.stream import HOSTS, WIRED, expected, read_inputs
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
+from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records
 
 if TYPE_CHECKING:
     from tests.brokers import Cluster
     from tests.kafka.conftest import NewScene
     from tests.kafka.scene import Scene
+    from tests.kafka.stream import Result
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +99,65 @@ def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: C
     scene.await_all()
     assert worker.metric("laggard_missed_records_total") == 0
     scene.check(want)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_records_whose_dead_letter_or_anomaly_no_topic_would_take(
+    broker: Cluster, new_scene: NewScene, client: str
+) -> None:
+    scene = new_scene(broker, partitions=1, kafka__client=client)
+    topic = scene.topics.name(COUNTERS)
+    worker = scene.worker()
+    worker.start()
+    scene.send(800)
+    # Compressed, it is small enough for the broker.
+    large = bytes(30_000_000)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "message.max.bytes": 2 * len(large)}
+    )
+    producer.produce(topic, large, b"host-1")
+    # Of events that are far ahead of the broker, by a producer that dates its records with the time of sending.
+    far = time.time() + 30 * 86_400
+    for one in records(scene.topics, 800, 1000, far):
+        producer.produce(topic, one.value, one.key)
+    assert producer.flush(20) == 0
+    scene.await_all()
+    want = expected(read_inputs(scene.bus, scene.topics), scene.topics)
+    got = committed_after(scene)
+    for outputs in (want.outputs, got.outputs):
+        for place, told in outputs.items():  # the time of the record is the broker's limit
+            outputs[place] = [(value, headers, 0) for value, headers, _ in told]
+    assert differences(got, want) == []
+    (letter,) = [one for told in got.outputs.values() for one in told if dict(one[1]).get("laggard-bytes")]
+    assert letter[0] == large[: len(letter[0])]
+    assert [headers for _, headers, _ in got.outputs[ANOMALIES.name, "host-5"]]
+
+
+def committed_after(scene: Scene) -> Result:
+    """What is committed, once all workers have saved their states."""
+    scene.settle()
+    return committed(scene.bus, scene.topics)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_an_input_that_is_created_anew_is_read_from_its_beginning(
+    broker: Cluster, new_scene: NewScene, client: str
+) -> None:
+    scene = new_scene(broker, partitions=1, kafka__client=client)
+    worker = scene.worker()
+    worker.start()
+    scene.send(800)
+    scene.await_all()
+    topic = scene.topics.name(COUNTERS)
+    broker.tools.run("kafka-topics", "--delete", "--topic", topic)
+    scene.bus.close()
+    scene.bus = scene._open()
+    scene.create()
+    scene.send(200)  # fewer than were committed before
+    scene.await_all()
+    assert worker.metric("laggard_records_total") >= 1000
+    worker.stop()
+    assert scene.bus.committed(scene.group, scene.inputs[0]) == scene.bus.bounds(scene.inputs[0])[1]
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])

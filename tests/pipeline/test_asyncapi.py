@@ -16,7 +16,7 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from laggard.pipeline.asyncapi import asyncapi_document
-from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing
 from laggard.pipeline.records import Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.records.schemas import SCHEMAS
@@ -146,9 +146,14 @@ def test_the_sdk_refuses_what_is_no_event() -> None:
 
 
 def test_a_dead_letter_has_the_headers_that_are_told() -> None:
-    sent = outgoing(DeadLetter("drift", record(frame("h1", 1, 5.0), 42), "expected something else"), TEST_TOPICS)
+    received = record(frame("h1", 1, 5.0), 42)
     schema = DOCUMENT["components"]["schemas"]["dead_letter_headers"]
-    assert [name for name, _ in sent.headers] == list(schema["properties"])
+    for letter, told in (
+        (received, schema["required"]),
+        (replace(received, value=bytes(MAX_LETTER_BYTES + 1)), list(schema["properties"])),
+    ):
+        sent = outgoing(DeadLetter("drift", letter, "expected something else"), TEST_TOPICS)
+        assert [name for name, _ in sent.headers] == told
 
 
 # The page for subscribers, deploy/anomalies.md.

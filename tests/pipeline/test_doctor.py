@@ -127,7 +127,7 @@ def test_this_machine_can_be_examined() -> None:
     began = time.monotonic()
     findings = list(machine.examine_machine())
     assert len(findings) == 7
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def settings(tmp_path: Path, *assignments: str) -> Settings:

@@ -101,7 +101,7 @@ def test_a_manager_that_does_not_read_holds_nothing_up(manager: Manager) -> None
     began = time.monotonic()
     for _ in range(2000):
         notifier.alive()
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0
     assert 0 < len(manager.heard()) < 2000
 
 
@@ -111,13 +111,20 @@ def test_it_is_up_when_it_says_so_and_asks_for_time_until_then(
     monkeypatch.setattr(notify, "_BEAT_S", 0.01)
     monkeypatch.setattr(notify, "_EXTEND_EVERY_S", 0.05)
     stop = Heartbeat(Notifier({"NOTIFY_SOCKET": manager.address}))
-    answers = iter([False] * 12 + [True] * 1000)
-    stop.progress = lambda: next(answers)
-    assert not stop.wait(0.4)
+    asked: list[float] = []
+
+    def up() -> bool:
+        asked.append(time.monotonic())
+        return len(asked) > 12
+
+    stop.progress = up
+    began = time.monotonic()
+    while len(asked) <= 12:
+        assert not stop.wait(0.1)
     heard = manager.heard()
     assert heard[-1] == "READY=1"
     assert set(heard[:-1]) == {"EXTEND_TIMEOUT_USEC=30000000"}
-    assert 2 <= len(heard[:-1]) <= 4
+    assert 2 <= len(heard[:-1]) <= min(12, 1 + (asked[-1] - began) / 0.05)
     stop.set()
     stop.set()
     assert stop.is_set()
@@ -130,18 +137,25 @@ def test_only_the_main_loop_is_a_sign_of_life(manager: Manager) -> None:
     other.start()
     other.join()
     assert manager.heard() == []
-    began = time.monotonic()
-    assert not stop.wait(0.5)
-    assert 0.5 <= time.monotonic() - began < 2.0
-    assert 3 <= manager.heard().count("WATCHDOG=1") <= 11, "at least twice in the time it has"
+    # A machine that stands still for a moment makes one try look bad, not five.
+    for _ in range(5):
+        began = time.monotonic()
+        assert not stop.wait(0.5)
+        took_s, beats = time.monotonic() - began, manager.heard().count("WATCHDOG=1")
+        assert took_s >= 0.5
+        assert beats <= took_s / 0.05 + 2
+        if beats >= 8 and took_s < 1.0:
+            return
+    raise AssertionError(f"expected a sign of life at least twice in the time it has, got {beats} in {took_s:.1f} s")
 
 
-def test_waiting_ends_at_once(manager: Manager) -> None:
+def test_waiting_ends_at_once(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "_BEAT_S", 60.0)
     stop = Heartbeat(Notifier({"NOTIFY_SOCKET": manager.address}))
     threading.Timer(0.1, stop.set).start()
     began = time.monotonic()
     assert stop.wait()
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < 30.0, "not at the next beat"
     assert stop.wait(0.0)
 
 

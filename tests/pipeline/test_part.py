@@ -22,7 +22,7 @@ PART = """
 import sys, time
 from laggard.pipeline.cli import part
 from laggard.pipeline.settings import parse_assignment, read_settings
-part.STOPPING_S = 0.5
+part.STOPPING_S = float(sys.argv[5])
 settings = read_settings(environ={}, flags=[parse_assignment("state=" + sys.argv[1])])
 supervised, duration_s = sys.argv[2] == "supervised", float(sys.argv[3]) or None
 with part.session(settings, "agent", supervised=supervised, duration_s=duration_s) as running:
@@ -31,7 +31,7 @@ with part.session(settings, "agent", supervised=supervised, duration_s=duration_
     running.stop.wait()
     if sys.argv[4] == "stubborn":
         sys.stderr.write("stopping\\n")
-        time.sleep(60)
+        time.sleep(90)
 """
 
 
@@ -39,9 +39,11 @@ with part.session(settings, "agent", supervised=supervised, duration_s=duration_
 def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     begun: list[subprocess.Popen[bytes]] = []
 
-    def start(supervised: str = "alone", duration_s: float = 0.0, temper: str = "mild") -> subprocess.Popen[bytes]:
+    def start(
+        supervised: str = "alone", duration_s: float = 0.0, temper: str = "mild", stopping_s: float = 60.0
+    ) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
-        arguments = [sys.executable, "-c", PART, str(tmp_path), supervised, str(duration_s), temper]
+        arguments = [sys.executable, "-c", PART, str(tmp_path), supervised, str(duration_s), temper, str(stopping_s)]
         part = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe)
         begun.append(part)
         assert part.stdout is not None
@@ -59,11 +61,11 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def test_signals(begin: Callable[..., subprocess.Popen[bytes]], number: signal.Signals) -> None:
     part = begin()
     part.send_signal(number)
-    assert part.wait(5) == 0
+    assert part.wait(30) == 0
 
 
 def test_its_time(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
-    assert begin(duration_s=0.05).wait(5) == 0
+    assert begin(duration_s=0.05).wait(30) == 0
 
 
 def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -75,27 +77,26 @@ def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[
     time.sleep(0.1)
     assert part.poll() is None
     part.send_signal(signal.SIGINT)
-    assert part.wait(5) == INTERRUPTED
+    assert part.wait(30) == INTERRUPTED
 
 
 @pytest.mark.parametrize("temper", ["mild", "stubborn"])
 def test_it_ends_with_its_supervisor(begin: Callable[..., subprocess.Popen[bytes]], temper: str) -> None:
-    part = begin("supervised", temper=temper)
+    part = begin("supervised", temper=temper, stopping_s=0.5 if temper == "stubborn" else 60.0)
     assert part.stdin is not None
     part.stdin.close()
     part.stdin = None
-    assert part.wait(5) == (0 if temper == "mild" else 1)
+    assert part.wait(30) == (0 if temper == "mild" else 1)
 
 
 def test_a_supervisor_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     code = PART.replace("running.stop.wait()", "[running.report(n=n) for n in range(20_000)]")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), "supervised", "0", "mild"], stdin=subprocess.PIPE, stdout=writing
-    ) as part:
+    arguments = [sys.executable, "-c", code, str(tmp_path), "supervised", "0", "mild", "60"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=writing) as part:
         os.close(writing)
-        assert part.wait(10) == 0
+        assert part.wait(60) == 0
     with os.fdopen(reading, "rb") as read:
         lines = read.read().splitlines()
     assert 100 < len(lines) < 20_000

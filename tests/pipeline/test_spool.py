@@ -102,7 +102,7 @@ def opened(path: Path, remote: Remote) -> Iterator[Callable[..., Sender]]:
 
     yield start
     for each in senders:
-        each.close(0.5)
+        each.close(0.1)
 
 
 def arrived(bus: EmbeddedBus) -> list[int]:
@@ -110,10 +110,15 @@ def arrived(bus: EmbeddedBus) -> list[int]:
     return [sequence_of(record.value) for record in bus.read(partition, 0)]
 
 
-def await_arrival(bus: EmbeddedBus, wanted: list[int], timeout_s: float = 10.0) -> None:
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until and len(arrived(bus)) < len(wanted):
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come to it"
         time.sleep(0.01)
+
+
+def await_arrival(bus: EmbeddedBus, wanted: list[int]) -> None:
+    until(lambda: len(arrived(bus)) >= len(wanted))
     assert arrived(bus) == wanted
 
 
@@ -128,10 +133,8 @@ def test_what_is_published_arrives_in_order_and_leaves_the_spool(
     for sequence in range(0, 30, 3):
         sender.publish([frame(sequence), frame(sequence + 1), frame(sequence + 2)])
     await_arrival(remote, list(range(30)))
-    until = time.monotonic() + 5
-    while sender.waiting and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (sender.waiting, sender.dropped, said(caplog)) == (0, 0, [])
+    until(lambda: not sender.waiting)
+    assert (sender.dropped, said(caplog)) == (0, [])
     sender.close()
     with EmbeddedBus(path) as left:
         (partition,) = left.partitions("spool")
@@ -142,7 +145,7 @@ def test_while_the_bus_is_away_records_wait_and_publishing_does_not(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture
 ) -> None:
     remote.trouble = BusUnavailable("kafka://b1: cannot append for now")
-    remote.delay_s = 0.3
+    remote.delay_s = 1.0
     sender = opened()
     began = time.monotonic()
     for sequence in range(100):
@@ -150,12 +153,11 @@ def test_while_the_bus_is_away_records_wait_and_publishing_does_not(
     took_s = time.monotonic() - began
     assert sender.waiting == 100
     remote.delay_s = 0.0
-    until = time.monotonic() + 5
-    while remote.tries < 5 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: remote.tries >= 5)
     remote.trouble = None
     await_arrival(remote, list(range(100)))
-    assert took_s < 3.0, "a publication does not wait for the bus"
+    until(lambda: len(said(caplog)) > 1)
+    assert took_s < 30.0, "a publication does not wait for the bus: 100 of them would take more than 100 s"
     assert [line.partition(";")[0] for line in said(caplog)] == [
         "kafka://b1: cannot append for now",
         "the bus takes records again",
@@ -171,7 +173,7 @@ def test_what_a_stopped_agent_leaves_is_sent_by_the_next(
         first.publish([frame(sequence)])
     began = time.monotonic()
     first.close(0.3)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0
     assert said(caplog)[-1] == f"5 records wait in {path}; they are sent after the next start"
     remote.trouble = None
     second = opened()
@@ -184,7 +186,7 @@ def test_a_stop_sends_what_still_waits(opened: Callable[..., Sender], remote: Re
     sender = opened()
     for sequence in range(20):
         sender.publish([frame(sequence)])
-    sender.close(5.0)
+    sender.close(60.0)
     assert arrived(remote) == list(range(20))
 
 
@@ -221,7 +223,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_out_of_order(remote: Remote, pa
             kept = [sequence_of(record.value) for record in left.read(partition, 0)]
         published = max([published, *kept, *arrived(remote)[-1:]])
     last = Sender(spool(path), remote)
-    last.close(10.0)
+    last.close(60.0)
     found = arrived(remote)
     firsts = list(dict.fromkeys(found))
     assert firsts == list(range(published + 1)), "nothing lost, and in order but for what came twice"
@@ -239,9 +241,7 @@ def test_beyond_its_bound_the_oldest_go_and_are_counted(
     assert 60 < sender.dropped < 95
     assert sender.waiting + sender.dropped == 100
     remote.trouble = None
-    until = time.monotonic() + 10
-    while "is empty again" not in said(caplog)[-1] and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: "is empty again" in said(caplog)[-1])
     found = arrived(remote)
     assert found[-5:] == list(range(95, 100))
     assert found == sorted(found)
@@ -258,11 +258,11 @@ def test_the_file_gets_small_again(opened: Callable[..., Sender], remote: Remote
         sender.publish([large(sequence)])
     grown = path.stat().st_size
     remote.trouble = None
-    await_arrival(remote, list(range(200)), 30.0)
+    await_arrival(remote, list(range(200)))
     for sequence in range(200, 230):
         sender.publish([frame(sequence)])
         time.sleep(0.005)
-    sender.close()
+    sender.close(60.0)
     with EmbeddedBus(path):
         pass  # the write-ahead log goes into the file
     assert grown > 12 << 20
@@ -276,14 +276,13 @@ def test_a_right_that_is_missing_is_said_once_and_tried_again(
     sender = opened()
     for sequence in range(3):
         sender.publish([frame(sequence)])
-    until = time.monotonic() + 5
-    while remote.tries < 4 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: remote.tries >= 4)
     assert arrived(remote) == []
     remote.trouble = BusUnavailable("away")
-    time.sleep(0.3)
+    until(lambda: len(said(caplog)) > 1)
     remote.trouble = None
     await_arrival(remote, [0, 1, 2])
+    until(lambda: len(said(caplog)) > 2)
     assert [line.partition(";")[0] for line in said(caplog)] == [
         "kafka://b1: cannot append: it lacks an ACL",
         "away",
@@ -299,9 +298,7 @@ def test_a_record_that_is_refused_for_itself_is_counted_and_passed_over(
     sender = opened()
     sender.publish([frame(sequence) for sequence in range(8)])
     await_arrival(remote, [0, 1, 3, 4, 6, 7])
-    until = time.monotonic() + 5
-    while sender.waiting and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: not sender.waiting)
     assert sender.dropped == 2
     assert said(caplog) == ["a record is larger than the topic's max.message.bytes; it is passed over (1 so far)"]
 
@@ -339,6 +336,7 @@ def test_sending_outlives_an_error_that_nobody_thought_of(
     sender.publish([frame(0)])
     sender.publish([frame(1)])
     await_arrival(remote, [0, 1])
+    until(lambda: len(said(caplog)) > 1)
     assert [line.partition(";")[0] for line in said(caplog)] == [
         "sending failed with LookupError: of the client's own",
         "the bus takes records again",

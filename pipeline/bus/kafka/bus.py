@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from laggard.pipeline.bus import Bus, BusError, BusUnavailable, DamagedRecord, Partition, Refused
 from laggard.pipeline.bus.kafka import snapshots as chunks
-from laggard.pipeline.bus.kafka.admin import Admin
+from laggard.pipeline.bus.kafka.admin import SETTLING_S, Admin
 from laggard.pipeline.bus.kafka.errors import location
 from laggard.pipeline.bus.kafka.kafka_python_producer import Appender
 from laggard.pipeline.bus.kafka.members import KafkaSubscription
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.wire import Raw
 
 _FETCH_S: Final = 0.5
+_STEP_S: Final = 0.05
 
 
 class KafkaBus(Bus):
@@ -96,12 +98,17 @@ class KafkaBus(Bus):
     def check(self, partition: Partition) -> None:
         """Raise BusError for a partition that does not exist."""
         topic, number = partition
-        # A topic may have got more partitions since.
-        if not 0 <= number < self._count(topic) and not 0 <= number < self._ask_count(topic):
-            raise BusError(
-                f"{location(self.options)}: expected a partition of {topic} from 0 to {self._counts[topic] - 1}, "
-                f"got {number}"
-            )
+        if 0 <= number < self._count(topic):
+            return
+        # A topic may have got more partitions since, of which the brokers learn one after the other.
+        deadline = time.monotonic() + SETTLING_S
+        while not 0 <= number < self._ask_count(topic):
+            if number < 0 or time.monotonic() > deadline:
+                raise BusError(
+                    f"{location(self.options)}: expected a partition of {topic} from 0 to {self._counts[topic] - 1}, "
+                    f"got {number}"
+                )
+            time.sleep(_STEP_S)
 
     def keys(self, topic: str) -> Sequence[str]:
         """Sorted. Reads the whole topic: no broker knows its keys."""

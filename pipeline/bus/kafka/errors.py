@@ -70,6 +70,10 @@ def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusErr
             return Denied(f"{where}: {lacks}")
         case kafka_errors.MessageSizeTooLargeError() | kafka_errors.RecordListTooLargeError():
             return Refused(f"{where}: a record is larger than the topic's max.message.bytes")
+        case kafka_errors.InvalidTimestampError():
+            return Refused(
+                f"{where}: the brokers do not take a record's time; look at this machine's clock ({_reason(error)})"
+            )
         case kafka_errors.UnsupportedVersionError():
             return BusError(f"{where}: expected brokers of Kafka 2.5 or newer ({_reason(error)})")
         # kafka-python has no better one for a producer that cannot go on; another one may.

@@ -134,7 +134,8 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
         batch = self._fetcher._next_partition_records  # noqa: SLF001 - nothing public says which batch it was
         if batch is None or (isinstance(error, kafka_errors.KafkaError) and not isinstance(error, _BROKEN_DATA)):
             return None
-        at, offset = batch.topic_partition, int(batch.next_fetch_offset)
+        # A batch is read from its beginning each time: beyond what cannot be parsed, kafka-python reads nothing of it.
+        at, offset = batch.topic_partition, max(int(batch.next_fetch_offset), int(batch.fetch_offset))
         with suppress(Exception):
             self.seek(at, offset + 1)
         return DamagedRecord(Partition(at.topic, at.partition), offset, str(error) or type(error).__name__)

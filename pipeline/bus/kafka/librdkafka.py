@@ -154,20 +154,27 @@ class LibrdkafkaMember:
 
     def _take(self, message: Message, records: list[Incoming]) -> None:
         error = message.error()
-        if error is None:
+        if error is None or error.code() in DAMAGED:
             partition = partition_of(message)
-            # After damage it is read anew from there: this would come a second time.
-            if not any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
-                records.append(incoming_of(message, partition))
-        elif error.code() in DAMAGED:
-            partition = partition_of(message)
-            # What is damaged is a batch of records; librdkafka names the first of it, whichever it was to read.
-            offset = max(offset_of(message), self._passed.get(partition, 0))
-            self._seek(partition, offset + 1)
-            self._passed[partition] = offset + 1
-            self._faults.append(DamagedRecord(partition, offset, error.str()))
+            # After damage it is read anew from there: this would come, or be told, a second time.
+            if any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
+                return
+            if error is None:
+                try:
+                    records.append(incoming_of(message, partition))
+                except DamagedRecord as damaged:
+                    self._pass_over(damaged)
+            else:
+                # It is a batch of records; librdkafka names the first of it, whichever it was to read.
+                offset = max(offset_of(message), self._passed.get(partition, 0))
+                self._pass_over(DamagedRecord(partition, offset, error.str()))
         elif error.fatal() or not passing(error):
             self._faults.append(self._told(KafkaException(error)))
+
+    def _pass_over(self, damaged: DamagedRecord) -> None:
+        self._seek(damaged.partition, damaged.offset + 1)
+        self._passed[damaged.partition] = damaged.offset + 1
+        self._faults.append(damaged)
 
     def _raise_fault(self) -> None:
         """Raise what was found between records that were returned."""

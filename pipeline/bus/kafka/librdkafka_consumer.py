@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from kafka import errors as kafka_errors
 
-from laggard.pipeline.bus import Partition
+from laggard.pipeline.bus import DamagedRecord, Partition
 from laggard.pipeline.bus.kafka.errors import unreachable
 from laggard.pipeline.bus.kafka.librdkafka_errors import settings, told
 from laggard.pipeline.bus.kafka.wire import incoming
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import Message
 
     from laggard.pipeline.bus import Incoming
@@ -56,6 +59,11 @@ _PASSING: Final = frozenset(
 )
 
 
+_headers_of: Final[Callable[[Message], Any]] = methodcaller("headers")
+"""For a name that is no UTF-8 confluent-kafka gives a list with a hole, and an error besides. Called directly, Python
+may overlook the error, and to touch the hole ends the process; called in this way, it looks."""
+
+
 def consumer_of(options: KafkaOptions, asked: str, client_id: str, own: dict[str, Any]) -> Consumer:
     """Make one with settings of its own, and wait until a broker has answered. Raises BusUnavailable, BusError."""
     config = settings(options, client_id) | {
@@ -95,8 +103,11 @@ def arrived(consumer: Consumer, timeout_s: float, most: int) -> list[Message]:
 
 
 def incoming_of(message: Message, partition: Partition) -> Incoming:
-    """The record that the message is."""
-    headers: Any = message.headers()
+    """The record that the message is. Raises DamagedRecord where the names of its headers are no text."""
+    try:
+        headers = _headers_of(message)
+    except SystemError as error:
+        raise DamagedRecord(partition, offset_of(message), str(error.__cause__ or error)) from error
     return incoming(partition, offset_of(message), message.key(), message.value(), message.timestamp()[1], headers)
 
 

@@ -42,6 +42,9 @@ _OUTDATED: Final = frozenset(
     (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS)
 )
 
+_PURGED: Final = frozenset((KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE))
+"""Of records that were given up for another error."""
+
 
 class LibrdkafkaTransactions:
     """One transactional id."""
@@ -113,8 +116,15 @@ class LibrdkafkaTransactions:
                 topic, value, key, partition=partition, timestamp=ts_ms, headers=headers, on_delivery=delivered
             )
         positions = [TopicPartition(*partition, *offset) for partition, offset in offsets.items()]
-        self._send_offsets(positions, membership, deadline)
-        waiting = producer.flush(_left(deadline))
+        try:
+            self._send_offsets(positions, membership, deadline)
+            waiting = producer.flush(_left(deadline))
+        except Exception:
+            # A record that was refused ends the transaction, and the offsets fail of that.
+            producer.poll(0)
+            if failed and failed[0].code() not in _PURGED:
+                raise KafkaException(failed[0]) from None
+            raise
         if failed:
             raise KafkaException(failed[0])
         if waiting:

@@ -70,7 +70,12 @@ class LibrdkafkaReader:
             for message in arrived(self._consumer, min(left, SLICE_S), _AT_ONCE):
                 error = message.error()
                 if error is None:
-                    records.append(incoming_of(message, partition))
+                    try:
+                        records.append(incoming_of(message, partition))
+                    except DamagedRecord:
+                        if not records:
+                            raise
+                        return records, after, False  # it is met again from there on, and told then
                     after = offset_of(message) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     after = max(after, offset_of(message))

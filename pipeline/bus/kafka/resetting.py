@@ -44,6 +44,7 @@ def _deletions(bus: KafkaBus, topic: str, inputs: Mapping[Partition, int]) -> It
         there: set[str] = set()
         for record in bus.read(Partition(topic, number), 0):
             if chunks.input_of(record.key) in inputs:
-                (there.add if record.value else there.discard)(record.key)
+                # A snapshot may be without content; a deletion has no headers of one.
+                (there.add if chunks.is_chunk(record) else there.discard)(record.key)
         for key in sorted(there):
             yield Raw(topic, number, key_bytes(key), None, now_ms, [(chunks.RESET, b"")])

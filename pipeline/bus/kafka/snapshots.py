@@ -8,7 +8,6 @@ were compacted away in favour of a newer one's, is no snapshot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Partition, Snapshot
@@ -90,12 +89,8 @@ class _Version(NamedTuple):
     chunks: int
 
 
-@dataclass(slots=True)
-class _Parts:
-    """The chunks of a version that were seen, and when the last one was."""
-
-    values: dict[int, bytes] = field(default_factory=dict)
-    seen: int = 0
+_Chunks = dict[int, bytes]
+"""The chunks of a version that were seen, by their number."""
 
 
 def newest(
@@ -108,7 +103,7 @@ def newest(
     """
     snapshots = []
     for key, (version, parts) in _collected(found, partition, at_or_before, keep=True).items():
-        value = b"".join(parts.values[at] for at in range(version.chunks))
+        value = b"".join(parts[at] for at in range(version.chunks))
         snapshots.append(Snapshot(operator, partition, key, version.offset, version.ts, value))
     return snapshots
 
@@ -120,11 +115,11 @@ def newest_offsets(found: Iterable[Incoming], partition: Partition) -> Mapping[s
 
 def _collected(
     found: Iterable[Incoming], partition: Partition, at_or_before: int | None, *, keep: bool
-) -> dict[str, tuple[_Version, _Parts]]:
+) -> dict[str, tuple[_Version, _Chunks]]:
     """The newest whole version of each key, by key."""
     stem = f"{partition.topic}/{partition.number}/"
-    keys: dict[str, dict[_Version, _Parts]] = {}
-    for place, record in enumerate(found):
+    keys: dict[str, dict[_Version, _Chunks]] = {}
+    for record in found:
         if not record.key.startswith(stem):
             continue
         key, separator, _ = record.key[len(stem) :].rpartition("#")
@@ -139,24 +134,27 @@ def _collected(
         if at_or_before is not None and version.offset > at_or_before:
             continue
         versions = keys.setdefault(key, {})
-        parts = versions.setdefault(version, _Parts())
-        parts.values[chunk] = record.value if keep else b""
-        parts.seen = place
+        parts = versions.setdefault(version, {})
+        parts[chunk] = record.value if keep else b""
         if _whole(version, parts):
-            # What is older than a whole version will not be the newest.
-            for older in [other for other in versions if other.offset < version.offset]:
-                del versions[older]
-    newest_of = {}
-    for key, versions in sorted(keys.items()):
-        whole = [(version.offset, parts.seen, version) for version, parts in versions.items() if _whole(version, parts)]
-        if whole:
-            version = max(whole)[2]
-            newest_of[key] = version, versions[version]
-    return newest_of
+            # What was written before a whole version is not the newest, though it may have a higher offset: the group's
+            # offsets were set back, or the input was created anew.
+            keys[key] = {version: parts}
+    return {
+        key: (version, parts)
+        for key, versions in sorted(keys.items())
+        for version, parts in versions.items()
+        if _whole(version, parts)
+    }
 
 
-def _whole(version: _Version, parts: _Parts) -> bool:
-    return len(parts.values) == version.chunks
+def _whole(version: _Version, parts: _Chunks) -> bool:
+    return len(parts) == version.chunks
+
+
+def is_chunk(record: Incoming) -> bool:
+    """Whether a record is part of a snapshot; else it deletes one, or is none of laggard's."""
+    return _described(record) is not None
 
 
 def _described(record: Incoming) -> tuple[_Version, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Refused
@@ -21,6 +22,10 @@ MAX_RECORD_BYTES: Final = 8 << 20
 
 OVERHEAD_BYTES: Final = 512
 """What a record takes beside its value, key and headers: the batch around it, lengths, times."""
+
+
+MOST_AHEAD_S: Final = 3000.0
+"""Brokers refuse a record that is dated an hour ahead of their clock (`message.timestamp.after.max.ms`)."""
 
 
 class Raw(NamedTuple):
@@ -71,10 +76,14 @@ def key_bytes(key: str) -> bytes:
 
 
 def milliseconds_of(ts: float) -> int:
-    """A time as a broker has it: Kafka knows none before 1970. Raises Refused for one that is no number."""
+    """A time as a broker has it: Kafka knows none before 1970. Raises Refused for one that is no number.
+
+    One that is far ahead of this machine's clock is brought near, or a single event dated wrongly would stop whoever
+    has to write about it. What the record is about says its own time all the same.
+    """
     if not math.isfinite(ts):
         raise Refused(f"expected a finite time, got {ts}")
-    return max(0, round(ts * 1000))
+    return max(0, round(min(ts, time.time() + MOST_AHEAD_S) * 1000))
 
 
 def raw(record: Outgoing, partitions: int) -> Raw:

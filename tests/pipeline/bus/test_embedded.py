@@ -102,8 +102,8 @@ def test_a_waiting_poll_notices_that_the_bus_is_closed(path: Path) -> None:
     timer.start()
     begun = time.monotonic()
     with pytest.raises(BusError, match="closed"):
-        member.poll(30.0)
-    assert time.monotonic() - begun < 5.0
+        member.poll(60.0)
+    assert time.monotonic() - begun < 30.0
     timer.join()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from laggard.pipeline.bus import (
     BusError,
+    BusUnavailable,
     Commit,
     DamagedRecord,
     Incoming,
@@ -112,7 +114,78 @@ def test_what_cannot_be_parsed_is_told_once_and_passed_over(
             found += [record.value for record in member.poll(0.5).records]
         except DamagedRecord as damaged:
             found.append((damaged.partition, damaged.offset))
+        time.sleep(0.3)  # long enough for a client that fetches ahead to find the same damage several times
     assert found == [b"before", (partition, 1), b"after"]
+    member.close()
+
+
+def test_a_header_whose_name_is_no_text_is_damage(bus: KafkaBus, options: KafkaOptions) -> None:
+    topic = f"{options.prefix}input"
+    partition = Partition(topic, 0)
+    member = bus.subscribe(f"{options.prefix}group", [topic])
+    await_assignment(member)
+    with KafkaProducer(bootstrap_servers=list(options.bootstrap), linger_ms=100) as producer:
+        for value, headers in ((b"before", []), (b"bad", [(NoText("name"), b"")]), (b"after", [("name", b"")])):
+            producer.send(topic, value, b"a", headers)  # in one batch
+    found: list[object] = []
+    deadline = time.monotonic() + 20.0
+    while len(found) < 3 and time.monotonic() < deadline:
+        try:
+            found += [record.value for record in member.poll(0.5).records]
+        except DamagedRecord as damaged:
+            found.append((damaged.partition, damaged.offset))
+    # kafka-python can read nothing of a batch beyond what it cannot parse.
+    assert found == [b"before", (partition, 1), b"after" if options.client == "librdkafka" else (partition, 2)]
+    with pytest.raises(DamagedRecord, match=r"\[0\]@1 is damaged: .*utf-8"):
+        list(bus.read(partition, 0))
+    bus.append([Outgoing(topic, "a", b"another batch", NOW)])
+    assert [record.value for record in member.poll(5.0).records] == [b"another batch"]
+    assert [record.value for record in bus.read(partition, 3)] == [b"another batch"]
+    member.close()
+
+
+class NoText(str):
+    """What other clients may write: Kafka's protocol takes any bytes for a header's name."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+def test_a_time_far_ahead_is_brought_near_for_the_broker(bus: KafkaBus, options: KafkaOptions) -> None:
+    topic = f"{options.prefix}input"
+    partition = Partition(topic, 0)
+    member = bus.subscribe(f"{options.prefix}group", [topic])
+    await_assignment(member)
+    ahead = time.time() + 30 * 86_400
+    snapshot = Snapshot("operator", partition, "a", 0, ahead, b"state")
+    member.commit(Commit({partition: 0}, [Outgoing(topic, "a", b"about then", ahead)], [snapshot]))
+    (record,) = everything(bus, topic)
+    assert 0 < record.ts - time.time() < 3600
+    assert list(bus.snapshots("operator", partition)) == [snapshot]
+    member.close()
+
+
+@pytest.mark.parametrize("how", ["append", "commit"])
+def test_a_time_that_the_broker_does_not_take_is_refused(
+    bus: KafkaBus, options: KafkaOptions, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As from a machine whose clock is wrong."""
+    topic = f"{options.prefix}input"
+    partition = Partition(topic, 0)
+    member = bus.subscribe(f"{options.prefix}group", [topic])
+    await_assignment(member)
+    ahead = time.time() + 30 * 86_400
+    monkeypatch.setattr("laggard.pipeline.bus.kafka.wire.MOST_AHEAD_S", 31 * 86_400.0)
+    records = [Outgoing(topic, "a", b"wrong", ahead)]
+    with pytest.raises(Refused, match="look at this machine's clock"):
+        bus.append(records) if how == "append" else member.commit(Commit({partition: 0}, records))
+    for _ in range(3):  # a producer that was refused something may have to be opened anew
+        with suppress(BusUnavailable):
+            member.commit(Commit({partition: 0}, [Outgoing(topic, "a", b"right", NOW)]))
+            break
+    assert [record.value for record in everything(bus, topic)] == [b"right"]
     member.close()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline.bus import watch as module
 from laggard.pipeline.bus.watch import Watch, touch
 
 if TYPE_CHECKING:
@@ -27,8 +28,15 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def watch(path: Path) -> Iterator[Watch]:
     watch = Watch(path)
+    assert watch._descriptor >= 0, "all that fs.inotify.max_user_instances allows are in use on this machine"
     yield watch
     watch.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look anyway while a test runs: what wakes it is a touch."""
+    monkeypatch.setattr(module, "_LOOK_ANYWAY_S", 60.0)
 
 
 def waited(watch: Watch, timeout_s: float) -> float:
@@ -37,17 +45,19 @@ def waited(watch: Watch, timeout_s: float) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_touch_wakes(watch: Watch, path: Path) -> None:
     timer = threading.Timer(0.05, touch, [path])
     timer.start()
-    assert waited(watch, 10.0) < 0.4
+    assert waited(watch, 60.0) < 30.0
     timer.join()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_touch_before_counts_once(watch: Watch, path: Path) -> None:
     for _ in range(300):
         touch(path)
-    assert waited(watch, 10.0) < 0.05
+    assert waited(watch, 60.0) < 30.0
     assert waited(watch, 0.1) > 0.09
 
 
@@ -58,7 +68,7 @@ def test_writing_and_reading_do_not_wake(watch: Watch, path: Path) -> None:
 
 
 def test_it_looks_anyway(watch: Watch) -> None:
-    assert 0.4 < waited(watch, 60.0) < 5.0
+    assert 0.4 < waited(watch, 60.0) < 30.0
 
 
 def test_a_file_that_is_gone_disturbs_nobody(watch: Watch, path: Path) -> None:
@@ -77,8 +87,10 @@ def test_without_the_kernels_help_it_looks_often(path: Path) -> None:
         watch = Watch(path)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert 0.03 < waited(watch, 60.0) < 0.4
-    assert waited(watch, 0.001) < 0.03
+    # Less than where the kernel tells; a machine that stands still for a moment is not what takes long five times.
+    longest = min(waited(watch, 60.0) for _ in range(5))
+    assert 0.03 < longest < 0.4
+    assert min(waited(watch, 0.001) for _ in range(5)) < 0.03
     watch.close()
 
 
@@ -87,4 +99,10 @@ def test_closing_gives_the_descriptor_back(path: Path) -> None:
     watch = Watch(path)
     watch.close()
     watch.close()
+    assert {entry.name for entry in os.scandir("/proc/self/fd")} == before
+
+
+def test_so_does_dropping_it(path: Path) -> None:
+    before = {entry.name for entry in os.scandir("/proc/self/fd")}
+    Watch(path)
     assert {entry.name for entry in os.scandir("/proc/self/fd")} == before

@@ -3,7 +3,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from laggard.pipeline.publishing import outgoing
+import pytest
+
+from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, raw
+from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing
 from laggard.pipeline.records import Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
 from laggard.pipeline.task import NOTHING_RANKED, DeadLetter
@@ -22,6 +25,27 @@ def test_a_dead_letter_is_what_was_received_and_why() -> None:
         ("laggard-partition", b"0"),
         ("laggard-offset", b"42"),
     )
+
+
+@pytest.mark.parametrize("large", ["key", "value", "headers"])
+def test_a_dead_letter_is_never_too_large_for_its_topic(large: str) -> None:
+    received = replace(record(frame("h1", 1, 5.0), 42), value=b"\xffjunk", headers=(("trace", b"\x00"),))
+    much = MAX_LETTER_BYTES + 1
+    match large:
+        case "key":
+            received = replace(received, key="\udcff" * much)
+        case "value":
+            received = replace(received, value=b"v" * much)
+        case _:
+            received = replace(received, headers=(("trace", bytes(much)),))
+    sent = outgoing(DeadLetter("drift", received, "expected something else"), TOPICS)
+    assert raw(sent, 1).size <= MAX_RECORD_BYTES
+    told = dict(sent.headers)
+    assert told["laggard-offset"] == b"42"
+    assert int(told["laggard-bytes"]) >= much
+    assert received.value.startswith(sent.value)
+    assert received.key.startswith(sent.key)
+    assert ("trace" in told) == (large != "headers")
 
 
 def test_an_empty_answer_is_strict_json() -> None:

@@ -12,8 +12,9 @@ from laggard.pipeline import states, task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.snapshots import BASE_KEY, decode_state
+from laggard.pipeline.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.pipeline.task import REPLAY_HEADER, DeadLetter, Task
-from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, at, frame, record
+from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,6 +109,70 @@ def test_duplicates_and_late_frames() -> None:
     keyed = one.states.get("h1")
     assert keyed is not None
     assert keyed.records == 2
+
+
+DAY_S = 86_400.0
+
+
+def ahead(ticks: int) -> list[Frame]:
+    """Frames by a clock that is a day ahead."""
+    return [frame("h1", tick, 5.0, ts=at(tick) + DAY_S, sequence=10**6 + tick) for tick in range(ticks)]
+
+
+def set_back(ticks: int) -> list[Frame]:
+    """Frames by the same clock, set right."""
+    return [frame("h1", tick, 5.0, sequence=10**7 + tick) for tick in range(3, 3 + ticks)]
+
+
+def test_after_a_clock_was_set_back_a_stream_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    one = give(new_task(), [*ahead(3), *set_back(SET_BACK_FRAMES + 5)])
+    assert one.telemetry.late == one.telemetry.dead_letters == SET_BACK_FRAMES - 1
+    assert one.telemetry.clocks_set_back == 1
+    assert "the clock of 'h1' was set back by 86160 s; what is usual of scope process is learned anew" in caplog.text
+    assert f"late: expected a time of at least {at(2) + DAY_S}, got {at(13)}; 11 of 12 after" in reasons(one)[-1]
+    keyed = one.states.get("h1")
+    assert keyed is not None
+    stream = keyed.streams["process"]
+    assert stream.ts == at(SET_BACK_FRAMES + 7)
+    assert isinstance(stream.operator, Drift)
+    assert stream.operator.learned == 5
+
+
+def test_an_agent_that_was_started_anew_after_its_clock_was_set_back_is_heard() -> None:
+    """Its numbers go by the clock: they are less than all that are remembered, as those of duplicates are."""
+    anew = [replace(each, sequence=each.sequence - 10**7) for each in set_back(SET_BACK_FRAMES)]
+    one = give(new_task(), [*ahead(2 * REMEMBERED_SEQUENCES), *anew])
+    assert (one.telemetry.clocks_set_back, one.telemetry.duplicates) == (1, 0)
+
+
+def test_late_frames_between_those_of_now_are_no_clock_that_was_set_back() -> None:
+    now, late = ahead(4), set_back(2 * SET_BACK_FRAMES - 2)
+    half = SET_BACK_FRAMES - 1
+    one = give(new_task(), [*now[:3], *late[:half], now[3], *late[half:]])
+    assert (one.telemetry.late, one.telemetry.clocks_set_back) == (len(late), 0)
+
+
+def test_what_comes_again_from_long_ago_is_no_clock_that_was_set_back() -> None:
+    hours = [frame("h1", tick, 5.0, ts=3600.0 * tick) for tick in range(40)]
+    one = give(new_task(), [*hours, *hours, *hours])
+    assert (one.telemetry.duplicates, one.telemetry.late, one.telemetry.clocks_set_back) == (80, 0, 0)
+
+
+@pytest.mark.parametrize("stopped", range(1, SET_BACK_FRAMES + 2))
+def test_a_clock_that_was_set_back_is_counted_on_after_a_restart(stopped: int) -> None:
+    records = [*ahead(3), *set_back(SET_BACK_FRAMES + 5)]
+    whole = give(new_task(), records)
+    first = give(new_task(), records[: 3 + stopped])
+    first.states.save_all(first.position)
+    second = new_task()
+    second.states.load(first.states.take(first.position))
+    second.position = first.position
+    second.states.loaded(first.position)
+    give(second, records[first.position :])
+    assert [*reasons(first), *reasons(second)] == reasons(whole)
+    for one in (whole, second):
+        one.states.save_all(one.position)
+    assert second.states.take(second.position) == whole.states.take(whole.position)
 
 
 @pytest.mark.parametrize(
