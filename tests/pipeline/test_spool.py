@@ -164,6 +164,46 @@ def test_while_the_bus_is_away_records_wait_and_publishing_does_not(
     ]
 
 
+def test_a_stop_waits_for_a_bus_that_takes_records_and_not_for_one_that_does_not(
+    opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
+    first = opened()
+    remote.delay_s = 2.0  # of each append: longer than a stop in trouble waits
+    first.publish([frame(0)])
+    until(lambda: remote.tries == 1)
+    first.close(60.0)
+    assert (arrived(remote), said(caplog)) == ([0], [])
+
+    remote.delay_s, remote.trouble = 0.0, BusUnavailable("away")
+    second = opened()
+    second.publish([frame(1)])
+    until(lambda: said(caplog))
+    remote.delay_s = 60.0
+    tries = remote.tries
+    until(lambda: remote.tries > tries)
+    began = time.monotonic()
+    second.close()
+    assert time.monotonic() - began < 30.0, "an append that hangs is left alone"
+    assert said(caplog) == [
+        f"away; what is published waits in {path} until then",
+        f"1 records wait in {path}; they are sent after the next start",
+    ]
+
+
+def test_why_records_stay_is_said_at_the_stop_too(
+    opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
+    remote.delay_s, remote.trouble = 1.0, BusUnavailable("away")
+    sender = opened()
+    sender.publish([frame(0)])
+    until(lambda: remote.tries == 1)
+    sender.close(60.0)
+    assert said(caplog) == [
+        f"away; what is published waits in {path} until then",
+        f"1 records wait in {path}; they are sent after the next start",
+    ]
+
+
 def test_what_a_stopped_agent_leaves_is_sent_by_the_next(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
 ) -> None:
