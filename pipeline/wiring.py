@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from laggard.pipeline import snapshots
+from laggard.pipeline.extras import installing
 from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
 
@@ -120,7 +121,8 @@ def _river(settings: Settings) -> Wired:
     try:
         blueprint = Blueprint(detector, parameters)
     except ImportError as error:
-        raise SettingError([f"{settings.place('operators')}: {error}"]) from None
+        needs = f"the operator river needs river, which is not installed; {installing('river')}"
+        raise SettingError([f"{settings.place('operators')}: {needs}"]) from error
     except ValueError as error:
         name = "river.parameters" if parameters else "river.detector"
         raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
