@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout
     from laggard.operators.gaussian.bank import Bank
+    from laggard.operators.ranking import Basis
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
-
-Basis = Literal["itself", "name", "starts", "all"]
-"""What a row is compared with: its own past, that of its name, how rows of any name began, or all rows."""
 
 STAGES_S = (4.0, 16.0, 64.0, 256.0, 1024.0)
 """The ages at which a stage of a row's life ends, each four times as long as the one before. Then it is grown."""

@@ -27,13 +27,14 @@ from laggard.operators.gaussian.moments import Moments
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
-    from laggard.operators.gaussian.cohorts import Basis, Followed
+    from laggard.operators.gaussian.cohorts import Followed
     from laggard.operators.gaussian.moments import Block
+    from laggard.operators.ranking import Basis
 
     Matrix = NDArray[np.float64]
 
@@ -85,6 +86,8 @@ class Gaussian:
         spare_rows: how many rows that are not in the frame are remembered.
         weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
             named. Only `scale_free` asks for it.
+        waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
+            whatever they weigh, is marked so in rankings.
         cohorts: whether a new row is compared with how others of its name began, see `Cohorts`. Only with `scale_free`.
         episodes: whether what is far off is learned as an episode first, see `Episodes`. Only with `scale_free`.
         share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 for not at
@@ -118,6 +121,7 @@ class Gaussian:
         false_alarms_per_day: float = 1.0,
         spare_rows: int = 256,
         weights: Mapping[str, float] | None = None,
+        waits: Collection[str] = (),
         cohorts: bool = True,
         episodes: bool = True,
         share: float = 0.6,
@@ -137,6 +141,7 @@ class Gaussian:
         self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
         self.spare_rows = spare_rows
         self.weights = dict(weights or {})
+        self.waits = frozenset(waits)
         self.episodes = episodes and likelihood == "scale_free"
         self.share = share if likelihood == "scale_free" else 0.0
         self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
@@ -194,6 +199,7 @@ class Gaussian:
             bank.first_ts[:rows],
             self._bases,
             self.share,
+            self.waits,
             max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             self.context_s,
         )
@@ -399,6 +405,7 @@ class Scores:
         first_ts: when each row was first seen.
         bases: by the place of a row, what it is compared with where that is not its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
+        waits: features that tell how long a row waits.
         age_s: how long the model has been learning.
         context_s: the window that is usual.
 
@@ -417,6 +424,7 @@ class Scores:
     first_ts: NDArray[np.float64]
     bases: Mapping[int, Basis]
     share: float
+    waits: frozenset[str]
     age_s: float
     context_s: float
 
@@ -478,6 +486,14 @@ class Scores:
         found = tuple(self._row(row, float(row_scores[row]), blame[row], features) for row in map(int, order[:rows]))
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
 
+    def _waits(self, blame: NDArray[np.float64]) -> bool:
+        """Whether a row's most unusual feature, whatever they weigh, is one that tells how long it waits."""
+        if not self.waits:
+            return False
+        plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
+        most = int(plain.argmax())
+        return bool(plain[most] > 0.0) and self.layout.features[most] in self.waits
+
     def _row(self, row: int, score: float, surprise: NDArray[np.float64], features: int | None) -> RowScore:
         order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
         weight = self.reference.weight[:, row]
@@ -501,4 +517,6 @@ class Scores:
                 for feature in map(int, order)
             ),
             age_s=max(self.ts - float(self.first_ts[row]), 0.0),
+            basis=self.bases.get(row, "itself"),
+            waits=self._waits(surprise),
         )

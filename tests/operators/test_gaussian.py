@@ -433,3 +433,26 @@ def test_of_many_that_rise_the_one_that_takes_most_is_first(chance: np.random.Ge
         first[share] = ranking.rows[0].row
     assert first[0.6] == "p8[8]"
     assert first[0.0] != "p8[8]", "three others are further from their usual, by what is little beside it"
+
+
+def test_who_waits_is_told_from_who_takes(chance: np.random.Generator) -> None:
+    gaussian = Gaussian(weights={"feature_6": 0.25}, waits={"feature_6"})
+    ts = steady(gaussian, PROCESSES, chance)
+    values = usual(PROCESSES, chance)
+    values[8, 5] = values[3, 6] = 100.0
+    first, second = gaussian.score(ts, PROCESSES, values).ranking(2, 1).rows
+    assert (first.row, first.waits, second.row, second.waits) == ("p8[8]", False, "p3[3]", True)
+
+
+def test_a_ranking_says_what_each_row_is_compared_with(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    layout = names([*PROCESSES.rows, "p4[99]", "new[98]"], 14)
+    ranking = gaussian.score(ts, layout, usual(layout, chance)).ranking()
+    bases = {row.row: row.basis for row in ranking.rows}
+    assert (bases["p4[4]"], bases["p4[99]"], bases["new[98]"]) == ("itself", "name", "all")
+    for age in range(1, 6):
+        gaussian.learn(ts + 5.0 * age, layout, usual(layout, chance))
+    later = names([*PROCESSES.rows, "newer[97]"], 14)
+    ranking = gaussian.score(ts + 30.0, later, usual(later, chance)).ranking()
+    assert {row.row: row.basis for row in ranking.rows}["newer[97]"] == "starts"
