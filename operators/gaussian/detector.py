@@ -151,6 +151,7 @@ class Gaussian:
         self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None] | None = None
+        self._fresh_ts: float | None = None  # of an alignment with new rows that is not learned yet
         self._reference: Reference | None = None
         self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
         self._bases: dict[int, Basis] = {}
@@ -212,7 +213,7 @@ class Gaussian:
         judged, self._judged = self._judged, None
         assert judged is not None
         bank, followed = self._align(layout, ts)
-        self._bank = bank
+        self._bank, self._fresh_ts = bank, None
         if followed is not None and self._cohorts is not None:
             young = self._cohorts.learn(followed, ts, judged.evidence)
             if young is not followed:
@@ -251,12 +252,14 @@ class Gaussian:
 
     def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None]:
         """The bank with this frame's rows and features first, and which of them are young."""
-        if self._aligned is None or self._aligned[0] is not layout:
+        # Rows that are new are so from the tick at which they are learned.
+        if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
             bank, followed = self._bank, None
             self._settle()
+            known = set(bank.rows)
+            fresh = [column for column, row in enumerate(layout.rows) if row not in known]
+            self._fresh_ts = ts if fresh else None
             if self._cohorts is not None:
-                known = set(bank.rows)
-                fresh = [column for column, row in enumerate(layout.rows) if row not in known]
                 followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
