@@ -197,10 +197,10 @@ class Member:
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
                     if backoff.failures == SAID_AFTER:
-                        _logger.warning("%s on %s[%d] waits for the bus: %s", self.wired.name, *partition, error)
+                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.wired.name, *partition, error)
                 else:
                     if backoff.failures >= SAID_AFTER:
-                        _logger.warning("%s on %s[%d] goes on: the bus is there again", self.wired.name, *partition)
+                        _logger.warning("%s on %s[%d] is claimed now", self.wired.name, *partition)
                     backoff.went_well()
         if not self._held:
             self._recoverer.wait(RECOVERING_S)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
 
@@ -219,6 +219,10 @@ class Bus(ABC):
     @abstractmethod
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset still there and the one that the next record will get."""
+
+    def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """The bounds of several partitions."""
+        return {partition: self.bounds(partition) for partition in partitions}
 
     @abstractmethod
     def offset_at(self, partition: Partition, ts: float) -> int:

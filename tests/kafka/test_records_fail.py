@@ -12,10 +12,15 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from laggard.pipeline.bus import Partition
+from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.sender import Sender
+from laggard.pipeline.spool import Spool
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.brokers import Cluster
     from tests.kafka.conftest import NewScene
     from tests.kafka.scene import Scene
@@ -137,6 +142,31 @@ def committed_after(scene: Scene) -> Result:
     """What is committed, once all workers have saved their states."""
     scene.settle()
     return committed(scene.bus, scene.topics)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_two_agents_of_one_host_are_told(broker: Cluster, new_scene: NewScene, tmp_path: Path, client: str) -> None:
+    scene = new_scene(broker, partitions=1, kafka__client=client)
+    worker = scene.worker()
+    worker.start()
+    topic = scene.topics.name(COUNTERS)
+    decoder = Decoder()
+    frames = [
+        received
+        for one in records(scene.topics, 0, 400, time.time() - 600)
+        if one.key == "host-1" and isinstance(received := decoder.decode(one.value, "here"), Frame)
+    ]
+    agents = [Sender(Spool(tmp_path / f"spool-{at}", 1 << 20, 3600.0, topic), scene.bus) for at in range(2)]
+    for number, frame in enumerate(frames):
+        agent = agents[number % 2]
+        agent.publish([frame])
+        while agent.waiting:
+            time.sleep(0.01)
+    for agent in agents:
+        agent.close()
+    scene.await_all()
+    assert worker.metric("laggard_namesakes_total") == 1
+    assert worker.said().count("two agents publish as 'host-1' at once") == 1
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])

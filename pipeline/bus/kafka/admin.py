@@ -18,12 +18,12 @@ from kafka.structs import OffsetAndMetadata
 from laggard.pipeline.bus import BusError, BusUnavailable, Partition
 from laggard.pipeline.bus.kafka.client import Offset
 from laggard.pipeline.bus.kafka.connection import connected, kafka_python, milliseconds
-from laggard.pipeline.bus.kafka.errors import explained, location, unreachable
+from laggard.pipeline.bus.kafka.errors import explained, location, named, unreachable
 from laggard.pipeline.bus.kafka.topics import FoundTopic, configs_of, replication_of
 from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from laggard.pipeline.bus import TopicSpec
     from laggard.pipeline.bus.kafka.options import KafkaOptions
@@ -190,13 +190,13 @@ class Admin:
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset still there, and the one after the last that is committed."""
-        return self._bounds(f"look at {partition.topic}[{partition.number}]", [partition])[partition]
+        return self.all_bounds([partition])[partition]
 
-    def all_bounds(self, topic: str, partitions: int) -> dict[Partition, tuple[int, int]]:
-        """The bounds of all partitions of a topic, in two questions."""
-        return self._bounds(f"look at {topic}", [Partition(topic, number) for number in range(partitions)])
-
-    def _bounds(self, asked: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+    def all_bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
+        """The same of several partitions, in two questions."""
+        if not partitions:
+            return {}
+        asked = f"look at {named(partitions)}"
         every = [TopicPartition(*partition) for partition in partitions]
         oldest, end = (
             self._ask(asked, lambda client, spec=spec: client.offsets_of(dict.fromkeys(every, spec)))  # type: ignore[misc]

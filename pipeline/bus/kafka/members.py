@@ -11,7 +11,7 @@ from laggard.pipeline.bus.kafka import snapshots as chunks
 from laggard.pipeline.bus.kafka.admin import SETTLING_S
 from laggard.pipeline.bus.kafka.claims import settled_offsets
 from laggard.pipeline.bus.kafka.commits import Commits
-from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location
+from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -197,7 +197,7 @@ class KafkaSubscription(Subscription):
         while partition in self._unclaimed and partition not in self._revoked:
             if time.monotonic() > deadline:
                 raise BusUnavailable(
-                    f"{location(self._options)}: group {self._group}: {_named([partition])} cannot be claimed yet: the "
+                    f"{location(self._options)}: group {self._group}: {named([partition])} cannot be claimed yet: the "
                     "group has not settled, or another member has not ended its transaction"
                 )
             self._advance(self._member.membership(), {partition}, deadline)
@@ -243,7 +243,7 @@ class KafkaSubscription(Subscription):
         for partition in touched:
             if partition.topic not in self._topics:
                 raise BusError(
-                    f"{location(self._options)}: group {self._group}: cannot commit {_named([partition])}: it is of no "
+                    f"{location(self._options)}: group {self._group}: cannot commit {named([partition])}: it is of no "
                     "topic of this member"
                 )
         records = self._bus.pack(commit.outputs) + self._pack(commit.snapshots)
@@ -275,7 +275,7 @@ class KafkaSubscription(Subscription):
             except Displaced as error:
                 self._unclaim(touched)
                 raise Fenced(
-                    f"{location(self._options)}: group {self._group}: another member has taken {_named(touched)} over: "
+                    f"{location(self._options)}: group {self._group}: another member has taken {named(touched)} over: "
                     f"{error}"
                 ) from error
             self._committed(commit, offsets)
@@ -292,7 +292,7 @@ class KafkaSubscription(Subscription):
         lost = frozenset(touched - (self._mine - self._revoked))
         if lost:
             raise Fenced(
-                f"{location(self._options)}: group {self._group}: another member has taken {_named(lost)} over", lost
+                f"{location(self._options)}: group {self._group}: another member has taken {named(lost)} over", lost
             )
 
     def _check_patience(self, deadline: float) -> None:
@@ -367,10 +367,6 @@ class KafkaSubscription(Subscription):
 
 def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
     return snapshot.partition, snapshot.operator, snapshot.key
-
-
-def _named(partitions: Iterable[Partition]) -> str:
-    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
 
 
 def _same(commit: Commit, ended: Commit) -> bool:

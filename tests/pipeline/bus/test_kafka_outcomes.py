@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from laggard.pipeline.bus import BusUnavailable, Commit, Outgoing, Partition, Snapshot, TopicSpec
@@ -191,3 +194,19 @@ def test_without_a_broker_each_call_says_so(client: Literal["kafka-python", "lib
             with pytest.raises(BusUnavailable, match=nowhere):
                 ask()
             assert time.monotonic() - began < 5.0
+
+
+def test_a_backlog_is_read_through_a_slow_line(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
+    _, proxy = line
+    patient = replace(options, request_timeout_s=3.0)
+    partition = Partition(f"{options.prefix}input", 0)
+    random = np.random.default_rng(1)
+    values = [random.bytes(800_000) for _ in range(16)]
+    with KafkaBus(patient) as bus:
+        for value in values:
+            bus.append([Outgoing(partition.topic, "key", value, NOW)])
+        try:
+            proxy.bytes_per_s = 3e6
+            assert [record.value for record in bus.read(partition, 0)] == values
+        finally:
+            proxy.bytes_per_s = math.inf

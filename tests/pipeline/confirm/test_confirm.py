@@ -257,6 +257,17 @@ def test_a_process_of_another_user_is_refused(start: Any) -> None:
     assert "belongs to another user; expected the same user, root" in said.stdout
 
 
+def test_a_thread_is_refused(start: Any) -> None:
+    """Its id has a folder in procfs as that of a process has."""
+    child = start("import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\nprint(flush=True)")
+    (thread,) = {int(entry.name) for entry in Path(f"/proc/{child.pid}/task").iterdir()} - {child.pid}
+    with pytest.raises(RefusedError, match=f"^{thread} is a thread, not a process; expected the id of its process$"):
+        hold(find(str(thread)))
+    ran = confirmed(str(thread), "--yes")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"laggard: {thread} is a thread, not a process; expected the id of its process\n"
+
+
 def test_the_command_line_says_what_is_wrong(start: Any) -> None:
     ran = confirmed("1", "--yes")
     assert (ran.returncode, ran.stdout) == (1, "")
