@@ -73,7 +73,7 @@ class Group:
         self._opened = ExitStack()
         self.bus: Bus = self._opened.enter_context(KafkaBus(options))
         self.bus.create(self.topics.specs(partitions=PARTITIONS))
-        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.name)]))
+        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.snapshots)]))
 
     def partitions(self) -> Sequence[Partition]:
         return self.bus.partitions(self.input)
@@ -130,7 +130,7 @@ class Group:
         states = {
             each.key: each.value
             for partition in self.partitions()
-            for each in self.bus.snapshots(WIRED.name, partition)
+            for each in self.bus.snapshots(WIRED.snapshots, partition)
             if each.key
         }
         return outputs, states
