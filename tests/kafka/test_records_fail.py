@@ -55,7 +55,7 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
     delete(scene, {partition.number: offset for partition, offset in kept.items()})
     worker.start() if worker_is == "away" else worker.resume()
     scene.await_all()
-    deadline = time.monotonic() + 10  # it is looked at now and then, beside the work
+    deadline = time.monotonic() + 60  # it is looked at now and then, beside the work
     while len(told := dict(DELETED.findall(worker.said()))) < len(kept):
         assert time.monotonic() < deadline, f"it says {worker.said()}"
         time.sleep(0.1)
@@ -73,7 +73,7 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
 @pytest.mark.timeout(240)
 def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(broker, partitions=1, snapshot__records=5)
-    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.name)), 0)
+    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.snapshots)), 0)
     broker.tools.run(
         *("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", snapshots.topic, "--add-config"),
         "segment.ms=1000,min.cleanable.dirty.ratio=0.001,min.compaction.lag.ms=0,delete.retention.ms=0",
@@ -217,7 +217,7 @@ def test_poisoned_records_are_dead_letters_and_the_partition_goes_on(
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec})
         for key, value, headers in poisons:
             producer.produce(topic, value, key, headers=headers)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         scene.send(20)
     scene.await_all()
     letters = list(scene.bus.read(scene.bus.partitions(scene.topics.name(DEAD_LETTERS))[0], 0))
