@@ -27,6 +27,7 @@ from laggard.pipeline.held import Held, Part, commit_of
 from laggard.pipeline.lookout import Lookout
 from laggard.pipeline.recoverer import Recoverer
 from laggard.pipeline.standby import Standby
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,12 +129,16 @@ class Member:
 
         Raises:
             BusUnavailable: nothing is lost; call again later.
+            BusError: a topic is missing, or something else that trying again does not mend.
 
         """
         subscription = self._subscription
         if subscription is None:
+            topics = self._topics
+            outputs = (topics.name(ANOMALIES), topics.name(DEAD_LETTERS))
+            self._bus.require(outputs, [self.wired.snapshots])
             subscription = self._subscription = self._bus.subscribe(
-                self._topics.group(self.wired.name), [self._topics.name(self.wired.topic)]
+                topics.group(self.wired.name), [topics.name(self.wired.topic)]
             )
         self._try_commit(subscription)
         try:

@@ -199,6 +199,14 @@ class Bus(ABC):
     def create(self, topics: Iterable[TopicSpec]) -> None:
         """Create what is missing. What is there already stays as it is."""
 
+    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:  # noqa: ARG002 - kept beside topics here
+        """Raise BusError unless there are these topics, and places for these operators' snapshots.
+
+        For whoever is about to commit to them: later it would be in the middle of the work.
+        """
+        for topic in topics:
+            self.partitions(topic)
+
     @abstractmethod
     def append(self, records: Sequence[Outgoing]) -> None:
         """Append in order. When it returns, they survive a crash of this process.

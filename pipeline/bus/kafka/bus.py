@@ -76,6 +76,11 @@ class KafkaBus(Bus):
         """All partitions of a topic, as many as it had when it was first asked for."""
         return [Partition(topic, number) for number in range(self._count(topic))]
 
+    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:
+        """Snapshots have a topic for each operator."""
+        for topic in (*topics, *(chunks.topic_of(self.options.prefix, operator) for operator in operators)):
+            self._count(topic)
+
     def partition_of(self, topic: str, key: str) -> Partition:
         """Where the records of this key are: as Kafka's default partitioner says."""
         return Partition(topic, partition_number(key, self._count(topic)))

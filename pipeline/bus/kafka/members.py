@@ -63,7 +63,7 @@ class KafkaSubscription(Subscription):
         self._revoked: set[Partition] = set()  # not told yet
         self._assigned: set[Partition] = set()
         self._held: list[Incoming] = []  # came together with news
-        self._chunks: dict[tuple[Partition, str, str], int] = {}
+        self._chunks: dict[tuple[Partition, str, str], int] = {}  # of snapshots with more than one
         self._ended: Commit | None = None  # its outcome was found out after it had been given up
         self._trying: Commit | None = None
         self._heard_at = time.monotonic()
@@ -137,6 +137,7 @@ class KafkaSubscription(Subscription):
         self._revoked.clear()
         self._assigned.clear()
         self._mine = self._mine - revoked | assigned
+        self._chunks = {place: count for place, count in self._chunks.items() if place[0] not in revoked}
         for partition in revoked | assigned:
             self._paused.discard(partition)
             self._wanted.pop(partition, None)
@@ -285,7 +286,11 @@ class KafkaSubscription(Subscription):
         self._heard_at = time.monotonic()
         self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
         for snapshot in commit.snapshots:
-            self._chunks[_place(snapshot)] = chunks.chunk_count(snapshot)
+            # Of one chunk nothing is left over.
+            if (count := chunks.chunk_count(snapshot)) > 1:
+                self._chunks[_place(snapshot)] = count
+            else:
+                self._chunks.pop(_place(snapshot), None)
 
     def _check_held(self, touched: set[Partition]) -> None:
         """Raise Fenced for partitions that this member does not have, or had lost in between."""
