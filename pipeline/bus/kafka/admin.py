@@ -74,6 +74,7 @@ class Admin:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
+        self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
         self._client: _Client | None = None
         self._closed = False
 
@@ -303,18 +304,32 @@ class Admin:
             time.sleep(_RETRY_S)
 
     def _connected(self, asked: str, deadline: float, *, explain: bool) -> _Client:
+        with self._connecting:
+            with self._lock:
+                if self._closed:
+                    raise self._shut(asked)
+                if self._client is not None:
+                    return self._client
+            settings = kafka_python(self._options)
+            settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
+            try:
+                client = connected(_Client, settings)
+            except Exception as error:
+                say = unreachable if explain else explained
+                raise say(error, asked, self._options) from error
+            if self._keep(client):
+                return client
+        client.close()
+        raise self._shut(asked)
+
+    def _keep(self, client: _Client) -> bool:
         with self._lock:
-            if self._closed:
-                raise BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
-            if self._client is None:
-                settings = kafka_python(self._options)
-                settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
-                try:
-                    self._client = connected(_Client, settings)
-                except Exception as error:
-                    say = unreachable if explain else explained
-                    raise say(error, asked, self._options) from error
-            return self._client
+            if not self._closed:
+                self._client = client
+            return not self._closed
+
+    def _shut(self, asked: str) -> BusError:
+        return BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
 
     def _discard(self) -> None:
         with self._lock:

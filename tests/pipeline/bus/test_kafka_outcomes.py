@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import socket
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import BusUnavailable, Commit, Outgoing, Partition, Snapshot, TopicSpec
+from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Partition, Snapshot, TopicSpec
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from tests.brokers import Cluster
@@ -20,7 +22,7 @@ from tests.pipeline.bus.kafka_proxy import Proxy
 from tests.pipeline.bus.test_contract import NOW, await_assignment, everything, take, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Literal
 
     from laggard.pipeline.bus import Incoming, Subscription
@@ -173,6 +175,36 @@ def poll_for(member: Subscription, seconds: float) -> None:
             member.poll(0.2)
         finally:
             assert time.monotonic() - began < 1.0
+
+
+def test_closing_waits_for_no_connection_that_is_being_made() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bus = KafkaBus(KafkaOptions(bootstrap=(f"127.0.0.1:{silent.getsockname()[1]}",), request_timeout_s=10.0))
+        failed: list[BusError] = []
+
+        def ask(what: Callable[[], object]) -> None:
+            with pytest.raises(BusError) as raised:
+                what()
+            failed.append(raised.value)
+
+        asking = [
+            threading.Thread(target=ask, args=(what,))
+            for what in (
+                lambda: bus.partitions("input"),
+                # The number of partitions is asked for by another connection than that which appends.
+                lambda: bus._appender.append([], "append to input"),
+            )
+        ]
+        for each in asking:
+            each.start()
+        connections = [silent.accept()[0] for _ in asking]
+        bus.close()
+        assert all(each.is_alive() for each in asking), "both still wait for an answer"
+        for each in asking:
+            each.join()
+        for one in connections:
+            one.close()
+    assert len(failed) == len(asking)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
