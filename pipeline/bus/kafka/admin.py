@@ -60,12 +60,8 @@ class Admin:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-<<<<<<< Updated upstream
         self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
-        self._client: _Client | None = None
-=======
         self._client: AdminClient | None = None
->>>>>>> Stashed changes
         self._closed = False
 
     # Topics.
@@ -293,8 +289,7 @@ class Admin:
                     raise raised from error
             time.sleep(_RETRY_S)
 
-<<<<<<< Updated upstream
-    def _connected(self, asked: str, deadline: float, *, explain: bool) -> _Client:
+    def _connected(self, asked: str, deadline: float, *, explain: bool) -> AdminClient:
         with self._connecting:
             with self._lock:
                 if self._closed:
@@ -304,7 +299,7 @@ class Admin:
             settings = kafka_python(self._options)
             settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
             try:
-                client = connected(_Client, settings)
+                client = connected(AdminClient, settings)
             except Exception as error:
                 say = unreachable if explain else explained
                 raise say(error, asked, self._options) from error
@@ -313,7 +308,7 @@ class Admin:
         client.close()
         raise self._shut(asked)
 
-    def _keep(self, client: _Client) -> bool:
+    def _keep(self, client: AdminClient) -> bool:
         with self._lock:
             if not self._closed:
                 self._client = client
@@ -321,21 +316,6 @@ class Admin:
 
     def _shut(self, asked: str) -> BusError:
         return BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
-=======
-    def _connected(self, asked: str, deadline: float, *, explain: bool) -> AdminClient:
-        with self._lock:
-            if self._closed:
-                raise BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
-            if self._client is None:
-                settings = kafka_python(self._options)
-                settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
-                try:
-                    self._client = connected(AdminClient, settings)
-                except Exception as error:
-                    say = unreachable if explain else explained
-                    raise say(error, asked, self._options) from error
-            return self._client
->>>>>>> Stashed changes
 
     def _discard(self) -> None:
         with self._lock:
