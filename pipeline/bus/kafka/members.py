@@ -32,7 +32,8 @@ EXPULSIONS_S: Final = 60.0
 """A static member that was expelled so often in this time has a namesake: it gives way."""
 
 _STEP_S: Final = 0.05
-_LEAST_PROBE_S: Final = 0.05
+_LEAST_PROBE_S: Final = 0.5
+"""So long a new connection may take before there counts to be no broker: over a long line with TLS it is some time."""
 
 
 class KafkaSubscription(Subscription):

@@ -248,6 +248,23 @@ def test_without_a_broker_each_call_says_so(client: Literal["kafka-python", "lib
             assert time.monotonic() - began < 30.0
 
 
+def test_a_member_with_nothing_to_read_does_not_take_a_slow_line_for_none(
+    options: KafkaOptions, line: tuple[Cluster, Proxy]
+) -> None:
+    _, proxy = line
+    with KafkaBus(options) as bus:
+        member = reading(bus, options)
+        bus.admin._discard()  # it has to connect anew
+        try:
+            proxy.bytes_per_s = 1.2e4  # a tenth of a second or two for what a broker says of itself
+            deadline = time.monotonic() + 3 * options.request_timeout_s
+            while time.monotonic() < deadline:
+                assert not member.poll(0.05).records
+        finally:
+            proxy.bytes_per_s = math.inf
+        member.close()
+
+
 def test_a_backlog_is_read_through_a_slow_line(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
     _, proxy = line
     patient = replace(options, request_timeout_s=3.0)
