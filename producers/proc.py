@@ -94,7 +94,7 @@ class Cpu(NamedTuple):
 
 
 class SystemStat(NamedTuple):
-    """`/proc/stat`."""
+    """`/proc/stat`; `boot` in seconds since the Unix epoch."""
 
     total: Cpu
     cpus: dict[bytes, Cpu]
@@ -104,6 +104,7 @@ class SystemStat(NamedTuple):
     running: int
     blocked: int
     soft_interrupts: int
+    boot: int
 
 
 class Vmstat(NamedTuple):
@@ -291,6 +292,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
             scalars[b"procs_running"],
             scalars[b"procs_blocked"],
             scalars[b"softirq"],
+            scalars[b"btime"],
         )
     except KeyError as missing:
         raise ProcError(file, missing.args[0].decode(), "a line with this key", text) from None
