@@ -162,6 +162,7 @@ class Gaussian:
         scale, prior = CALIBRATIONS[likelihood]
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior)
         self._suspects: dict[str, tuple[float, RowScore]] = {}
+        self._prospects: dict[str, tuple[float, RowScore]] | None = None  # those once an alignment is learned
         self._bank = Bank.empty()
         self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
@@ -191,7 +192,8 @@ class Gaussian:
         rows, features = values.shape
         reference = self._reference
         if reference is None or not self._span[0] <= ts < self._span[1]:
-            reference = self._reference = self._refer(bank, followed, ts, features, rows)
+            reference, self._span, self._bases = self._refer(bank, followed, ts, features, rows)
+            self._reference = reference
         clean = np.array(values.T, dtype=np.float64, order="C")
         # False for NaN too: comparisons with it are.
         whole = not clean.size or bool(clean.max() <= LARGEST and clean.min() >= -LARGEST)
@@ -230,6 +232,8 @@ class Gaussian:
         assert judged is not None
         bank, followed = self._align(layout, ts)
         self._bank, self._fresh_ts = bank, None
+        if self._prospects is not None:
+            self._suspects, self._prospects = self._prospects, None
         if followed is not None and self._cohorts is not None:
             young = self._cohorts.learn(followed, ts, judged.evidence)
             if young is not followed:
@@ -249,31 +253,48 @@ class Gaussian:
         bank.last_ts[:rows] = ts
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
-        self._suspect(ts, scores)
 
-    def _suspect(self, ts: float, scores: Scores) -> None:
-        """Remember what is out of the ordinary, for it may end before anybody asks."""
-        if self.likelihood == "paper":
-            return
-        suspects = self._suspects
-        for row in [row for row, (seen, _) in suspects.items() if not 0.0 <= ts - seen <= GONE_S]:
-            del suspects[row]
-        if scores.score >= SUSPICIOUS:
-            for found in scores.ranking(MAX_SUSPECTS, SUSPECT_FEATURES, gone=False).rows:
-                if found.score >= SUSPICIOUS:
-                    suspects.pop(found.row, None)
-                    suspects[found.row] = (ts, found)
-            for row in list(suspects)[:-MAX_SUSPECTS]:
-                del suspects[row]
+    def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
+        """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.
+
+        All of it follows from the state: what was judged at the last tick may be long forgotten.
+        """
+        last, bank = self._times.last, self._bank
+        suspects = {row: each for row, each in self._suspects.items() if 0.0 <= ts - each[0] <= GONE_S}
+        if self.likelihood == "paper" or not 0.0 < ts - last <= GONE_S:
+            return suspects
+        rows, features = int((bank.last_ts == last).sum()), int((bank.feature_ts == last).sum())
+        there = set(layout.rows)
+        gone = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
+        if not gone:
+            return suspects
+        before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
+        followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
+        reference, _, bases = self._refer(bank, followed, last, features, rows)
+        evidence = bank.evidence[:features, :rows]
+        raw = self._rows(evidence, reference, whole=False)
+        level = self._calibration.level
+        if not any(level.score(float(raw[column])) >= SUSPICIOUS for column in gone):
+            return suspects
+        worst = float(np.fmax.reduce(raw))
+        scores = Scores(
+            last, before, evidence.T, evidence.T, raw, level.score(worst), worst, level, reference, self.likelihood,
+            bank.first_ts[:rows], bases, self.share, self.waits, (), 0.0, self.context_s,
+        )  # fmt: skip
+        for found in scores.ranking(MAX_SUSPECTS, SUSPECT_FEATURES).rows:
+            if found.score >= SUSPICIOUS and found.row not in there:
+                suspects[found.row] = (last, found)
+        return dict(list(suspects.items())[-MAX_SUSPECTS:])
 
     def _gone(self, ts: float, layout: Layout) -> tuple[RowScore, ...]:
         """The suspects that are not in the frame any more."""
-        if not self._suspects:
+        suspects = self._prospects if self._prospects is not None else self._suspects
+        if not suspects:
             return ()
         there = set(layout.rows)
         return tuple(
             replace(found, score=found.score * math.exp(-(ts - seen) / GONE_S), gone_s=ts - seen)
-            for row, (seen, found) in self._suspects.items()
+            for row, (seen, found) in suspects.items()
             if row not in there and 0.0 < ts - seen <= GONE_S
         )
 
@@ -300,9 +321,10 @@ class Gaussian:
         if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
             bank, followed = self._bank, None
             self._settle()
+            self._prospects = self._ended(ts, layout) if self._times.ticks else None
             known = set(bank.rows)
             fresh = [column for column, row in enumerate(layout.rows) if row not in known]
-            self._fresh_ts = ts if fresh else None
+            self._fresh_ts = ts if fresh or self._prospects else None
             if self._cohorts is not None:
                 followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
             if not bank.begins_with(layout):
@@ -312,15 +334,19 @@ class Gaussian:
             self._settled = False
         return self._aligned[1], self._aligned[2]
 
-    def _refer(self, bank: Bank, followed: Followed | None, ts: float, features: int, rows: int) -> Reference:
-        """What is usual now, for the rows and features of the frame; for a row without a past that of others."""
+    def _refer(
+        self, bank: Bank, followed: Followed | None, ts: float, features: int, rows: int
+    ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
+        """What is usual for the first rows and features; for a row without a past that of others.
+
+        Also between which times that holds, and what the rows without a past are compared with.
+        """
         weight, mean, squares = (
             part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares)
         )
-        self._span, self._bases = (-math.inf, math.inf), {}
-        prior = None
+        span, bases, prior = (-math.inf, math.inf), {}, None
         if followed is not None and self._cohorts is not None and followed.columns.size:
-            self._span = self._cohorts.span(followed, ts)
+            span = self._cohorts.span(followed, ts)
             prior = self._cohorts.prior(followed, bank, ts)
         if prior is not None:
             columns = prior.columns
@@ -328,11 +354,11 @@ class Gaussian:
             merged = prior.moments.merged(own, 1.0)
             weight, mean, squares = weight.copy(), mean.copy(), squares.copy()
             weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
-            self._bases = dict(zip(columns.tolist(), prior.bases, strict=True))
-        if self._weights is None:
+            bases = dict(zip(columns.tolist(), prior.bases, strict=True))
+        if self._weights is None or len(self._weights.each) != features:
             self._weights = Weights.of(bank.features[:features], self.weights)
         recurring = bank.episodes.second[:features, :rows] if self.episodes else None
-        return Reference.of(Moments(weight, mean, squares), self._weights, recurring)
+        return Reference.of(Moments(weight, mean, squares), self._weights, recurring), span, bases
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
@@ -429,6 +455,15 @@ def _plain(row: RowScore) -> list[Any]:
 def _row_score(plain: list[Any]) -> RowScore:
     row, name, score, age_s, basis, waits, features = plain
     return RowScore(row, name, score, tuple(FeatureScore(*each) for each in features), age_s, basis, waits)
+
+
+class _Names(NamedTuple):
+    """A layout."""
+
+    rows: tuple[str, ...]
+    names: tuple[str, ...]
+    features: tuple[str, ...]
+    commands: tuple[str, ...]
 
 
 class _Times(NamedTuple):
@@ -536,11 +571,11 @@ class Scores:
         blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
         return blame
 
-    def ranking(self, rows: int | None = None, features: int | None = None, *, gone: bool = True) -> Ranking:
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
 
-        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. With
-        `gone` also rows that were out of the ordinary and ended a moment ago.
+        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. Rows
+        that were out of the ordinary and ended a moment ago are among them.
         """
         ranked = np.isfinite(self.raw)
         if self.share and ranked.any():
@@ -554,7 +589,7 @@ class Scores:
         order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
         row_scores = self.level.scores(raw)
         found = tuple(self._row(row, float(row_scores[row]), blame[row], features) for row in map(int, order[:rows]))
-        if gone and self.gone:
+        if self.gone:
             ended = [replace(each, features=each.features[:features]) for each in self.gone]
             found = tuple(sorted((*found, *ended), key=lambda each: -each.score)[:rows])
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
