@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from laggard.pipeline import snapshots
 from laggard.pipeline.migrations import snapshot_name
@@ -107,7 +107,16 @@ def _gaussian(settings: Settings) -> Wired:
             "likelihood": likelihood,
             "false_alarms_per_day": false_alarms_per_day,
         },
+        {1: _recalibrated},
     )
+
+
+def _recalibrated(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 of a state: incidents are counted, not ticks."""
+    from laggard.operators.calibration import anew  # noqa: PLC0415 - see above
+
+    usual = {"usual": _recalibrated(state["usual"])} if "usual" in state else {}
+    return state | {"calibration": anew(state["calibration"])} | usual
 
 
 def _river(settings: Settings) -> Wired:
@@ -140,6 +149,7 @@ def _river(settings: Settings) -> Wired:
             "false_alarms_per_day": false_alarms_per_day,
             **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
         },
+        {1: _recalibrated},
     )
 
 

@@ -44,11 +44,11 @@ LONG_TICK = 0.9
 """A tick of this share of `evidence_s`, which no jitter of the clock makes of a full one, is judged alone."""
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
-    "scale_free": ("linear", (30.0, 6.0)),
-    "paper": ("logarithmic", (3.5, 0.6)),
+    "scale_free": ("linear", (140.0, 30.0)),
+    "paper": ("logarithmic", (5.5, 0.35)),
 }
-"""The scale on which the frames' raw scores have an exponential tail, and what it is before any were seen; see
-`Calibration`."""
+"""The scale on which the frames' raw scores have an exponential tail, and the level that they pass once an hour and the
+spread of the tail before any were seen, see `Calibration`; as of simulated machines (tests/evaluation)."""
 
 
 class Gaussian:
@@ -97,7 +97,7 @@ class Gaussian:
 
     """
 
-    state_version: ClassVar[int] = 1
+    state_version: ClassVar[int] = 2
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 EXPLAINED: Final = 20
 """The worst rows whose features are told; what an answer costs grows with it."""
 
-PRIOR: Final = (4.5, 0.4)
-"""What the tail of raw scores is like before any was seen, see `Calibration`."""
+PRIOR: Final = (5.5, 0.3)
+"""The level that raw scores pass once an hour and the spread of their tail before any was seen, see `Calibration`."""
 
 HALF: Final = 3.0
 """So many standard deviations above its usual a counter is half way from 0 to 1."""
@@ -82,7 +82,7 @@ class River:
 
     """
 
-    state_version: ClassVar[int] = 1
+    state_version: ClassVar[int] = 2
 
     def __init__(
         self,
