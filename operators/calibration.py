@@ -252,7 +252,7 @@ class Calibration:
 
 
 def anew(state: dict[str, Any]) -> dict[str, Any]:
-    """Today's state from one that counted ticks (version 1 of the states of `gaussian` and `river`).
+    """Today's state from one that counted ticks (versions 1 and 2 of the states of `gaussian` and `river`).
 
     How many incidents they were cannot be told from those counts: they are learned anew. The old limit holds one tick.
     """

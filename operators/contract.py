@@ -32,6 +32,10 @@ class Layout(Protocol):
     def features(self) -> Sequence[str]:
         """Names of the features, unique in the frame, each with its base unit (`memory_rss_bytes`)."""
 
+    @property
+    def commands(self) -> Sequence[str]:
+        """Command lines of the rows, one per row, or none at all."""
+
 
 class FrameOperator(Protocol):
     """A stateful, deterministic statistic over the frames of one key and scope.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Basis = Literal["itself", "name", "starts", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,9 @@ class RowScore:
         score: how unusual; above 1 is more than the false-alarm budget allows.
         features: worst first.
         age_s: how long the row has been learned from, in seconds.
+        basis: what it is compared with: its own past ("itself"); that of its name, as far as it has too little of its
+            own ("name"); where that has none, how rows of any name began ("starts"), or all rows ("all").
+        waits: whether what is most unusual about it is that it waits for others: it suffers, rather than causes.
 
     """
 
@@ -45,6 +51,8 @@ class RowScore:
     score: float
     features: tuple[FeatureScore, ...]
     age_s: float
+    basis: Basis = "itself"
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

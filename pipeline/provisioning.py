@@ -118,5 +118,7 @@ def _on_kafka(bus: KafkaBus, wanted: Sequence[Wanted]) -> Iterator[TopicReport]:
             topic.partitions,
             sum(end - oldest for oldest, end in bounds) if bounds else None,
             found=topic,
-            differences=tuple(differences(each.spec, replication, topic, exactly=exactly)),
+            differences=tuple(
+                differences(each.spec, replication, topic, exactly=exactly, bootstrap=bus.options.bootstrap)
+            ),
         )

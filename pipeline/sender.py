@@ -24,6 +24,9 @@ LONGEST_PAUSE_S: Final = 5.0
 CLOSING_S: Final = 5.0
 """How long a clean stop may try to send what waits."""
 
+CLOSING_IN_TROUBLE_S: Final = 0.5
+"""... where the bus has just not taken it: the spool keeps it, and whoever stops the agent should not wait."""
+
 SAY_AGAIN_S: Final = 600.0
 """Records that are refused for themselves are said so often at most."""
 
@@ -78,6 +81,8 @@ class Sender:
 
     def close(self, timeout_s: float = CLOSING_S) -> None:
         """Send what waits, at most for so long, and say how much stays in the spool for the next start."""
+        if self._trouble:
+            timeout_s = min(timeout_s, CLOSING_IN_TROUBLE_S)
         self._drain_until = time.monotonic() + timeout_s
         self._stop.set()
         self._spool.news.set()
@@ -149,7 +154,7 @@ class Sender:
 
     def _say(self, trouble: str, line: str) -> None:
         """Say once what stands in the way, and again when that is something else."""
-        if trouble != self._trouble and not self._stop.is_set():
+        if trouble != self._trouble:
             _logger.warning("%s", line)
         self._trouble = trouble
 

@@ -44,7 +44,7 @@ REQUESTS: Final = Topic("requests", "service", "one traced request: state counts
 ANOMALIES: Final = Topic("anomalies", "the entity's key", "anomalies, and rankings for marks", 30 * _DAY_S)
 MODELS: Final = Topic("models", "application", "every performance model built", 30 * _DAY_S)
 DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
-DEAD_LETTERS: Final = Topic("dead_letters", "as received", "what could not be used, with the reason", 7 * _DAY_S)
+DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not be used, with the reason", 7 * _DAY_S)
 
 TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
 """All topics but those of snapshots, of which each operator has its own."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from laggard.pipeline import snapshots
+from laggard.pipeline.extras import installing
 from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
 
@@ -73,6 +74,10 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
+# What happens to a process for want of a resource that others have: not how it is scheduled by itself.
+_WAITS = ("cpu_wait_ratio", "io_delay_ratio", "switches_involuntary_per_s", "page_faults_major_per_s")
+
+
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators that the settings ask for, in that order."""
     return tuple(_WIRES[name](settings) for name in settings.words("operators"))
@@ -80,7 +85,7 @@ def wire(settings: Settings) -> tuple[Wired, ...]:
 
 def _gaussian(settings: Settings) -> Wired:
     # Here, so that naming the operators does not load numpy and what else they need.
-    from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
+    from laggard.operators.gaussian import MIGRATIONS, Gaussian  # noqa: PLC0415
 
     context_s = settings.seconds("gaussian.context")
     minimum_features = settings.count("gaussian.minimum_features")
@@ -99,6 +104,7 @@ def _gaussian(settings: Settings) -> Wired:
             # The budget is the host's: its streams share it.
             false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
+            waits=_WAITS,
         ),
         Gaussian.state_version,
         {
@@ -107,28 +113,21 @@ def _gaussian(settings: Settings) -> Wired:
             "likelihood": likelihood,
             "false_alarms_per_day": false_alarms_per_day,
         },
-        {1: _recalibrated},
+        MIGRATIONS,
     )
-
-
-def _recalibrated(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 of a state: incidents are counted, not ticks."""
-    from laggard.operators.calibration import anew  # noqa: PLC0415 - see above
-
-    usual = {"usual": _recalibrated(state["usual"])} if "usual" in state else {}
-    return state | {"calibration": anew(state["calibration"])} | usual
 
 
 def _river(settings: Settings) -> Wired:
     """Raises `SettingError` where there is no such detector, or no river."""
-    from laggard.operators.river import Blueprint, River  # noqa: PLC0415 - see above
+    from laggard.operators.river import MIGRATIONS, Blueprint, River  # noqa: PLC0415 - see above
     from laggard.pipeline.settings import SettingError  # noqa: PLC0415
 
     detector, parameters = settings.text("river.detector"), settings.table("river.parameters")
     try:
         blueprint = Blueprint(detector, parameters)
     except ImportError as error:
-        raise SettingError([f"{settings.place('operators')}: {error}"]) from None
+        needs = f"the operator river needs river, which is not installed; {installing('river')}"
+        raise SettingError([f"{settings.place('operators')}: {needs}"]) from error
     except ValueError as error:
         name = "river.parameters" if parameters else "river.detector"
         raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
@@ -149,7 +148,7 @@ def _river(settings: Settings) -> Wired:
             "false_alarms_per_day": false_alarms_per_day,
             **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
         },
-        {1: _recalibrated},
+        MIGRATIONS,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from laggard.operators.gaussian.episodes import NONE, Episodes
 from laggard.operators.gaussian.moments import Block, Moments
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Bank:
         waiting: the block of ticks before the open one: complete, to be learned when the open one is.
         open: the block of ticks that is being filled.
         evidence: the short mean of each cell, NaN before its first value.
+        episodes: what was beyond its usual.
 
     """
 
@@ -51,6 +53,7 @@ class Bank:
     waiting: Moments
     open: Block
     evidence: Matrix
+    episodes: Episodes
 
     @classmethod
     def empty(cls) -> Bank:
@@ -58,16 +61,22 @@ class Bank:
         none = np.zeros(0)
         vectors = (none, none.copy(), none.copy())
         blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Block.empty(0, 0))
-        return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)))
+        return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)), Episodes.empty(0, 0))
 
-    def turn(self, decay: float) -> None:
+    def turn(self, decay: float, episode_s: float | None = None) -> None:
         """Learn the block that waits, let the open one wait, and open an empty one.
 
-        What is usual is forgotten but for the share `decay`.
+        What is usual is forgotten but for the share `decay`. `episode_s` is about how long the block is, None where
+        what is far off is learned as it is.
         """
-        self.usual = self.usual.merged(self.waiting, decay)
+        block = self.waiting if episode_s is None else self.episodes.take(self.usual, self.waiting, episode_s)
+        self.usual = self.usual.merged(block, decay)
         self.waiting = self.open.moments()
         self.open = Block.empty(*self.open.weight.shape)
+
+    def end_episodes(self, seconds: float) -> None:
+        """Take those that are over as such; so many seconds after this was last done."""
+        self.episodes.close(seconds, self.waiting, self.usual.mean)
 
     def matrices(self) -> dict[str, Matrix]:
         """Every matrix of the state by its name; each has the shape (features, rows)."""
@@ -92,9 +101,9 @@ class Bank:
         shape = (len(names[2]), len(names[0]))
         lengths = {"first_ts": shape[1:], "last_ts": shape[1:], "feature_ts": shape[:1]}
         matrices = dict.fromkeys(cls.empty().matrices(), shape)
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for name, expected in (lengths | matrices).items():
-            arrays[name] = np.array(state[name], dtype=np.float64)
+            arrays[name] = np.array(state[name], dtype=np.float32 if name in HEIGHTS else np.float64)
             if arrays[name].shape != expected:
                 raise ValueError(f"{name}: expected the shape {expected}, got {arrays[name].shape}")
         if len(names[1]) != len(names[0]):
@@ -107,13 +116,13 @@ class Bank:
         cls,
         names: tuple[Sequence[str], Sequence[str], Sequence[str]],
         vectors: tuple[Vector, Vector, Vector],
-        matrices: dict[str, Matrix],
+        matrices: dict[str, NDArray[Any]],
     ) -> Bank:
         """Put one together from rows, names, features; from the three vectors of times; and from `matrices`."""
         parts = {name: [matrices[f"{name}_{part}"] for part in parts] for name, parts in PARTS.items()}
         blocks = (Moments(*parts["usual"]), Moments(*parts["waiting"]), Block(*parts["open"]))
         rows, row_names, features = (tuple(each) for each in names)
-        return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"])
+        return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"], Episodes(*parts["episodes"]))
 
     def begins_with(self, layout: Layout) -> bool:
         """Whether the first rows and features are those of `layout` already.
@@ -140,8 +149,8 @@ class Bank:
 
         def moved(matrix: Matrix, fill: float) -> Matrix:
             if matrix.size == 0:
-                return np.full((len(features), len(rows)), fill)
-            result = matrix[picked]
+                return np.full((len(features), len(rows)), fill, matrix.dtype)
+            result = np.ascontiguousarray(matrix[picked])
             result[feature_new] = fill
             result[:, row_new] = fill
             return result
@@ -153,12 +162,21 @@ class Bank:
                 _moved(self.last_ts, row_from, ts),
                 _moved(self.feature_ts, feature_from, ts),
             ),
-            {name: moved(matrix, np.nan if name == "evidence" else 0.0) for name, matrix in self.matrices().items()},
+            {name: moved(matrix, NEW.get(name, 0.0)) for name, matrix in self.matrices().items()},
         )
 
 
 MOMENTS = ("weight", "mean", "squares")
-PARTS = {"usual": MOMENTS, "waiting": MOMENTS, "open": ("weight", "first", "total", "squares")}
+PARTS = {
+    "usual": MOMENTS,
+    "waiting": MOMENTS,
+    "open": ("weight", "first", "total", "squares"),
+    "episodes": ("running", "highest", "second", "limited_s"),
+}
+HEIGHTS = {f"episodes_{part}" for part in PARTS["episodes"]}
+NEW = {"evidence": np.nan, **{f"episodes_{part}": float(NONE) for part in ("running", "highest", "second")}}
+"""What a new cell begins with where that is not 0."""
+
 VECTORS = ("first_ts", "last_ts", "feature_ts")
 
 

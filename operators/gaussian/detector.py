@@ -10,6 +10,8 @@ import numpy as np
 
 from laggard.operators.calibration import Calibration, Level, Scale
 from laggard.operators.gaussian.bank import Bank
+from laggard.operators.gaussian.cohorts import Cohorts
+from laggard.operators.gaussian.episodes import EPISODE_S
 from laggard.operators.gaussian.likelihood import (
     Likelihood,
     Reference,
@@ -25,12 +27,14 @@ from laggard.operators.gaussian.moments import Moments
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
+    from laggard.operators.gaussian.cohorts import Followed
     from laggard.operators.gaussian.moments import Block
+    from laggard.operators.ranking import Basis
 
     Matrix = NDArray[np.float64]
 
@@ -82,10 +86,17 @@ class Gaussian:
         spare_rows: how many rows that are not in the frame are remembered.
         weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
             named. Only `scale_free` asks for it.
+        waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
+            whatever they weigh, is marked so in rankings.
+        cohorts: whether a new row is compared with how others of its name began, see `Cohorts`. Only with `scale_free`.
+        episodes: whether what is far off is learned as an episode first, see `Episodes`. Only with `scale_free`.
+        share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 for not at
+            all. Only with `scale_free`.
 
     Example:
         >>> from types import SimpleNamespace
-        >>> layout = SimpleNamespace(rows=("a[1]", "b[2]"), names=("a", "b"), features=("cpu_ratio", "memory_bytes"))
+        >>> names = {"rows": ("a[1]", "b[2]"), "names": ("a", "b"), "features": ("cpu_ratio", "memory_bytes")}
+        >>> layout = SimpleNamespace(**names, commands=())
         >>> noise = np.random.default_rng(1)
         >>> gaussian = Gaussian()
         >>> for tick in range(200):
@@ -97,7 +108,7 @@ class Gaussian:
 
     """
 
-    state_version: ClassVar[int] = 2
+    state_version: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -110,11 +121,17 @@ class Gaussian:
         false_alarms_per_day: float = 1.0,
         spare_rows: int = 256,
         weights: Mapping[str, float] | None = None,
+        waits: Collection[str] = (),
+        cohorts: bool = True,
+        episodes: bool = True,
+        share: float = 0.6,
     ) -> None:
         if likelihood not in CALIBRATIONS:
             raise ValueError(f"likelihood: expected scale_free or paper, got {likelihood!r}")
         if not (context_s > 0.0 and evidence_s >= 0.0 and exclude_s >= 0.0):
             raise ValueError(f"expected times above 0, got {context_s=}, {evidence_s=}, {exclude_s=}")
+        if not share >= 0.0:
+            raise ValueError(f"share: expected a power of at least 0, got {share!r}")
         if minimum_features < 1 or spare_rows < 0:
             raise ValueError(f"expected at least 1 feature and 0 rows, got {minimum_features=}, {spare_rows=}")
         self.context_s = context_s
@@ -124,13 +141,20 @@ class Gaussian:
         self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
         self.spare_rows = spare_rows
         self.weights = dict(weights or {})
+        self.waits = frozenset(waits)
+        self.episodes = episodes and likelihood == "scale_free"
+        self.share = share if likelihood == "scale_free" else 0.0
+        self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
         scale, prior = CALIBRATIONS[likelihood]
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior)
         self._bank = Bank.empty()
         self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
-        self._aligned: tuple[Layout, Bank] | None = None
+        self._aligned: tuple[Layout, Bank, Followed | None] | None = None
+        self._fresh_ts: float | None = None  # of an alignment with new rows that is not learned yet
         self._reference: Reference | None = None
+        self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
+        self._bases: dict[int, Basis] = {}
         self._weights: Weights | None = None
         self._open: Block | None = None
         self._latest: Matrix | None = None  # the evidence of the last frame, while it is not in the bank yet
@@ -148,14 +172,11 @@ class Gaussian:
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged.scores
-        bank = self._align(layout, ts)
+        bank, followed = self._align(layout, ts)
         rows, features = values.shape
         reference = self._reference
-        if reference is None:
-            usual = (part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares))
-            if self._weights is None:
-                self._weights = Weights.of(layout.features, self.weights)
-            reference = self._reference = Reference.of(Moments(*usual), self._weights)
+        if reference is None or not self._span[0] <= ts < self._span[1]:
+            reference = self._reference = self._refer(bank, followed, ts, features, rows)
         clean = np.array(values.T, dtype=np.float64, order="C")
         # False for NaN too: comparisons with it are.
         whole = not clean.size or bool(clean.max() <= LARGEST and clean.min() >= -LARGEST)
@@ -177,6 +198,9 @@ class Gaussian:
             reference,
             self.likelihood,
             bank.first_ts[:rows],
+            self._bases,
+            self.share,
+            self.waits,
             max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             self.context_s,
         )
@@ -188,7 +212,13 @@ class Gaussian:
         scores = self.score(ts, layout, values)
         judged, self._judged = self._judged, None
         assert judged is not None
-        self._bank = bank = self._align(layout, ts)
+        bank, followed = self._align(layout, ts)
+        self._bank, self._fresh_ts = bank, None
+        if followed is not None and self._cohorts is not None:
+            young = self._cohorts.learn(followed, ts, judged.evidence)
+            if young is not followed:
+                self._aligned = (layout, bank, young)
+                self._reference = None
         rows, features = values.shape
         self._latest, self._settled = judged.evidence, judged.whole
         self._turn(ts)
@@ -220,17 +250,45 @@ class Gaussian:
         raw[counted < needed] = np.nan
         return raw
 
-    def _align(self, layout: Layout, ts: float) -> Bank:
-        """The bank with this frame's rows and features first."""
-        if self._aligned is None or self._aligned[0] is not layout:
-            bank = self._bank
+    def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None]:
+        """The bank with this frame's rows and features first, and which of them are young."""
+        # Rows that are new are so from the tick at which they are learned.
+        if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
+            bank, followed = self._bank, None
             self._settle()
+            known = set(bank.rows)
+            fresh = [column for column, row in enumerate(layout.rows) if row not in known]
+            self._fresh_ts = ts if fresh else None
+            if self._cohorts is not None:
+                followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
-            self._aligned = (layout, bank)
+            self._aligned = (layout, bank, followed)
             self._weights = self._reference = self._open = None
             self._settled = False
-        return self._aligned[1]
+        return self._aligned[1], self._aligned[2]
+
+    def _refer(self, bank: Bank, followed: Followed | None, ts: float, features: int, rows: int) -> Reference:
+        """What is usual now, for the rows and features of the frame; for a row without a past that of others."""
+        weight, mean, squares = (
+            part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares)
+        )
+        self._span, self._bases = (-math.inf, math.inf), {}
+        prior = None
+        if followed is not None and self._cohorts is not None and followed.columns.size:
+            self._span = self._cohorts.span(followed, ts)
+            prior = self._cohorts.prior(followed, bank, ts)
+        if prior is not None:
+            columns = prior.columns
+            own = Moments(weight[:, columns], mean[:, columns], squares[:, columns])
+            merged = prior.moments.merged(own, 1.0)
+            weight, mean, squares = weight.copy(), mean.copy(), squares.copy()
+            weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
+            self._bases = dict(zip(columns.tolist(), prior.bases, strict=True))
+        if self._weights is None:
+            self._weights = Weights.of(bank.features[:features], self.weights)
+        recurring = bank.episodes.second[:features, :rows] if self.episodes else None
+        return Reference.of(Moments(weight, mean, squares), self._weights, recurring)
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
@@ -264,18 +322,25 @@ class Gaussian:
         """
         times = self._times
         if not times.ticks:
-            self._times = _Times(ts, ts, ts, ts, 1)
+            self._times = _Times(ts, ts, ts, ts, 1, ts)
             return
         elapsed = ts - times.opened
         over = elapsed >= self.exclude_s / 2.0 and (times.ticks >= BLOCK_TICKS or elapsed >= self.context_s / 16.0)
-        if over or elapsed < 0.0:
-            self._bank.turn(math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s))
-            if not 0.0 <= ts - times.last < self.context_s / 16.0:
-                self._bank.turn(1.0)
-            self._reference = self._open = None
-            self._times = _Times(times.first, ts, ts, ts, 1)
-        else:
-            self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1)
+        if not (over or elapsed < 0.0):
+            self._times = times._replace(last=ts, ticks=times.ticks + 1)
+            return
+        self._bank.turn(
+            math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s),
+            max(elapsed, 0.0) if self.episodes else None,
+        )
+        if not 0.0 <= ts - times.last < self.context_s / 16.0:
+            self._bank.turn(1.0, 0.0 if self.episodes else None)
+        closed = times.closed
+        if self.episodes and not 0.0 <= ts - closed < EPISODE_S:
+            self._bank.end_episodes(max(ts - closed, 0.0))
+            closed = ts
+        self._reference = self._open = None
+        self._times = _Times(times.first, ts, ts, ts, 1, closed)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -285,6 +350,7 @@ class Gaussian:
             "times": list(self._times),
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
+            "cohorts": (self._cohorts or Cohorts()).snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -292,21 +358,24 @@ class Gaussian:
         if state["likelihood"] != self.likelihood:
             raise ValueError(f"likelihood: expected a state of {self.likelihood}, got one of {state['likelihood']}")
         self._bank = Bank.restored(state)
-        first, opened, merged, last, ticks = state["times"]
-        self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks))
+        first, opened, merged, last, ticks, closed = state["times"]
+        self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks), float(closed))
+        if self._cohorts is not None:
+            self._cohorts = Cohorts.restored(state["cohorts"])
         self._calibration.restore(state["calibration"])
         self._aligned = self._weights = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
 
 
 class _Times(NamedTuple):
-    """When the first tick was, the open block began, a block was last learned and the last tick was; its ticks."""
+    """When the first tick was, the open block began, a block was learned, the last tick was, episodes were ended."""
 
     first: float = math.nan
     opened: float = math.nan
     merged: float = math.nan
     last: float = math.nan
     ticks: int = 0
+    closed: float = math.nan
 
 
 class _Judged(NamedTuple):
@@ -337,6 +406,9 @@ class Scores:
         reference: what is usual; its matrices have the shape (features, rows).
         likelihood: by which it is judged.
         first_ts: when each row was first seen.
+        bases: by the place of a row, what it is compared with where that is not its own past alone.
+        share: the power to which a row's share of the rise of all rows counts.
+        waits: features that tell how long a row waits.
         age_s: how long the model has been learning.
         context_s: the window that is usual.
 
@@ -353,6 +425,9 @@ class Scores:
     reference: Reference
     likelihood: Likelihood
     first_ts: NDArray[np.float64]
+    bases: Mapping[int, Basis]
+    share: float
+    waits: frozenset[str]
     age_s: float
     context_s: float
 
@@ -381,12 +456,46 @@ class Scores:
         """Whether less than an eighth of the window has been seen."""
         return self.age_s < self.context_s / 8.0
 
+    @property
+    def blame(self) -> Matrix:
+        """Each feature's anomaly, weighed by the row's share of the rise of that feature in all rows; as `surprise`.
+
+        Of many that wait, or start, or are as busy as each other, it points to the one that takes most.
+        """
+        surprise = self.surprise
+        if not self.share or not surprise.size:
+            return surprise
+        rise = np.fmax(self.evidence - self.reference.center.T, 0.0)
+        total = np.nansum(rise, axis=0)
+        blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
+        return blame
+
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The worst rows and their worst features, worst first; ties in the frame's order."""
-        order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
-        surprise, row_scores = self.surprise, self.row_scores
-        worst = tuple(self._row(row, float(row_scores[row]), surprise[row], features) for row in map(int, order[:rows]))
-        return Ranking(self.ts, self.score, worst, self.age_s, self.young)
+        """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
+
+        The first row has the frame's score, and each other one that in the proportion of its blame.
+        """
+        ranked = np.isfinite(self.raw)
+        if self.share and ranked.any():
+            blame = self.blame
+            raw = np.fmax.reduce(blame, axis=1, initial=-np.inf)
+            raw[~ranked] = np.nan
+            worst = float(np.nanmax(raw))
+            raw = raw * (self.worst / worst) if worst > 0.0 else np.where(ranked, self.raw, np.nan)
+        else:
+            blame, raw = self.surprise, self.raw
+        order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
+        row_scores = self.level.scores(raw)
+        found = tuple(self._row(row, float(row_scores[row]), blame[row], features) for row in map(int, order[:rows]))
+        return Ranking(self.ts, self.score, found, self.age_s, self.young)
+
+    def _waits(self, blame: NDArray[np.float64]) -> bool:
+        """Whether a row's most unusual feature, whatever they weigh, is one that tells how long it waits."""
+        if not self.waits:
+            return False
+        plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
+        most = int(plain.argmax())
+        return bool(plain[most] > 0.0) and self.layout.features[most] in self.waits
 
     def _row(self, row: int, score: float, surprise: NDArray[np.float64], features: int | None) -> RowScore:
         order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
@@ -411,4 +520,6 @@ class Scores:
                 for feature in map(int, order)
             ),
             age_s=max(self.ts - float(self.first_ts[row]), 0.0),
+            basis=self.bases.get(row, "itself"),
+            waits=self._waits(surprise),
         )

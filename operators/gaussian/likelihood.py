@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from laggard.operators.gaussian.episodes import KNOWN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -89,8 +91,8 @@ class Reference:
     seen: bool
 
     @classmethod
-    def of(cls, usual: Moments, weights: Weights) -> Reference:
-        """Prepare the usual values.
+    def of(cls, usual: Moments, weights: Weights, recurring: NDArray[np.float32] | None = None) -> Reference:
+        """Prepare the usual values. `recurring`: how high above its mean each cell has been at least twice.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
         them and expects t^2, the variance of the feature over all rows and ticks. The prediction is a Student's t with
@@ -99,7 +101,7 @@ class Reference:
             s'^2 = (S + k t^2) / (w - 1 + k) * (1 + 1 / (w + k))
 
         so a constant has a spread too, and a new row is compared with all others. Of the degrees of freedom at most
-        n = min(w - 1 + k, `TRUSTED`) are used.
+        n = min(w - 1 + k, `TRUSTED`) are used. What has come twice counts as no more than `KNOWN` such scales.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         features = len(weight)
@@ -127,6 +129,11 @@ class Reference:
         inverse = np.add(squares, spread[:, None], out=moment)
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
+        if recurring is not None and (recurring > 0.0).any():
+            # 1 / (n s'^2) <= KNOWN^2 / (n h^2)
+            least = np.maximum(recurring, np.finfo(np.float32).tiny).astype(np.float64)
+            np.divide(KNOWN / np.sqrt(_trusted(count)), least, out=least)
+            np.minimum(inverse, least, out=inverse)
         inverse[silent] = 0.0
         constant = squares <= 0.0
         varying = features - _count(constant) if constant.any() else np.full(constant.shape[1], features)

@@ -9,7 +9,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration, Level
+from laggard.operators.calibration import Calibration, Level, anew
+from laggard.operators.gaussian import MIGRATIONS as GAUSSIAN_MIGRATIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.likelihood import PSEUDO, TRUSTED
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -70,7 +71,7 @@ class River:
         >>> from types import SimpleNamespace
         >>> rows = tuple(f"p[{each}]" for each in range(20))
         >>> features = ("cpu_user_ratio", "timeslices_per_s", "memory_rss_bytes")
-        >>> layout = SimpleNamespace(rows=rows, names=("p",) * 20, features=features)
+        >>> layout = SimpleNamespace(rows=rows, names=("p",) * 20, features=features, commands=())
         >>> noise = np.random.default_rng(1)
         >>> river = River(detector="HalfSpaceTrees", parameters={"n_trees": 25})
         >>> for tick in range(100):
@@ -82,7 +83,7 @@ class River:
 
     """
 
-    state_version: ClassVar[int] = 2
+    state_version: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -98,7 +99,9 @@ class River:
         self.detector = self.blueprint.name
         self.parameters = self.blueprint.parameters
         self.context_s = context_s
-        self._usual = Gaussian(context_s=context_s, minimum_features=1, spare_rows=spare_rows)
+        self._usual = Gaussian(
+            context_s=context_s, minimum_features=1, spare_rows=spare_rows, cohorts=False, episodes=False, share=0.0
+        )
         self._judge: Judge = (
             RowJudge(self.blueprint)
             if self.blueprint.per == "row"
@@ -161,6 +164,18 @@ class River:
         self._calibration.restore(state["calibration"])
         self._held.clear()
         self._judged = None
+
+
+def _from_1(state: dict[str, Any]) -> dict[str, Any]:
+    return {**state, "usual": GAUSSIAN_MIGRATIONS[1](state["usual"])}
+
+
+def _from_2(state: dict[str, Any]) -> dict[str, Any]:
+    return {**state, "usual": GAUSSIAN_MIGRATIONS[2](state["usual"]), "calibration": anew(state["calibration"])}
+
+
+MIGRATIONS = {1: _from_1, 2: _from_2}
+"""By the version that a state has: what makes the next one's of it."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

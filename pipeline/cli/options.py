@@ -23,6 +23,7 @@ PROGRAM_VARIABLE = "_LAGGARD_PROGRAM"
 """What a person typed to get here, where that is not `laggard`; set by `deploy/laggard`."""
 
 _GIVEN = "laggard.given"
+_REACHING = ("kafka.", "topics.prefix")  # without these another command does not find the same records
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001
@@ -121,6 +122,9 @@ def to_type(settings: Settings, *words: str) -> str:
         where += ["--config", str(_config())]
     if settings.place("state").startswith("--"):
         where += ["--set", f"state={settings.path('state')}"]
+    if click.get_current_context(silent=True):
+        reaching = {one.name: one.value for one in _given() if one.name.startswith(_REACHING)}
+        where += [word for name, value in reaching.items() for word in ("--set", f"{name}={value}")]
     if settings.place("bus.location").startswith("--"):
         where += ["--bus", settings.text("bus.location")]
     return shlex.join([program(), *words, *where])

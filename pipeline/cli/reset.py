@@ -57,7 +57,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     operators = [wired for wired in wire(settings) if name in {None, wired.name}]
     if not operators:
         known = ", ".join(settings.words("operators"))
-        raise CommandError(f"no operator {name!r} is set; expected one of {known}", USAGE)
+        raise CommandError(f"no operator {name!r} is set; expected one of {known} (setting operators)", USAGE)
     check_existing(settings)
     with contextlib.ExitStack() as stack:
         if not is_kafka(settings.text("bus.location")):
@@ -155,7 +155,9 @@ def _plan(bus: Bus, topics: Topics, wired: Wired, to: str | float) -> Plan:
     topic, group = topics.name(wired.topic), topics.group(wired.name)
     if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(group)):
         raise CommandError(
-            f"{len(members)} workers run in group {group}: {', '.join(sorted(members))}; stop them first", BUSY
+            f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {group}: "
+            f"{', '.join(sorted(members))}; stop what runs first",
+            BUSY,
         )
     keys: set[str] = set()
     offsets: dict[Partition, int] = {}

@@ -34,13 +34,15 @@ def topics() -> None:
     """
 
 
-@topics.command()
+@topics.command(short_help="Create the topics that are missing.")
 @with_settings
 @json_option
-def create(settings: Settings, as_json: bool) -> None:
+def create(settings: Settings, as_json: bool) -> int:
     """Create the topics that are missing, and say how those that are there differ from what is wanted.
 
     On Kafka with topics.partitions, topics.replication and bus.retention; those of snapshots are compacted.
+
+    The exit code is 1 when one may not be seen, and so may be missing.
     """
     from laggard.pipeline.provisioning import reports  # noqa: PLC0415 - `--help` needs no bus
 
@@ -51,17 +53,19 @@ def create(settings: Settings, as_json: bool) -> None:
         bus.create(missing)
         after = reports(bus, wanted)
     created = {spec.name for spec in missing}
+    code = FAILED if any(each.hidden for each in after) else 0
     if as_json:
         found = [{**each.to_json(), "created": each.wanted.spec.name in created} for each in after]
         click.echo(json.dumps({"location": settings.text("bus.location"), "topics": found}))
-        return
+        return code
     for each in after:
-        did = "created" if each.wanted.spec.name in created else "there already"
+        did = "created" if each.wanted.spec.name in created else "not known" if each.hidden else "there already"
         click.echo(f"{did:14} {each.wanted.spec.name:{width(after)}}  {shape(each)}")
     tell_differences(after)
+    return code
 
 
-@topics.command("list")
+@topics.command("list", short_help="List the topics, their partitions and how much is in them.")
 @with_settings
 @json_option
 def list_topics(settings: Settings, as_json: bool) -> None:
@@ -76,7 +80,7 @@ def list_topics(settings: Settings, as_json: bool) -> None:
         click.echo(f"{each.wanted.spec.name:{width(found)}}  {key:{keys}}  {shape(each)}")
 
 
-@topics.command()
+@topics.command(short_help="Describe topics, and how each differs from what is wanted.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @with_settings
 @json_option
@@ -103,7 +107,7 @@ def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
         click.echo("\n".join(f"  {line}" for line in description(each)))
 
 
-@topics.command()
+@topics.command(short_help="Check that all topics are as they should be.")
 @with_settings
 @json_option
 def check(settings: Settings, as_json: bool) -> int:
@@ -122,7 +126,7 @@ def check(settings: Settings, as_json: bool) -> int:
     return FAILED if wrong else 0
 
 
-@topics.command()
+@topics.command(short_help="Print what each role needs to be allowed at the brokers.")
 @with_settings
 @click.option("--role", type=click.Choice(list(ROLES)), help="Only this role's.  [default: all]")
 @click.option("--principal", metavar="PRINCIPAL", help="Whom to allow.  [default: User: and the role]")
@@ -203,7 +207,12 @@ def tell(names: Sequence[str], said: str, advice: str) -> None:
     """Something about topics, and what to do."""
     click.echo(f"{click.style(', '.join(names), bold=True)}: {said}")
     others = "; likewise for the others" if len(names) > 1 and names[0] in advice else ""
-    click.echo(f"    {advice.replace('`laggard ', f'`{program()} ')}{others}")
+    click.echo(f"    {as_typed(advice)}{others}")
+
+
+def as_typed(advice: str) -> str:
+    """Advice with laggard's commands as this person types them."""
+    return advice.replace("`laggard ", f"`{program()} ")
 
 
 def width(found: Sequence[TopicReport]) -> int:
@@ -254,5 +263,7 @@ def description(report: TopicReport) -> list[str]:
             f"setting     {name}={value}" for name, value in sorted(found.configs.items()) if name in shown | told
         ]
     for one in report.differences:
-        lines += [f"differs     {one.setting} is {one.found}, expected {one.expected}", f"            {one.advice}"]
+        if one.setting != "topic":
+            lines.append(f"differs     {one.setting} is {one.found}, expected {one.expected}")
+        lines.append(f"            {as_typed(one.advice)}")
     return lines

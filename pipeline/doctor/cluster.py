@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, lacking, rules
@@ -15,6 +16,7 @@ from laggard.pipeline.bus.kafka.denied import Denied, user_of
 from laggard.pipeline.bus.kafka.reaching import why_unreachable
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explain import printable
+from laggard.pipeline.extras import installing
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.topics import COUNTERS, Topics
 
@@ -36,11 +38,14 @@ _SHOWN = 3
 def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Finding]:
     """All checks of a bus on Kafka. Nothing is shown of a secret."""
     yield from secrets(settings)
-    yield client(options)
+    found_client = client(options)
+    yield found_client
+    if found_client.level == "problem":
+        options = replace(options, client="kafka-python")  # which is always there, and looks at the rest
     unreachable = why_unreachable(options)
     if unreachable is not None:
         found, _, advice = str(unreachable).rpartition("; ")
-        yield Finding("brokers", "problem", found or advice, advice if found else "look at bus.location")
+        yield Finding("brokers", "problem", found or advice, advice if found else "look at that setting")
         return
     with closing(KafkaBus(options)) as bus:
         try:
@@ -48,7 +53,8 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
             found_topics = reports(bus, wanted_topics(settings, kafka=True))
             yield topics(found_topics)
             there = [each for each in found_topics if each.partitions is not None]
-            yield rights(settings, bus, [each.wanted.spec.name for each in there])
+            if there or any(each.hidden for each in found_topics):  # of what is missing brokers tell no rights
+                yield rights(settings, bus, [each.wanted.spec.name for each in there])
             if any(each.wanted.topic is COUNTERS for each in there):
                 yield from _where_allowed("history", options, history(settings, bus))
                 yield from _where_allowed("lag", options, lags(settings, bus))
@@ -69,7 +75,7 @@ def client(options: KafkaOptions) -> Finding:
     """Which library workers use."""
     there = importlib.util.find_spec("confluent_kafka") is not None
     if options.client == "librdkafka" and not there:
-        advice = "pip install 'laggard[librdkafka]', or set kafka.client to auto"
+        advice = f"{installing('librdkafka')}, or set kafka.client to auto"
         return Finding("client", "problem", "kafka.client is librdkafka, which is not installed", advice)
     name = "confluent-kafka" if there and options.client != "kafka-python" else "kafka-python"
     fast = " (librdkafka)" if name == "confluent-kafka" else ""
@@ -101,6 +107,8 @@ def topics(found: Sequence[TopicReport]) -> Finding:
     if differ := [each.wanted.spec.name for each in found if each.differences]:
         return Finding("topics", "warning", f"not as they should be: {', '.join(differ)}", "see `laggard topics check`")
     hidden = sum(each.hidden for each in found)
+    if hidden == len(found):
+        return Finding("topics", "ok", "not known: none may be seen by this user")
     seen = f"{len(found) - hidden} topics are as they should be"
     return Finding("topics", "ok", f"{seen}{f', {hidden} may not be seen by this user' if hidden else ''}")
 
@@ -114,11 +122,14 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
     may = [role for role, missing in lacks.items() if not missing]
     who = user_of(bus.options)
-    if not names or not may:
+    if not names:
+        advice = "`laggard topics acls` prints what each role needs"
+        return Finding("rights", "problem", f"{who} may play no role: it may see no topic", advice)
+    if not may:
         fewest = min(lacks, key=lambda role: len(lacks[role]))
-        missing = ", ".join(lacks[fewest][:_SHOWN]) or "a topic that it may see"
         advice = f"`laggard topics acls --role {fewest}` prints what it needs"
-        return Finding("rights", "warning", f"{who} may play no role; for {fewest} it lacks {missing}", advice)
+        missing = ", ".join(lacks[fewest][:_SHOWN])
+        return Finding("rights", "problem", f"{who} may play no role; for {fewest} it lacks {missing}", advice)
     return Finding("rights", "ok", f"{who} may be {', '.join(may)}, as far as brokers tell")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.claims import Holder, Part
+    from laggard.pipeline.doctor.finding import Level
     from laggard.pipeline.settings import Settings
 
 SPARE_BYTES = 64 << 20
@@ -63,7 +64,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
         yield from _cluster(settings)
     yield running("agent", agent, elsewhere=bus is None)
     yield running("work", worker, elsewhere=bus is None)
-    yield port(settings, worker)
+    yield port(settings, worker, elsewhere=bus is None)
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:
@@ -74,12 +75,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
             found, _, advice = problem.partition("; ")
             yield Finding("configuration", "problem", found, advice or "look at that file")
         return
-    if options is None:
-        location = settings.text("bus.location")
-        yield Finding(
-            "bus", "problem", f"{location}: no such kind of bus", "set bus.location to a path or kafka://HOST:PORT"
-        )
-        return
+    assert options is not None  # what is no path is Kafka
     from laggard.pipeline.doctor.cluster import examine_cluster  # noqa: PLC0415 - most buses are a file
 
     yield from examine_cluster(settings, options)
@@ -219,8 +215,8 @@ def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Fi
     return Finding(name, "ok", f"runs as process {holder.pid} since {since}")
 
 
-def port(settings: Settings, worker: Holder | None) -> Finding:
-    """Whether the worker's port answers or, while no worker runs, is free."""
+def port(settings: Settings, worker: Holder | None, *, elsewhere: bool = False) -> Finding:
+    """Whether the worker's port answers or, while no worker runs, is free; on a bus for many it need not run here."""
     if worker is not None and worker.url:
         try:
             with urllib.request.urlopen(f"{worker.url}/-/healthy", timeout=_ANSWER_S):  # noqa: S310 - its own address
@@ -231,8 +227,10 @@ def port(settings: Settings, worker: Holder | None) -> Finding:
         Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
     except ListenError as error:
         found, _, advice = str(error).rpartition("; ")
-        return Finding("port", "problem", found or advice, advice if found else "set web.listen or web.token")
-    return Finding("port", "ok", f"{settings.address('web.listen')} is free")
+        level: Level = "warning" if elsewhere else "problem"
+        return Finding("port", level, found or advice, advice if found else "set web.listen or web.token")
+    address = settings.address("web.listen")
+    return Finding("port", "ok", f"{address} is free" if address.port else f"any that is free on {address.host}")
 
 
 def _size(count: float) -> str:

@@ -6,6 +6,7 @@ A setting is here only for a decision that an operator of the system takes.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +101,13 @@ def _check_location(location: Value) -> None:
 
     if is_kafka(str(location)):
         servers_of(str(location))
+    elif "://" in str(location):
+        raise ValueError("a path, or kafka://HOST:PORT,HOST:PORT")
+
+
+def _check_prefix(prefix: Value) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{0,150}", str(prefix)):
+        raise ValueError("what names of topics may have: at most 150 of A to Z, a to z, 0 to 9, ., _ and -")
 
 
 def _check_token_url(url: Value) -> None:
@@ -157,7 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
         "choice",
         "auto",
         "The library that workers read and write Kafka with. `auto` takes librdkafka where it is installed "
-        "(`pip install laggard[librdkafka]`): the same results for a fraction of the CPU time.",
+        "(`pip install '.[librdkafka]'` in a checkout): the same results for a fraction of the CPU time.",
         choices=("auto", "kafka-python", "librdkafka"),
     ),
     Setting(
@@ -251,7 +259,7 @@ SETTINGS: tuple[Setting, ...] = (
         minimum="1s",
         maximum="2m",
     ),
-    Setting("topics.prefix", "text", "laggard.", "What the names of all topics begin with."),
+    Setting("topics.prefix", "text", "laggard.", "What the names of all topics begin with.", check=_check_prefix),
     Setting(
         "topics.partitions",
         "count",
@@ -344,7 +352,7 @@ SETTINGS: tuple[Setting, ...] = (
         "HalfSpaceTrees",
         "Which of river's anomaly detectors the operator `river` runs, by the name of its class: `HalfSpaceTrees`, "
         "`LODA`, `LocalOutlierFactor`, `OneClassSVM`, `GaussianScorer`, `StandardAbsoluteDeviation`, "
-        "`PredictiveAnomalyDetection`. Needs `pip install laggard[river]`.",
+        "`PredictiveAnomalyDetection`. Needs river: `pip install '.[river]'` in a checkout.",
     ),
     Setting(
         "river.parameters",

@@ -70,6 +70,9 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "exclusion": {"exclude_s": 0.0},
     "weights": {"weights": {}},
     "likelihood": {"likelihood": "paper"},
+    "cohorts": {"cohorts": False},
+    "episodes": {"episodes": False},
+    "share": {"share": 0.0},
 }
 """What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
 tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; and likelihoods without

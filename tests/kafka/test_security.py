@@ -189,6 +189,9 @@ def test_a_secret_on_a_command_line_is_refused(options: KafkaOptions, tmp_path: 
 
 def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     right = machine(tmp_path / "right", options, HUSH)
+    found = {one["check"]: one for one in json.loads(right.run(["doctor", "--json"]).stdout)["findings"]}
+    assert (found["topics"]["level"], found["topics"]["advice"]) == ("problem", "`laggard topics create`")
+    assert "rights" not in found, "of topics that are missing brokers tell no rights"
     assert right.run(["topics", "create"]).returncode == 0
     (tmp_path / "right/laggard.toml").chmod(0o644)
     found = {one["check"]: one for one in json.loads(right.run(["doctor", "--json"]).stdout)["findings"]}
@@ -209,3 +212,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     assert "refuses user me (Authentication failed" in found["brokers"]["found"]
     assert found["brokers"]["advice"] == "look at kafka.username, kafka.password and kafka.sasl"
     assert "topics" not in found
+    lost = machine(tmp_path / "lost", replace(options, ca_file=tmp_path / "nowhere.pem"), HUSH)
+    found = {one["check"]: one for one in json.loads(lost.run(["doctor", "--json"]).stdout)["findings"]}
+    assert found["brokers"]["found"].startswith(f"kafka.ca_file: {tmp_path}/nowhere.pem cannot be read")
+    assert found["brokers"]["advice"] == "look at that setting"

@@ -16,6 +16,7 @@ class Names:
     rows: tuple[str, ...]
     names: tuple[str, ...]
     features: tuple[str, ...]
+    commands: tuple[str, ...] = ()
 
 
 Tick = tuple[float, Names, np.ndarray]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ def test_every_tick_equals_the_slow_and_obvious_version(
     likelihood: Likelihood, seed: int, interval_s: float, context_s: float
 ) -> None:
     # The oracle forgets no row, so the clock of this stream must not outrun the context by much.
-    fast = Gaussian(likelihood=likelihood, context_s=context_s, minimum_features=6, spare_rows=10**6)
+    fast = Gaussian(
+        likelihood=likelihood, context_s=context_s, minimum_features=6, spare_rows=10**6, cohorts=False, episodes=False
+    )
     slow = SlowGaussian(likelihood=likelihood, context_s=context_s, minimum_features=6)
     ranked = 0
     for ts, layout, values in lively(70, seed, interval_s=interval_s):
@@ -270,9 +273,186 @@ def test_false_alarms_of_quiet_rows_are_near_their_budget() -> None:
     chance = np.random.default_rng(3)
     layout = names([f"p[{each}]" for each in range(4)], 10)
     alarms, ticks, per_day = 0, 17280, 48.0
-    gaussian = Gaussian(false_alarms_per_day=per_day, context_s=3600.0)
+    # As an exponential tail has it: what comes again and again as an episode is no news, and would make alarms rarer.
+    gaussian = Gaussian(false_alarms_per_day=per_day, context_s=3600.0, episodes=False)
     for tick in range(ticks):
         values = chance.lognormal(0.0, 1.0, (4, 10))
         alarms += gaussian.score(5.0 * tick, layout, values).score > 1.0
         gaussian.learn(5.0 * tick, layout, values)
     assert per_day / 4 < alarms < 2 * per_day
+
+
+def born(pids: list[int], features: int = 14) -> Names:
+    """Processes of twenty names in one instance each."""
+    return names([f"p{each}[{pid}]" for each, pid in enumerate(pids)], features)
+
+
+def starting(layout: Names, age_s: float, chance: np.random.Generator) -> np.ndarray:
+    """Rows that are busy with the first feature when they begin."""
+    values = usual(layout, chance)
+    values[:, 0] += 400.0 * math.exp(-age_s / 10.0)
+    return values
+
+
+def restarts(gaussian: Gaussian, chance: np.random.Generator, times: int, ages: int = 120) -> tuple[float, list[float]]:
+    """Let rows work, then restart all of them again and again. Returns the next time, and each restart's worst."""
+    ts, worst = steady(gaussian, born([1] * 20), chance, 300), []
+    for instance in range(2, 2 + times):
+        layout = born([instance] * 20)
+        found = 0.0
+        for age in range(ages):
+            values = starting(layout, float(age), chance)
+            found = max(found, gaussian.score(ts, layout, values).worst)
+            gaussian.learn(ts, layout, values)
+            ts += 1.0
+        worst.append(found)
+    return ts, worst
+
+
+def test_a_restart_of_everything_is_no_anomaly_once_restarts_are_known(chance: np.random.Generator) -> None:
+    """S0, case study 3: every process of a machine that had just booted was one."""
+    first, *later = restarts(Gaussian(), chance, 5)[1]
+    assert first > 30.0, "the names were never seen to start: that they are busy then is news"
+    assert max(later) < first / 3.0
+    assert later[-1] < 10.0
+
+
+def test_a_start_that_is_unlike_earlier_starts_is_an_anomaly(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts, _ = restarts(gaussian, chance, 5)
+    layout = born([100] * 20)
+    for age in range(20):
+        values = starting(layout, float(age), chance)
+        values[7, 3] = 200.0
+        scores = gaussian.score(ts + age, layout, values)
+        gaussian.learn(ts + age, layout, values)
+    worst = scores.ranking(1, 1).rows[0]
+    assert (worst.row, worst.features[0].feature) == ("p7[100]", "feature_3")
+    assert scores.worst > 30.0
+
+
+def test_a_start_that_goes_wrong_does_not_make_itself_usual(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts, _ = restarts(gaussian, chance, 3)
+    layout = born([100] * 20)
+    worst = []
+    for age in range(12):
+        values = starting(layout, float(age), chance)
+        values[7, 3] = 200.0
+        worst.append(gaussian.score(ts + age, layout, values).worst)
+        gaussian.learn(ts + age, layout, values)
+    assert min(worst[2:]) > worst[0] / 2.0
+
+
+def test_a_new_instance_of_a_name_is_compared_with_its_namesakes(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    heavy = np.ones((20, 14))
+    heavy[4] = 50.0
+    ts = 0.0
+    for _ in range(300):
+        gaussian.learn(ts, PROCESSES, usual(PROCESSES, chance) * heavy)
+        ts += 5.0
+    layout = names([*PROCESSES.rows, "p4[99]", "p5[99]"], 14)
+    values = np.concatenate([usual(PROCESSES, chance) * heavy, np.full((2, 14), 500.0)])
+    ranking = gaussian.score(ts, layout, values).ranking()
+    assert ranking.rows[0].row == "p5[99]", "500 is usual for p4 and not for p5"
+    assert [row.row for row in ranking.rows].index("p4[99]") > 1
+
+
+def test_what_is_remembered_of_names_is_bounded(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = 0.0
+    for tick in range(400):
+        layout = names([f"q{tick}[{tick}]", f"r{tick % 7}[{tick}]", "steady[1]"], 3)
+        gaussian.learn(ts, layout, chance.lognormal(size=(3, 3)))
+        ts += 1.0
+    state = gaussian.snapshot()["cohorts"]
+    assert len(state["keys"]) <= 128
+    assert "r3" in state["keys"]
+    assert "q3" not in state["keys"]
+    assert len(state["rows"]) <= 2
+
+
+def test_one_huge_spike_does_not_hide_a_second_one_an_hour_later(chance: np.random.Generator) -> None:
+    found = {}
+    for episodes in (False, True):
+        gaussian, worst = Gaussian(episodes=episodes), []
+        for tick in range(2 * 720):
+            values = usual(PROCESSES, chance)
+            if tick in {700, 1420}:
+                values[2, 2] = 10_000.0
+            worst.append(gaussian.score(5.0 * tick, PROCESSES, values).worst)
+            gaussian.learn(5.0 * tick, PROCESSES, values)
+        found[episodes] = (worst[700], worst[1420])
+    assert found[True][1] > 0.9 * found[True][0]
+    assert found[False][1] < 0.5 * found[False][0], "else this shows nothing"
+
+
+def test_what_has_come_twice_is_not_news(chance: np.random.Generator) -> None:
+    gaussian, worst = Gaussian(), []
+    for tick in range(5 * 720):
+        values = usual(PROCESSES, chance)
+        if tick % 720 in range(700, 706):
+            values[2, 2] += 100.0
+        worst.append(gaussian.score(5.0 * tick, PROCESSES, values).worst)
+        gaussian.learn(5.0 * tick, PROCESSES, values)
+    hourly = [max(worst[hour * 720 + 700 : hour * 720 + 706]) for hour in range(5)]
+    assert min(hourly[:2]) > 60.0
+    assert max(hourly[3:]) < 20.0
+
+
+@pytest.mark.parametrize("interval_s", [1.0, 5.0, 30.0])
+def test_a_level_shift_is_learned_within_minutes(interval_s: float, chance: np.random.Generator) -> None:
+    gaussian, over = Gaussian(), []
+    before, after = round(7200 / interval_s), round(1800 / interval_s)
+    for tick in range(before + after):
+        values = usual(PROCESSES, chance)
+        if tick >= before:
+            values[3, 4] += 200.0
+            if gaussian.score(interval_s * tick, PROCESSES, values).score > 1.0:
+                over.append(interval_s * (tick - before))
+        gaussian.learn(interval_s * tick, PROCESSES, values)
+    assert over[0] == 0.0
+    assert over[-1] <= 600.0
+
+
+def test_of_many_that_rise_the_one_that_takes_most_is_first(chance: np.random.Generator) -> None:
+    first = {}
+    for share in (0.0, 0.6):
+        gaussian = Gaussian(share=share)
+        large = np.ones((20, 14))
+        large[8] = 10.0
+        for tick in range(300):
+            gaussian.learn(5.0 * tick, PROCESSES, usual(PROCESSES, chance) * large)
+        values = np.full((20, 14), 10.0) * large
+        values[1:4, 2] += 40.0
+        values[8, 2] += 100.0
+        ranking = gaussian.score(1500.0, PROCESSES, values).ranking()
+        assert ranking.rows[0].score == pytest.approx(ranking.score)
+        assert all(one.score >= other.score for one, other in itertools.pairwise(ranking.rows))
+        first[share] = ranking.rows[0].row
+    assert first[0.6] == "p8[8]"
+    assert first[0.0] != "p8[8]", "three others are further from their usual, by what is little beside it"
+
+
+def test_who_waits_is_told_from_who_takes(chance: np.random.Generator) -> None:
+    gaussian = Gaussian(weights={"feature_6": 0.25}, waits={"feature_6"})
+    ts = steady(gaussian, PROCESSES, chance)
+    values = usual(PROCESSES, chance)
+    values[8, 5] = values[3, 6] = 100.0
+    first, second = gaussian.score(ts, PROCESSES, values).ranking(2, 1).rows
+    assert (first.row, first.waits, second.row, second.waits) == ("p8[8]", False, "p3[3]", True)
+
+
+def test_a_ranking_says_what_each_row_is_compared_with(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    layout = names([*PROCESSES.rows, "p4[99]", "new[98]"], 14)
+    ranking = gaussian.score(ts, layout, usual(layout, chance)).ranking()
+    bases = {row.row: row.basis for row in ranking.rows}
+    assert (bases["p4[4]"], bases["p4[99]"], bases["new[98]"]) == ("itself", "name", "all")
+    for age in range(1, 6):
+        gaussian.learn(ts + 5.0 * age, layout, usual(layout, chance))
+    later = names([*PROCESSES.rows, "newer[97]"], 14)
+    ranking = gaussian.score(ts + 30.0, later, usual(later, chance)).ranking()
+    assert {row.row: row.basis for row in ranking.rows}["newer[97]"] == "starts"

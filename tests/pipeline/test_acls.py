@@ -25,6 +25,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Sna
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.kafka.security import kafka_python_security
+from laggard.pipeline.cli.exits import FAILED
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.brokers import Cluster, Security
 from tests.kafka.machine import Machine
@@ -41,7 +42,8 @@ pytestmark = pytest.mark.slow
 NAMES = Topics("laggard.")
 OPERATOR = "gaussian"
 GROUP = "anomaly-readers"
-PASSWORDS: dict[str, str] = {role: f"hush-{role}" for role in ROLES}
+NOBODY = "nobody"
+PASSWORDS: dict[str, str] = {user: f"hush-{user}" for user in (*ROLES, NOBODY)}
 
 
 @pytest.fixture(scope="module")
@@ -157,24 +159,43 @@ def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAd
         work_as(role, cluster)
 
 
+def machine_of(cluster: Cluster, user: str, folder: Path) -> Machine:
+    settings = {
+        "bus.location": f"kafka://{cluster.bootstrap}",
+        "kafka.sasl": "plain",
+        "kafka.username": user,
+        "kafka.password": PASSWORDS[user],
+        "topics.partitions": 1,
+    }
+    return Machine(folder / user, settings)
+
+
+def test_who_may_see_nothing_is_told_so(cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path) -> None:
+    nobody = machine_of(cluster, NOBODY, tmp_path)
+    done = nobody.run(["topics", "create"])
+    assert (done.returncode, done.stderr) == (FAILED, "")
+    assert "not known      laggard.counters            may not be seen\n" in done.stdout
+    assert "created" not in done.stdout
+    assert "there already" not in done.stdout
+    assert "it needs Describe there: `laggard topics acls --role admin`" in done.stdout
+    done = nobody.run(["doctor", "--json"])
+    assert done.returncode == FAILED
+    found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["topics"]["found"] == "not known: none may be seen by this user"
+    assert found["rights"] == {
+        "check": "rights",
+        "level": "problem",
+        "found": "user nobody may play no role: it may see no topic",
+        "advice": "`laggard topics acls` prints what each role needs",
+    }
+
+
 def test_the_commands_of_each_role_work_with_its_rules(
     cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path
 ) -> None:
     """After `test_each_role_works_with_exactly_its_rules`, on the same topics: what people and services run."""
 
-    machines = {
-        role: Machine(
-            tmp_path / role,
-            {
-                "bus.location": f"kafka://{cluster.bootstrap}",
-                "kafka.sasl": "plain",
-                "kafka.username": role,
-                "kafka.password": PASSWORDS[role],
-                "topics.partitions": 1,
-            },
-        )
-        for role in ROLES
-    }
+    machines = {role: machine_of(cluster, role, tmp_path) for role in ROLES}
 
     def run(role: Role, *words: str) -> str:
         done = machines[role].run(words)

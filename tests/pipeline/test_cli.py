@@ -238,6 +238,11 @@ def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
     monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
     probe.main(["--bus", "a b.db", "--set", "state=s"], standalone_mode=False)
     assert seen["typed"] == "deploy/laggard mark 'it hangs' --set state=s --bus 'a b.db'"
+    given = ["--bus", "kafka://b1:9093", "--set", "kafka.security=plaintext", "--set", "topics.prefix=ours."]
+    probe.main([*given, "--set", "host=h", "--set", "kafka.security=tls"], standalone_mode=False)
+    assert seen["typed"] == (
+        "deploy/laggard mark 'it hangs' --set kafka.security=tls --set topics.prefix=ours. --bus kafka://b1:9093"
+    )
 
 
 def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -262,12 +262,23 @@ def test_a_bus_elsewhere_is_checked_where_it_is_set_and_shows_no_password(tmp_pa
             "password; those are kafka.username and kafka.password"
         ),
     ]
+    assert problems(tmp_path, flags=("bus.location=redis://me:hush@b1",)) == [
+        '--set: bus.location is "redis://...@b1"; expected a path, or kafka://HOST:PORT,HOST:PORT'
+    ]
     assert problems(tmp_path, LAGGARD_KAFKA_TOKEN_URL="http://login.example/token") == [
         (
             'LAGGARD_KAFKA_TOKEN_URL: kafka.token_url is "http://login.example/token"; '
             "expected an https address such as https://login.example/oauth2/token"
         )
     ]
+
+
+@pytest.mark.parametrize("prefix", ["of us.", "a/", "\u00e4.", "x" * 151])
+def test_a_prefix_is_what_a_name_of_a_topic_may_begin_with(prefix: str, tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, flags=(f"topics.prefix={prefix}",))
+    assert problem.endswith("expected what names of topics may have: at most 150 of A to Z, a to z, 0 to 9, ., _ and -")
+    fits = [Given("topics.prefix", "Team_7.laggard-", "--set")]
+    assert read_settings(environ=environment(tmp_path), flags=fits).text("topics.prefix") == "Team_7.laggard-"
 
 
 def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> None:

@@ -164,6 +164,52 @@ def test_while_the_bus_is_away_records_wait_and_publishing_does_not(
     ]
 
 
+def test_a_stop_waits_for_a_bus_that_takes_records_and_not_for_one_that_does_not(
+    opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
+    first = opened()
+    remote.delay_s = 2.0  # of each append: longer than a stop in trouble waits
+    first.publish([frame(0)])
+    until(lambda: remote.tries == 1)
+    first.close(60.0)
+    assert (arrived(remote), said(caplog)) == ([0], [])
+
+    remote.delay_s, remote.trouble = 0.0, BusUnavailable("away")
+    second = opened()
+    second.publish([frame(1)])
+    until(lambda: said(caplog))
+    remote.delay_s = 60.0
+    tries = remote.tries
+    until(lambda: remote.tries > tries)
+    began = time.monotonic()
+    second.close()
+    assert time.monotonic() - began < 30.0, "an append that hangs is left alone"
+    assert said(caplog) == [
+        f"away; what is published waits in {path} until then",
+        f"1 records wait in {path}; they are sent after the next start",
+    ]
+
+
+def test_trouble_at_the_stop_is_said_and_tried_again_while_there_is_time(
+    opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
+    remote.delay_s, remote.trouble = 0.5, BusUnavailable("away")
+    sender = opened()
+    sender.publish([frame(0)])
+    until(lambda: remote.tries == 1)
+
+    def heal() -> None:
+        until(lambda: said(caplog))
+        remote.trouble = None
+
+    healing = threading.Thread(target=heal)
+    healing.start()
+    sender.close(60.0)
+    healing.join()
+    assert arrived(remote) == [0]
+    assert said(caplog)[0] == f"away; what is published waits in {path} until then"
+
+
 def test_what_a_stopped_agent_leaves_is_sent_by_the_next(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
 ) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 slow = pytest.mark.slow
 
+CREATES = "`laggard topics create` creates what is missing"
+
 
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +113,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         ((), "nobody can be asked here; expected --yes"),
         (("--json",), "--json asks nobody; expected --yes with it"),
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
-        (("--yes", "--operator", "magic"), "no operator 'magic' is set; expected one of gaussian"),
+        (("--yes", "--operator", "magic"), "no operator 'magic' is set; expected one of gaussian (setting operators)"),
     ],
 )
 def test_reset_with_a_wrong_command_line(
@@ -182,8 +184,13 @@ def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, pre
     names = [prefix + topic.name for topic in TOPICS] + [f"{prefix}snapshots.gaussian"]
     code, out, _ = laggard("topics", "check")
     assert code == FAILED
-    assert out == f"{', '.join(names)}: missing\n    `laggard topics create` creates what is missing\n"
+    assert out == f"{', '.join(names)}: missing\n    {CREATES}\n"
     assert [each["exists"] for each in laggard.json("topics", "list")["topics"]] == [False] * len(names)
+    code, out, _ = laggard("topics", "describe", "dead_letters")
+    assert (code, out.splitlines()[2:]) == (
+        0,
+        ["  keyed by    the key received", "  is          missing", f"              {CREATES}"],
+    )
 
     code, out, err = laggard("topics", "create", "--set", "topics.partitions=3")
     assert (code, err) == (0, "")
@@ -245,12 +252,14 @@ def test_what_differs_is_said_and_left_alone(laggard: Laggard, prefix: str, brok
     assert code == 0
     assert f"there already  {anomalies} " in out
     assert (
-        f"{anomalies}: retention.ms is 1000, expected 2592000000\n    kafka-configs.sh --alter --entity-type topics "
-        f"--entity-name {anomalies} --add-config retention.ms=2592000000\n"
+        f"{anomalies}: retention.ms is 1000, expected 2592000000\n    kafka-configs.sh --bootstrap-server "
+        f"{broker.bootstrap} --alter --entity-type topics --entity-name {anomalies} --add-config "
+        "retention.ms=2592000000\n"
     ) in out
     assert (
         f"{prefix}models: partitions is 3, expected 4\n    set topics.partitions to 3; or stop agents and workers and "
-        f"run kafka-topics.sh --alter --topic {prefix}models --partitions 4: most keys move to other partitions"
+        f"run kafka-topics.sh --bootstrap-server {broker.bootstrap} --alter --topic {prefix}models --partitions 4: "
+        "most keys move to other partitions"
     ) in out
     assert "likewise for the others" in out
     code, out, _ = laggard("topics", "check", "--set", "topics.partitions=2", "--set", "topics.replication=3")
@@ -302,7 +311,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         first.await_ready()
         code, _, err = laggard("reset", "--yes")
         assert code == BUSY
-        assert re.search(rf"1 workers run in group {prefix}gaussian: {prefix}gaussian-\w+; stop them first", err)
+        assert re.search(rf"1 worker runs in group {prefix}gaussian: {prefix}gaussian-\w+; stop what runs first", err)
         scene.await_all()
         scene.stop_workers()
         results = anomalies(scene)

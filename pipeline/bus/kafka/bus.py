@@ -17,6 +17,7 @@ from laggard.pipeline.bus.kafka.members import KafkaSubscription
 from laggard.pipeline.bus.kafka.resetting import reset
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, raw
 from laggard.pipeline.bus.partitioner import partition_number
+from laggard.pipeline.extras import installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,8 +90,8 @@ class KafkaBus(Bus):
         count = self.admin.partition_counts([topic]).get(topic)
         if count is None:
             raise BusError(
-                f"{location(self.options)}: expected an existing topic, got {topic!r}; `laggard topics create` "
-                "creates those of laggard"
+                f"{location(self.options)}: the topic {topic} does not exist; `laggard topics create` creates those of "
+                "laggard"
             )
         self._counts[topic] = count
         return count
@@ -277,7 +278,7 @@ def client_of(options: KafkaOptions) -> Client:
     """The client that the options ask for; `auto` is librdkafka where it is installed. Raises BusError."""
     installed = find_spec("confluent_kafka") is not None
     if options.client == "librdkafka" and not installed:
-        raise BusError("kafka.client: librdkafka is not installed; pip install 'laggard[librdkafka]'")
+        raise BusError(f"kafka.client is librdkafka, which is not installed; {installing('librdkafka')}")
     # Here, so that a client that is not used is not loaded either.
     if installed and options.client != "kafka-python":
         from laggard.pipeline.bus.kafka.librdkafka import Librdkafka  # noqa: PLC0415

@@ -74,6 +74,11 @@ def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusErr
             return Refused(
                 f"{where}: the brokers do not take a record's time; look at this machine's clock ({_reason(error)})"
             )
+        case kafka_errors.InvalidSessionTimeoutError():
+            return BusError(
+                f"{where}: the brokers do not allow a kafka.session_timeout of {options.session_timeout_s:g} s; set it "
+                "within their group.min.session.timeout.ms and group.max.session.timeout.ms"
+            )
         case kafka_errors.UnsupportedVersionError():
             return BusError(f"{where}: expected brokers of Kafka 2.5 or newer ({_reason(error)})")
         # kafka-python has no better one for a producer that cannot go on; another one may.

@@ -13,7 +13,7 @@ from kafka.structs import OffsetAndMetadata
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Refused
 from laggard.pipeline.bus.kafka.connection import connected, kafka_python, milliseconds
-from laggard.pipeline.bus.kafka.errors import Displaced, Outdated, Unresolved, explained, unreachable
+from laggard.pipeline.bus.kafka.errors import Displaced, Outdated, Unresolved, explained, location, unreachable
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -144,6 +144,9 @@ class Appender:
         except Exception as error:
             # What waits in it must not follow later, behind what is appended again.
             self._discard(producer)
+            if isinstance(error, kafka_errors.KafkaTimeoutError):
+                waited = f"the brokers have not acknowledged it for {self._options.request_timeout_s:g} s"
+                raise BusUnavailable(f"{location(self._options)}: cannot {asked} for now: {waited}") from error
             raised = explained(error, asked, self._options)
             if not isinstance(raised, BusUnavailable) and len(records) > 1:
                 kind = Refused if isinstance(raised, Refused) else BusError

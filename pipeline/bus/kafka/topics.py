@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import TopicSpec
 
@@ -103,7 +103,9 @@ def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
     return configs
 
 
-def differences(spec: TopicSpec, replication: int, found: FoundTopic, *, exactly: bool) -> Iterator[Difference]:
+def differences(
+    spec: TopicSpec, replication: int, found: FoundTopic, *, exactly: bool, bootstrap: Sequence[str]
+) -> Iterator[Difference]:
     """How a topic differs from what `create` would make.
 
     Args:
@@ -111,11 +113,13 @@ def differences(spec: TopicSpec, replication: int, found: FoundTopic, *, exactly
         replication: on how many brokers.
         found: what there is.
         exactly: whether more replicas than that are a difference too.
+        bootstrap: the brokers, for commands that change it.
 
     """
+    there = f"--bootstrap-server {','.join(bootstrap)} --alter"
     if found.partitions != spec.partitions:
         yield Difference(
-            "partitions", str(spec.partitions), str(found.partitions), _repartition(spec, found.partitions)
+            "partitions", str(spec.partitions), str(found.partitions), _repartition(spec, found.partitions, there)
         )
     if found.replication < replication or (exactly and found.replication != replication):
         yield Difference(
@@ -131,7 +135,7 @@ def differences(spec: TopicSpec, replication: int, found: FoundTopic, *, exactly
                 name,
                 wanted,
                 got,
-                f"kafka-configs.sh --alter --entity-type topics --entity-name {spec.name} --add-config {name}={wanted}",
+                f"kafka-configs.sh {there} --entity-type topics --entity-name {spec.name} --add-config {name}={wanted}",
             )
     least = found.configs.get("min.insync.replicas")
     if least is not None and int(least) > found.replication:
@@ -149,11 +153,11 @@ def _fits(rule: _Rule, wanted: str, got: str) -> bool:
     return float(got) >= float(wanted) if rule == "at least" else float(got) <= float(wanted)
 
 
-def _repartition(spec: TopicSpec, found: int) -> str:
+def _repartition(spec: TopicSpec, found: int, there: str) -> str:
     """What changing the number of partitions would do, and what else is possible."""
     if found > spec.partitions:
         return f"a topic never gets fewer partitions; set topics.partitions to {found}"
-    grow = f"kafka-topics.sh --alter --topic {spec.name} --partitions {spec.partitions}"
+    grow = f"kafka-topics.sh {there} --topic {spec.name} --partitions {spec.partitions}"
     what = (
         "workers rebuild from the input the states that they do not find any more"
         if spec.compacted

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
-from laggard.pipeline.bus import BusError, Commit, Fenced, Outgoing, Partition, Snapshot
+from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Fenced, Outgoing, Partition, Snapshot
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options, prepare
 from tests.pipeline.bus.test_contract import NOW, await_assignment, everything, take, values
@@ -310,6 +310,18 @@ def test_two_workers_of_one_instance_are_told(options: KafkaOptions, broker: Clu
             poll_for(namesakes, SETTLED_S)
         for member in namesakes:
             member.close()
+
+
+def test_a_session_that_the_brokers_do_not_allow_names_the_setting(options: KafkaOptions) -> None:
+    prepare(options, input=1)
+    with KafkaBus(replace(options, session_timeout_s=0.4)) as bus:
+        member = bus.subscribe(f"{options.prefix}group", [f"{options.prefix}input"])
+        with pytest.raises(
+            BusError, match=r"do not allow a kafka\.session_timeout of 0\.4 s; set it within their"
+        ) as raised:
+            poll_for([member], SETTLED_S)
+        assert not isinstance(raised.value, BusUnavailable)
+        member.close()
 
 
 def poll_for(members: Sequence[Subscription], seconds: float) -> None:

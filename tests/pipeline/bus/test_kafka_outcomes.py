@@ -148,6 +148,19 @@ def test_a_silent_line_is_told_in_time_and_does_no_harm(options: KafkaOptions, l
         member.close()
 
 
+def test_an_append_that_nobody_acknowledges_says_how_long_it_waited(
+    options: KafkaOptions, line: tuple[Cluster, Proxy]
+) -> None:
+    _, proxy = line
+    with KafkaBus(options) as bus:
+        reading(bus, options).close()
+        bus.append([Outgoing(f"{options.prefix}input", "a", b"1", NOW)])
+        proxy.cut()
+        waited = f"for now: the brokers have not acknowledged it for {options.request_timeout_s:g} s$"
+        with pytest.raises(BusUnavailable, match=waited):
+            bus.append([Outgoing(f"{options.prefix}input", "a", b"2", NOW)])
+
+
 def poll_for(member: Subscription, seconds: float) -> None:
     """Polls, each time within the time that it is given."""
     deadline = time.monotonic() + seconds

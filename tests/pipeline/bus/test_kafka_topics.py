@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laggard.pipeline.bus import TopicSpec
-from laggard.pipeline.bus.kafka.topics import FoundTopic, configs_of, differences, replication_of
+from laggard.pipeline.bus.kafka.topics import Difference, FoundTopic, configs_of, differences, replication_of
 
 SPEC = TopicSpec("laggard.counters", 12, 3600.0)
 COMPACTED = TopicSpec("laggard.snapshots.gaussian", 12, compacted=True)
@@ -34,9 +34,13 @@ def found(spec: TopicSpec, partitions: int = 12, replication: int = 3, **configs
     return FoundTopic(partitions, replication, replication, 0, there)
 
 
+def told_of(spec: TopicSpec, there: FoundTopic, *, exactly: bool = False) -> list[Difference]:
+    return list(differences(spec, 3, there, exactly=exactly, bootstrap=("b1:9092", "b2:9093")))
+
+
 @pytest.mark.parametrize("spec", [SPEC, COMPACTED])
 def test_what_was_created_differs_in_nothing(spec: TopicSpec) -> None:
-    assert list(differences(spec, 3, found(spec), exactly=True)) == []
+    assert told_of(spec, found(spec), exactly=True) == []
 
 
 @pytest.mark.parametrize(
@@ -57,15 +61,18 @@ def test_what_was_created_differs_in_nothing(spec: TopicSpec) -> None:
     ],
 )
 def test_what_is_better_than_wanted_is_no_difference(spec: TopicSpec, configs: dict[str, str], differs: bool) -> None:
-    told = list(differences(spec, 3, found(spec, 12, 3, **configs), exactly=False))
+    told = told_of(spec, found(spec, 12, 3, **configs))
     assert bool(told) is differs
     for one in told:
-        assert one.advice.endswith(f"--entity-name {spec.name} --add-config {one.setting}={one.expected}")
+        assert one.advice == (
+            "kafka-configs.sh --bootstrap-server b1:9092,b2:9093 --alter --entity-type topics "
+            f"--entity-name {spec.name} --add-config {one.setting}={one.expected}"
+        )
 
 
 def test_replicas() -> None:
     def told(replication: int, *, exactly: bool) -> list[tuple[str, str, str]]:
-        some = differences(SPEC, 3, found(SPEC, replication=replication), exactly=exactly)
+        some = told_of(SPEC, found(SPEC, replication=replication), exactly=exactly)
         return [(one.setting, one.expected, one.found) for one in some]
 
     assert told(4, exactly=False) == []
@@ -76,15 +83,18 @@ def test_replicas() -> None:
 
 
 def test_partitions_are_never_changed_without_saying_what_that_does() -> None:
-    (fewer,) = differences(SPEC, 3, found(SPEC, partitions=6), exactly=False)
+    (fewer,) = told_of(SPEC, found(SPEC, partitions=6))
     assert (fewer.setting, fewer.expected, fewer.found) == ("partitions", "12", "6")
-    assert fewer.advice.startswith("set topics.partitions to 6; or stop agents and workers and run kafka-topics.sh")
+    assert fewer.advice.startswith(
+        "set topics.partitions to 6; or stop agents and workers and run kafka-topics.sh --bootstrap-server "
+        "b1:9092,b2:9093 --alter --topic laggard.counters --partitions 12: "
+    )
     assert "most keys move to other partitions" in fewer.advice
-    (more,) = differences(SPEC, 3, found(SPEC, partitions=24), exactly=False)
+    (more,) = told_of(SPEC, found(SPEC, partitions=24))
     assert more.advice == "a topic never gets fewer partitions; set topics.partitions to 24"
-    (snapshots,) = differences(COMPACTED, 3, found(COMPACTED, partitions=6), exactly=False)
+    (snapshots,) = told_of(COMPACTED, found(COMPACTED, partitions=6))
     assert snapshots.advice.endswith("workers rebuild from the input the states that they do not find any more")
 
 
 def test_settings_that_nobody_may_see_are_not_judged() -> None:
-    assert list(differences(SPEC, 3, FoundTopic(12, 3, 3, 0, {}), exactly=False)) == []
+    assert told_of(SPEC, FoundTopic(12, 3, 3, 0, {})) == []

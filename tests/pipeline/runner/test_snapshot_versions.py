@@ -43,13 +43,17 @@ def taken(wired: Wired) -> dict[str, bytes]:
     layout = make_layout(
         [f"p{n}[{n}@1]" for n in range(4)], [f"p{n}" for n in range(4)], [f"f{n}_bytes" for n in range(12)]
     )
+    later = make_layout(
+        [f"p{n}[{n}@1]" for n in range(5)], [f"p{n}" for n in range(5)], [f"f{n}_bytes" for n in range(12)]
+    )
     own = make_layout(["web-1"], ["web-1"], ["load_1m", "cpu_busy_ratio"])
     for offset in range(0, 90, 3):
         ts = 1_700_000_000.0 + offset
-        values = draw.normal(5.0, 1.0, (4, 12))
+        seen = layout if offset < 60 else later
+        values = draw.normal(5.0, 1.0, (len(seen.rows), 12))
         values[0, 0] = np.nan
         records: list[Frame | Mark] = [
-            Frame("host", "web-1", "process", ts, offset, layout, values),
+            Frame("host", "web-1", "process", ts, offset, seen, values),
             Frame("host", "web-1", "host", ts, offset + 1, own, draw.normal(1.0, 0.1, (1, 2))),
             Mark("web-1", ts + 0.5, "slow", offset + 2),
         ]

@@ -1,0 +1,411 @@
+"""What the instances of a name looked like at the same age: what a new one is compared with before it has a past.
+
+S0 (section 5, case study 3) saw every process of a machine that had just booted as an anomaly. A start is compared with
+earlier starts here, so that a restart, a deployment or a boot is none by itself, and a start unlike the others is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from laggard.operators.gaussian.moments import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.gaussian.bank import Bank
+    from laggard.operators.ranking import Basis
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+
+STAGES_S = (4.0, 16.0, 64.0, 256.0, 1024.0)
+"""The ages at which a stage of a row's life ends, each four times as long as the one before. Then it is grown."""
+
+OWN_VALUES = 30.0
+"""A row with so many values of its own is compared with itself alone."""
+
+INSTANCES = 20.0
+"""Over how many instances a name is remembered."""
+
+NAMESAKES = 10.0
+"""How many values the usual of rows with the same name counts for, where no start of that name has been seen; with each
+that was it is a fifth less."""
+
+MAX_NAMESAKES = 32
+MAX_NAMES = 128
+"""Names, and names with their command, that are remembered; those seen last."""
+
+NEW_GAP_S = 600.0
+"""A row that is first seen after a gap longer than this may be old: nothing is learned of its start."""
+
+LONGEST_COMMAND = 80
+ANY = ""
+
+
+class Young(NamedTuple):
+    """The rows that are not grown, in the order of the frame.
+
+    Attributes:
+        rows: their ids.
+        keys: of each, what it is remembered by, the most precise first.
+        born: when each was first seen, seconds since the Unix epoch; shape (rows,).
+        stage: the index of the stage that each was in at the last tick; shape (rows,).
+        peak: the most that each feature was in that stage, NaN where there was none; shape (features, rows).
+
+    """
+
+    rows: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    born: Vector
+    stage: NDArray[np.intp]
+    peak: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The young rows of a frame, as they are once it is learned.
+
+    Attributes:
+        features: of the frame.
+        young: those that are in it.
+        columns: where each of them stands in the frame.
+        ended: those that are not in it any more.
+
+    """
+
+    features: tuple[str, ...]
+    young: Young
+    columns: NDArray[np.intp]
+    ended: Young
+
+
+class Prior(NamedTuple):
+    """What rows without a past are taken to have had as one.
+
+    Attributes:
+        columns: which rows of the frame.
+        moments: of each; shape (features, rows).
+        bases: what they come from.
+
+    """
+
+    columns: NDArray[np.intp]
+    moments: Moments
+    bases: tuple[Basis, ...]
+
+
+class Cohorts:
+    """The highest values of earlier instances in each stage of their lives, by name and by name with command.
+
+    Of an instance the largest short mean of each feature within a stage is one value. It is taken in when the stage is
+    over, so that a start that goes wrong does not make itself usual. State is bounded by `MAX_NAMES` times five stages
+    times three numbers for each feature, and one number for each feature of a young row.
+
+    Attributes:
+        features: what the values are of.
+        young: the rows that are followed.
+
+    """
+
+    def __init__(self) -> None:
+        self.features: tuple[str, ...] = ()
+        self.young = _none(0)
+        self._known: dict[str, Matrix] = {}
+        self._seen: dict[str, float] = {}
+
+    def follow(self, layout: Layout, ts: float, fresh: Sequence[int], gap_s: float) -> Followed:
+        """Find the young rows in a frame. Changes nothing.
+
+        Args:
+            layout: the frame's names.
+            ts: its time.
+            fresh: the rows that were never seen before.
+            gap_s: the time since the last frame, NaN when this is the first.
+
+        """
+        features = tuple(layout.features)
+        before, peak = self.young, _remapped(self.young.peak, self.features, features, axis=0)
+        index = {row: number for number, row in enumerate(before.rows)}
+        new = set(fresh) if 0.0 <= gap_s <= NEW_GAP_S else ()
+        columns = [column for column, row in enumerate(layout.rows) if row in index or column in new]
+        rows = tuple(layout.rows[column] for column in columns)
+        source = np.array([index.get(row, -1) for row in rows], np.intp)
+        ended = np.array([number for row, number in index.items() if row not in set(rows)], np.intp)
+        old = source >= 0
+        born, stage = np.full(len(rows), ts), np.zeros(len(rows), np.intp)
+        born[old], stage[old] = before.born[source[old]], before.stage[source[old]]
+        peaks = np.full((len(features), len(rows)), np.nan)
+        peaks[:, old] = peak[:, source[old]]
+        commands = layout.commands
+        keys = tuple(
+            before.keys[index[row]]
+            if row in index
+            else _keys(layout.names[column], commands[column] if commands else "")
+            for row, column in zip(rows, columns, strict=True)
+        )
+        return Followed(
+            features,
+            Young(rows, keys, born, stage, peaks),
+            np.array(columns, np.intp),
+            Young(
+                tuple(before.rows[number] for number in ended),
+                tuple(before.keys[number] for number in ended),
+                before.born[ended],
+                before.stage[ended],
+                peak[:, ended],
+            ),
+        )
+
+    def learn(self, followed: Followed, ts: float, evidence: Matrix) -> Followed:
+        """Take a frame in. `evidence` has the shape (features, rows).
+
+        Returns:
+            What is still young; the argument itself where nothing has become older or ended.
+
+        """
+        if self.features != followed.features:
+            self._known = {
+                key: _remapped(each, self.features, followed.features, 2) for key, each in self._known.items()
+            }
+            self.features = followed.features
+        for number in range(len(followed.ended.rows)):
+            self._take(followed.ended, number, ts)
+        young, columns = followed.young, followed.columns
+        if not columns.size:
+            self._forget()
+            self.young = young
+            if not followed.ended.rows:
+                return followed
+            return Followed(followed.features, young, columns, _none(len(followed.features)))
+        stage = _stage(young.born, ts)
+        older = np.flatnonzero(stage != young.stage)
+        for number in older.tolist():
+            self._take(young, number, ts)
+            young.peak[:, number] = np.nan
+        self._forget()
+        young.stage[:] = stage
+        np.fmax(young.peak, evidence[:, columns], out=young.peak)
+        if not (older.size or followed.ended.rows):
+            self.young = young
+            return followed
+        grown = stage >= len(STAGES_S)
+        if grown.any():
+            kept = np.flatnonzero(~grown)
+            young = Young(
+                tuple(young.rows[number] for number in kept),
+                tuple(young.keys[number] for number in kept),
+                young.born[kept],
+                young.stage[kept],
+                young.peak[:, kept],
+            )
+            columns = columns[kept]
+        self.young = young
+        return Followed(followed.features, young, columns, _none(len(followed.features)))
+
+    def _take(self, young: Young, number: int, ts: float) -> None:
+        """Take in the stage that a row has left, by the ended life or by its age."""
+        peak = young.peak[:, number]
+        there = ~np.isnan(peak)
+        if not there.any():
+            return
+        stage = young.stage[number]
+        for key in (*young.keys[number], ANY):
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = np.zeros((len(STAGES_S), 3, len(peak)))
+            weight, mean, squares = known[stage]
+            kept = np.where(there & (weight >= INSTANCES), (INSTANCES - 1.0) / INSTANCES, 1.0)
+            weight *= kept
+            squares *= kept
+            weight += there
+            deviation = np.where(there, peak - mean, 0.0)
+            step = deviation / np.maximum(weight, 1.0)
+            mean += step
+            squares += deviation * (deviation - step)
+            self._seen[key] = ts
+
+    def _forget(self) -> None:
+        if len(self._known) > MAX_NAMES:
+            oldest = sorted(self._seen, key=lambda key: (key == ANY, self._seen[key], key))
+            for key in oldest[: len(self._known) - MAX_NAMES]:
+                del self._known[key], self._seen[key]
+
+    def prior(self, followed: Followed, bank: Bank, ts: float) -> Prior | None:
+        """What the rows with fewer than `OWN_VALUES` of their own are compared with; None where there are none."""
+        rows, features = len(followed.columns), len(followed.features)
+        own = bank.usual.weight[:features, followed.columns].max(axis=0, initial=0.0)
+        unsure = [number for number in range(rows) if own[number] < OWN_VALUES]
+        if not unsure:
+            return None
+        same = followed.features == self.features
+        namesakes = _Namesakes(bank, features)
+        found, bases = np.zeros((3, features, len(unsure))), []
+        stages = _stage(followed.young.born, ts)
+        cached: dict[tuple[tuple[str, ...], int, str], tuple[Matrix, Basis]] = {}
+        for place, number in enumerate(unsure):
+            column, keys, stage = int(followed.columns[number]), followed.young.keys[number], int(stages[number])
+            asked = (keys, stage, bank.names[column])
+            if asked not in cached:
+                cached[asked] = self._past(keys, stage, bank.names[column], namesakes, followed.features, same=same)
+            past, basis = cached[asked]
+            found[:, :, place] = past
+            bases.append(basis)
+        fading = 1.0 - own[unsure] / OWN_VALUES
+        found[0] *= fading
+        found[2] *= fading
+        return Prior(followed.columns[unsure], Moments(found[0], found[1], found[2]), tuple(bases))
+
+    def _past(
+        self,
+        keys: Sequence[str],
+        stage: int,
+        name: str,
+        namesakes: _Namesakes,
+        features: tuple[str, ...],
+        *,
+        same: bool,
+    ) -> tuple[Matrix, Basis]:
+        """Weight, mean and squared deviations, shape (3, features), and what they come from."""
+        known = next((each for key in keys if (each := self._at(key, stage)) is not None), None)
+        past = np.zeros((3, len(features)))
+        instances = 0.0
+        if known is not None:
+            past[:] = known if same else _remapped(known, self.features, features, axis=1)
+            instances = float(past[0].max(initial=0.0))
+        grown = namesakes.of(name, NAMESAKES * max(1.0 - instances / 5.0, 0.0))
+        if grown is not None:
+            merged = Moments(*past).merged(grown, 1.0)
+            past = np.stack([merged.weight, merged.mean, merged.squares])
+        if known is not None or grown is not None:
+            return past, "name"
+        starts = self._at(ANY, stage)
+        if starts is None:
+            return past, "all"
+        return (starts.copy() if same else _remapped(starts, self.features, features, axis=1)), "starts"
+
+    def _at(self, key: str, stage: int) -> Matrix | None:
+        known = self._known.get(key)
+        if known is None or stage >= len(STAGES_S) or not known[stage, 0].any():
+            return None
+        at: Matrix = known[stage]
+        return at
+
+    @staticmethod
+    def span(followed: Followed, ts: float) -> tuple[float, float]:
+        """From when, and until when, the young rows are in the stages in which they are at `ts`."""
+        born = followed.young.born
+        stage = _stage(born, ts)
+        began = born + np.array((-math.inf, *STAGES_S))[stage]
+        ends = born + np.array((*STAGES_S, math.inf))[stage]
+        return float(began.max(initial=-math.inf)), float(ends.min(initial=math.inf))
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        keys = sorted(self._known)
+        shape = (len(keys), len(STAGES_S), 3, len(self.features))
+        return {
+            "features": list(self.features),
+            "keys": keys,
+            "seen": np.array([self._seen[key] for key in keys]),
+            "known": np.array([self._known[key] for key in keys]).reshape(shape),
+            "rows": list(self.young.rows),
+            "row_keys": [list(each) for each in self.young.keys],
+            "born": self.young.born.copy(),
+            "stage": self.young.stage.astype(np.float64),
+            "peak": self.young.peak.copy(),
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Cohorts:
+        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        features, keys, rows = tuple(state["features"]), list(state["keys"]), tuple(state["rows"])
+        expected = {
+            "seen": (len(keys),),
+            "known": (len(keys), len(STAGES_S), 3, len(features)),
+            "born": (len(rows),),
+            "stage": (len(rows),),
+            "peak": (len(features), len(rows)),
+        }
+        arrays = {name: np.array(state[name], np.float64) for name in expected}
+        for name, shape in expected.items():
+            if arrays[name].shape != shape:
+                raise ValueError(f"cohorts: {name}: expected the shape {shape}, got {arrays[name].shape}")
+        if len(state["row_keys"]) != len(rows):
+            raise ValueError(f"cohorts: row_keys: expected one per row, {len(rows)}, got {len(state['row_keys'])}")
+        found = cls()
+        found.features = features
+        found.young = Young(
+            rows,
+            tuple(tuple(each) for each in state["row_keys"]),
+            arrays["born"],
+            arrays["stage"].astype(np.intp),
+            arrays["peak"],
+        )
+        found._known = dict(zip(keys, arrays["known"].copy(), strict=True))
+        found._seen = dict(zip(keys, arrays["seen"].tolist(), strict=True))
+        return found
+
+
+class _Namesakes:
+    """The usual of the rows of each name that have enough of their own."""
+
+    def __init__(self, bank: Bank, features: int) -> None:
+        self._usual = bank.usual
+        self._features = features
+        self._columns: dict[str, list[int]] = {}
+        sure = bank.usual.weight[:features].max(axis=0, initial=0.0) >= OWN_VALUES
+        for column in np.flatnonzero(sure):
+            self._columns.setdefault(bank.names[column], []).append(int(column))
+
+    def of(self, name: str, most: float) -> Moments | None:
+        """All of them together, worth at most so many values; None where there are none."""
+        columns = self._columns.get(name, ())[:MAX_NAMESAKES]
+        if not columns or most <= 0.0:
+            return None
+        weight, mean, squares = (
+            part[: self._features, columns] for part in (self._usual.weight, self._usual.mean, self._usual.squares)
+        )
+        total = weight.sum(axis=1)
+        sure = np.maximum(total, 1.0)
+        middle = (weight * mean).sum(axis=1) / sure
+        deviation = mean - middle[:, None]
+        share = np.minimum(most / sure, 1.0)
+        return Moments(total * share, middle, (squares + weight * deviation * deviation).sum(axis=1) * share)
+
+
+def _stage(born: Vector, ts: float) -> NDArray[np.intp]:
+    return np.searchsorted(STAGES_S, ts - born, side="right")
+
+
+def _keys(name: str, command: str) -> tuple[str, ...]:
+    """What a row is remembered by: with its command, numbers in which are often those of the instance; and its name."""
+    program = re.sub(r"\d+", "#", command[:LONGEST_COMMAND])
+    return (f"{name}\n{program}", name) if program and program != name else (name,)
+
+
+def _none(features: int) -> Young:
+    return Young((), (), np.zeros(0), np.zeros(0, np.intp), np.zeros((features, 0)))
+
+
+def _remapped(array: Matrix, before: Sequence[str], after: Sequence[str], axis: int) -> Matrix:
+    """The same with other features along an axis: those that are new are 0, or NaN along the first axis."""
+    if tuple(before) == tuple(after):
+        return array
+    index = {feature: number for number, feature in enumerate(before)}
+    shape = list(array.shape)
+    shape[axis] = len(after)
+    result = np.full(shape, np.nan if axis == 0 else 0.0)
+    both = [(number, index[feature]) for number, feature in enumerate(after) if feature in index]
+    if both:
+        to, source = map(list, zip(*both, strict=True))
+        np.moveaxis(result, axis, 0)[to] = np.moveaxis(array, axis, 0)[source]
+    return result

@@ -1,0 +1,142 @@
+"""What each cell has shown beyond its usual: one spike neither blinds nor becomes usual, what comes again does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.operators.gaussian.moments import TINY, Moments
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Heights = NDArray[np.float32]
+
+EPISODE_S = 600.0
+"""Episodes end where a cell is calm at the end of a stretch of this length."""
+
+MEMORY_S = 30 * 86400.0
+"""The time after which an episode counts 1/e."""
+
+SURE = 30.0
+"""A cell's spread is relied on once it has so many values."""
+
+NOTED = 6.0
+"""A height of so many standard deviations is an episode."""
+
+KNOWN = 4.0
+"""What has come twice is as unusual as so many standard deviations."""
+
+LIMIT = 8.0
+"""What is further from the mean than so many standard deviations is learned as if it were so far ..."""
+
+LASTING_S = 120.0
+"""... unless it has lasted for so long: then it is the new usual."""
+
+HIGHEST = 1e30
+"""Heights beyond this are cut to it: what float32 takes."""
+
+NONE = np.float32(-np.inf)
+
+
+@dataclass(slots=True)
+class Episodes:
+    """Heights above the mean of their time, in the unit of the feature; float32, -inf where there is none.
+
+    All have the shape (features, rows).
+
+    Attributes:
+        running: the highest of the episode that may be under way.
+        highest: that of all episodes before it.
+        second: that of all but the highest.
+        limited_s: for how long, up to now, the cell has been too far off to be learned as it was, in seconds.
+
+    """
+
+    running: Heights
+    highest: Heights
+    second: Heights
+    limited_s: Heights
+
+    @classmethod
+    def empty(cls, *shape: int) -> Episodes:
+        """No episode so far."""
+        running, highest, second = (np.full(shape, NONE) for _ in range(3))
+        return cls(running, highest, second, np.zeros(shape, np.float32))
+
+    def take(self, usual: Moments, block: Moments, seconds: float) -> Moments:
+        """Note how high a block of ticks is, and limit how far it moves what is usual.
+
+        With d the block's mean less the usual one and v its variance, its height is d + 2 sqrt(v): near the largest
+        short mean of a burst within it. As S0's Gaussian has it, one value 1,000 standard deviations off makes the
+        spread 26 times as large for hours; limited, hardly.
+
+        Args:
+            usual: before the block.
+            block: the ticks to be learned.
+            seconds: how long the block is.
+
+        Returns:
+            What is to be learned; `block` itself where nothing is far off.
+
+        """
+        deviation = block.mean - usual.mean
+        # The block's mean square deviation from the usual mean, times its values, beside the usual variance.
+        apart = deviation * deviation
+        apart *= block.weight
+        apart += block.squares
+        bound = block.weight * (0.2 * NOTED * NOTED)
+        bound *= usual.squares
+        bound /= usual.weight + TINY
+        found = np.flatnonzero((apart > bound) & (usual.weight >= SURE))
+        lasted = self.limited_s.ravel()[found]
+        self.limited_s.fill(0.0)
+        if not found.size:
+            return block
+        weight, squares, off = block.weight.ravel()[found], block.squares.ravel()[found], deviation.ravel()[found]
+        spread = np.sqrt(usual.squares.ravel()[found] / usual.weight.ravel()[found])
+        there = weight > 0.0
+        variance = squares / np.maximum(weight, 1.0)
+        height = np.minimum(off + 2.0 * np.sqrt(variance), HIGHEST)
+        noted = there & (height > NOTED * spread)
+        cells, running = found[noted], _flat(self.running)
+        running[cells] = np.maximum(running[cells], height[noted].astype(np.float32))
+        limit = LIMIT * spread
+        far = there & (spread > 0.0) & (off * off + variance > limit * limit)
+        _flat(self.limited_s)[found[far]] = lasted[far] + np.float32(min(seconds, LASTING_S))
+        far &= lasted < LASTING_S
+        if not far.any():
+            return block
+        cells, limit = found[far], limit[far]
+        mean, limited = block.mean.flatten(), block.squares.flatten()
+        mean[cells] = usual.mean.ravel()[cells] + np.clip(off[far], -limit, limit)
+        limited[cells] = np.minimum(squares[far], weight[far] * limit * limit)
+        return Moments(block.weight, mean.reshape(deviation.shape), limited.reshape(deviation.shape))
+
+    def close(self, seconds: float, block: Moments, mean: NDArray[np.float64]) -> None:
+        """End the episodes that are over: those of cells whose last block is less than half as high.
+
+        Args:
+            seconds: since this was last done.
+            block: the last one that was learned.
+            mean: the usual one.
+
+        """
+        decay = np.float32(np.exp(-seconds / MEMORY_S))
+        running, highest, second = _flat(self.running), _flat(self.highest), _flat(self.second)
+        # Where there is none it stays -inf.
+        highest *= decay
+        second *= decay
+        ended = np.flatnonzero((self.running > NONE) & ~(2.0 * (block.mean - mean) >= self.running))
+        height, first = running[ended], highest[ended]
+        second[ended] = np.maximum(second[ended], np.minimum(height, first))
+        highest[ended] = np.maximum(first, height)
+        running[ended] = NONE
+
+
+def _flat(heights: Heights) -> Heights:
+    """All of them in a row, as a view."""
+    view: Heights = heights.reshape(-1)
+    return view

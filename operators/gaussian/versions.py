@@ -1,0 +1,30 @@
+"""How the states of older versions of the operator become today's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laggard.operators.calibration import anew
+from laggard.operators.gaussian.cohorts import Cohorts
+from laggard.operators.gaussian.episodes import Episodes
+
+
+def from_1(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew neither episodes nor cohorts: both begin empty."""
+    episodes = Episodes.empty(len(state["features"]), len(state["rows"]))
+    last = state["times"][3]
+    return {
+        **state,
+        **{f"episodes_{name}": getattr(episodes, name) for name in Episodes.__dataclass_fields__},
+        "times": [*state["times"], last],
+        "cohorts": Cohorts().snapshot(),
+    }
+
+
+def from_2(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 counted ticks against the budget, not incidents."""
+    return {**state, "calibration": anew(state["calibration"])}
+
+
+MIGRATIONS = {1: from_1, 2: from_2}
+"""By the version that a state has: what makes the next one's of it."""
