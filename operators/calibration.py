@@ -74,10 +74,13 @@ LASTING_S: Final = 3600.0
 LONGEST_S: Final = 3600.0
 """A longer time without a score, when the machine was off, counts for so much."""
 
+YOUNG_S: Final = 3600.0
+"""What is older than this forgets by its age, until that is `memory_s`: first ticks are not like later ones."""
+
 PEAKS: Final = 10.0
 """The tail begins at the level that so many incidents have reached."""
 
-PRIOR_PEAKS: Final = 5.0
+PRIOR_PEAKS: Final = 2.0
 """So many incidents the spread that is assumed before anything was seen counts for, always."""
 
 CLIPPED: Final = 2.0
@@ -99,8 +102,8 @@ class Calibration:
         limit = u + (n + k) b ((n / m)^(1 / (n + k)) - 1)
 
     It is never below a level that clearly more incidents than m have reached: more than m + sqrt(m) + 1. Before
-    anything was seen a curve is assumed, whose weight falls with the time seen; the budget of the first day may be
-    spent in its first hours, so that scores say something within minutes.
+    anything was seen a curve is assumed, whose weight falls with the time seen; one incident of the first day's budget
+    may be spent at once, so that scores say something within minutes.
 
     State is two numbers a level, so it is O(1); counts fade. What passes the limit is learned as not much above it: a
     single huge score teaches little, and a long trouble does not teach that troubles are usual.
@@ -135,7 +138,7 @@ class Calibration:
         memory_s: float = 7 * 86400.0,
         scale: Scale = "linear",
         prior: tuple[float, float] = (140.0, 30.0),
-        prior_s: float = 3600.0,
+        prior_s: float = 900.0,
     ) -> None:
         if not (per_day > 0.0 and memory_s > 0.0 and prior[1] > 0.0 and prior_s > 0.0):
             raise ValueError(
@@ -156,6 +159,7 @@ class Calibration:
         self._reached = -1
         self._ts = math.nan
         self._fitted = math.nan
+        self._age_s = 0.0
         self._seen_s = 0.0
         self._waiting_s = 0.0
         self._spread, self.level = self._fit()
@@ -202,7 +206,9 @@ class Calibration:
     def _fade(self) -> None:
         """Let the time since the last fit pass."""
         self._counts[: self._reached + 1] += self._waiting_s / LASTING_S
-        kept = math.exp(-self._waiting_s / self.memory_s)
+        # What is young forgets its beginnings.
+        self._age_s += self._waiting_s
+        kept = math.exp(-self._waiting_s / min(self.memory_s, max(self._age_s, YOUNG_S)))
         self._counts *= kept
         self._seen_s = (self._seen_s + self._waiting_s) * kept
         self._waiting_s = 0.0
@@ -212,7 +218,8 @@ class Calibration:
         lowest, highest, steps = self._range
         weight = self.prior_s / (self.prior_s + self._seen_s)
         counts = self._counts + weight * self._assumed
-        allowed = self.per_day / DAY_S * (self._seen_s + weight * DAY_S)
+        # Of the first day's budget one incident may be spent at once.
+        allowed = self.per_day / DAY_S * (self._seen_s + weight * self.prior_s) + weight * min(self.per_day, 1.0)
         start = _last(counts >= max(PEAKS, allowed))
         peaks = max(float(counts[start]), PEAKS)
         # The area below the curve is the sum of the excesses.
@@ -232,6 +239,7 @@ class Calibration:
             "reached": self._reached,
             "ts": self._ts,
             "fitted": self._fitted,
+            "age_s": self._age_s,
             "seen_s": self._seen_s,
             "waiting_s": self._waiting_s,
             "spread": self._spread,
@@ -247,6 +255,7 @@ class Calibration:
             setattr(self, f"_{name}", values)
         self._reached = int(state["reached"])
         self._ts, self._fitted = float(state["ts"]), float(state["fitted"])
+        self._age_s = float(state["age_s"])
         self._seen_s, self._waiting_s = float(state["seen_s"]), float(state["waiting_s"])
         self._spread, self.level = float(state["spread"]), Level(self.scale, float(state["limit"]))
 
@@ -263,6 +272,7 @@ def anew(state: dict[str, Any]) -> dict[str, Any]:
         "reached": -1,
         "ts": math.nan,
         "fitted": math.nan,
+        "age_s": 0.0,
         "seen_s": 0.0,
         "waiting_s": 0.0,
         "spread": 1.0,
