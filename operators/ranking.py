@@ -43,6 +43,8 @@ class RowScore:
         basis: what it is compared with: its own past ("itself"); that of its name, as far as it has too little of its
             own ("name"); where that has none, how rows of any name began ("starts"), or all rows ("all").
         waits: whether what is most unusual about it is that it waits for others: it suffers, rather than causes.
+        gone_s: for how long it has not been there any more, in seconds; 0 for a row of the frame. What is told of such
+            a row is what it was when it was last out of the ordinary.
 
     """
 
@@ -53,6 +55,7 @@ class RowScore:
     age_s: float
     basis: Basis = "itself"
     waits: bool = False
+    gone_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,21 @@ compacted topic), and workers learn anew from all of the input that is still the
 it is refused while the group has members. `--to` says from where on results are published: by default from where the
 operator was, so that nothing is published twice; `earliest`, a time or `latest` move that.
 
+## What can go wrong, and what happens then
+
+- A clock is far ahead: brokers of Kafka 4 refuse records dated an hour ahead, which the agent says, and passes them
+  over. Set right, it is followed at once. Where frames dated ahead were taken, those of now are late: after 12 in a row
+  that are more than an hour behind, what is usual of that host is learned anew.
+- Two machines have one `host`: what is usual would be learned of both together. The worker says so, and counts it in
+  `laggard_namesakes_total`.
+- Somebody writes what is no record: it becomes a dead letter, as it was received; of more than 8 MB its beginning, with
+  the header `laggard-bytes`.
+- Input is deleted before it is read: it is said, and counted in `laggard_missed_records_total`.
+- The input is deleted and created anew: the worker goes on at its beginning, and says so.
+- No worker runs for a week: brokers forget the offsets of a group without members after their
+  `offsets.retention.minutes` (7 d). A worker begins at the oldest record then, and publishes once more what it finds
+  there, with the same ids. Keep `bus.retention` below that.
+
 ## Security
 
 | | settings |

@@ -7,19 +7,16 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import BusError, Partition
+from laggard.pipeline.bus import BusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.held import Held
     from laggard.pipeline.telemetry import Telemetry
 
 EVERY_S: Final = 1.0
-MOST_PER_S: Final = 10
-"""So many partitions are looked at in a second; each of more of them is looked at less often."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -63,29 +60,40 @@ class Lookout:
             self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(max(EVERY_S, len(self._held) / MOST_PER_S)):
-            self.look()
+        while not self._stopped.wait(EVERY_S):
+            try:
+                self.look()
+            except Exception:
+                # Without this thread lag and losses would stand still, and nobody would know.
+                _logger.exception("%s cannot look at its partitions", self._operator)
 
     def look(self) -> None:
         """Look at all partitions once. What the bus cannot say now is left as it was."""
-        for partition, held in tuple(self._held.items()):
+        all_held, recovering = dict(self._held), dict(self._recovering())
+        # Before the bounds, or what is deleted in between would make a hole look like a loss.
+        gaps = {partition: len(held.gaps) for partition, held in all_held.items()}
+        for partition, (oldest, end) in self._bounds(sorted(all_held.keys() | recovering.keys())):
             if self._stopped.is_set():
                 return
-            with suppress(BusError):  # who reads and commits says what is wrong
-                self._look_at(partition, held)
-        for partition, committed in self._recovering():
-            with suppress(BusError):
-                lag = max(0, self._bus.bounds(partition)[1] - committed)
-                if partition not in self._held:
-                    self._telemetry.task(self._operator, partition).lag_records = lag
+            if (held := all_held.get(partition)) is not None:
+                with suppress(BusError):
+                    self._look_at(partition, held, gaps[partition], oldest, end)
+            elif partition not in self._held:
+                lag = max(0, end - recovering[partition])
+                self._telemetry.task(self._operator, partition).lag_records = lag
 
-    def _look_at(self, partition: Partition, held: Held) -> None:
-        gaps = [held.gaps.popleft() for _ in range(len(held.gaps))]
+    def _bounds(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, tuple[int, int]]]:
+        """What the bus can say now; who reads and commits says what is wrong."""
         try:
-            oldest, end = self._bus.bounds(partition)
+            yield from self._bus.all_bounds(partitions).items()
         except BusError:
-            held.gaps.extendleft(reversed(gaps))
-            raise
+            # Perhaps it is only the leader of one of them that is away.
+            for partition in partitions:
+                with suppress(BusError):
+                    yield partition, self._bus.bounds(partition)
+
+    def _look_at(self, partition: Partition, held: Held, seen: int, oldest: int, end: int) -> None:
+        gaps = [held.gaps.popleft() for _ in range(seen)]
         if missed := sum(max(0, min(oldest, gap.stop) - gap.start) for gap in gaps):
             held.task.telemetry.missed_records += missed
             _logger.warning(

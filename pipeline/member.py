@@ -27,6 +27,7 @@ from laggard.pipeline.held import Held, Part, commit_of
 from laggard.pipeline.lookout import Lookout
 from laggard.pipeline.recoverer import Recoverer
 from laggard.pipeline.standby import Standby
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,12 +129,16 @@ class Member:
 
         Raises:
             BusUnavailable: nothing is lost; call again later.
+            BusError: a topic is missing, or something else that trying again does not mend.
 
         """
         subscription = self._subscription
         if subscription is None:
+            topics = self._topics
+            outputs = (topics.name(ANOMALIES), topics.name(DEAD_LETTERS))
+            self._bus.require(outputs, [self.wired.snapshots])
             subscription = self._subscription = self._bus.subscribe(
-                self._topics.group(self.wired.name), [self._topics.name(self.wired.topic)]
+                topics.group(self.wired.name), [topics.name(self.wired.topic)]
             )
         self._try_commit(subscription)
         try:
@@ -197,10 +202,10 @@ class Member:
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
                     if backoff.failures == SAID_AFTER:
-                        _logger.warning("%s on %s[%d] waits for the bus: %s", self.wired.name, *partition, error)
+                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.wired.name, *partition, error)
                 else:
                     if backoff.failures >= SAID_AFTER:
-                        _logger.warning("%s on %s[%d] goes on: the bus is there again", self.wired.name, *partition)
+                        _logger.warning("%s on %s[%d] is claimed now", self.wired.name, *partition)
                     backoff.went_well()
         if not self._held:
             self._recoverer.wait(RECOVERING_S)

@@ -93,6 +93,12 @@ METRICS: tuple[Metric, ...] = (
         TASK_LABELS,
         "Streams begun anew because their producer's clock had been far ahead and was set back.",
     ),
+    Metric(
+        "namesakes",
+        "counter",
+        TASK_LABELS,
+        "Hosts found to have several agents at once: machines whose setting `host` is the same.",
+    ),
     Metric("dead_letters", "counter", TASK_LABELS, "Records that could not be used; they are in the dead letters."),
     Metric("missed_records", "counter", TASK_LABELS, "Records that retention deleted before they were read."),
     Metric("anomalies", "counter", TASK_LABELS, "Anomalies emitted."),

@@ -12,6 +12,7 @@ version can read it takes the generation that has got furthest; one newer than i
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.bus import BusError, BusUnavailable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Partition, Snapshot
     from laggard.pipeline.wiring import Wired
+
+_logger = logging.getLogger(__name__)
 
 
 def snapshot_name(operator: str, generation: int) -> str:
@@ -39,8 +42,11 @@ def newest_snapshots(
             found = bus.snapshots(snapshot_name(wired.name, generation), partition, at_or_before)
         except BusUnavailable:
             raise
-        except BusError:
-            continue  # a bus that keeps each generation in a topic has none of that one
+        except BusError as error:
+            _logger.warning(
+                "%s: snapshots of an older version cannot be read; going on without them: %s", wired.name, error
+            )
+            continue
         if _reach(found) > _reach(newest):
             newest = found
     return newest

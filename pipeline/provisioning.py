@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.bus import BusError, BusUnavailable, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.topics import Difference, differences
 from laggard.pipeline.topics import TOPICS, Topics
@@ -112,7 +112,11 @@ def _on_kafka(bus: KafkaBus, wanted: Sequence[Wanted]) -> Iterator[TopicReport]:
         if topic is None:
             yield TopicReport(each, None, None, hidden=True)
             continue
-        bounds = [] if topic.leaderless else [*bus.admin.all_bounds(name, topic.partitions).values()]
+        bounds = (
+            []
+            if topic.leaderless
+            else [*bus.admin.all_bounds([Partition(name, number) for number in range(topic.partitions)]).values()]
+        )
         yield TopicReport(
             each,
             topic.partitions,

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable, Refused
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus, Outgoing
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.spool import Spool
-
-FIRST_PAUSE_S: Final = 0.2
-LONGEST_PAUSE_S: Final = 5.0
-"""Between two tries while the bus is unavailable, or refuses everything until a person has given a right or a topic."""
 
 CLOSING_S: Final = 5.0
 """How long a clean stop may try to send what waits."""
@@ -33,6 +30,7 @@ SAY_AGAIN_S: Final = 600.0
 TIDY_S: Final = 60.0
 
 _LOOK_S: Final = 1.0
+_CLOSING_STEP_S: Final = 0.2
 
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +58,7 @@ class Sender:
         self._stop = threading.Event()
         self._drain_until = 0.0
         self._trouble = ""
+        self._backoff = Backoff()
         self._said_refused = -SAY_AGAIN_S
         self._tidied = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
@@ -91,42 +90,58 @@ class Sender:
             _logger.warning("%d records wait in %s; they are sent after the next start", left, self._spool.path)
 
     def _run(self) -> None:
-        while True:
-            self._spool.news.clear()
-            batch = self._spool.take()
-            if batch:
-                if not self._send(batch):
-                    return
-                self._spool.sent()
-            elif self._stop.is_set():
-                return
-            else:
-                self._spool.news.wait(_LOOK_S)
+        going_on = True
+        while going_on:
+            try:
+                going_on = self._bring()
+            except Exception as error:  # noqa: BLE001 - see below
+                # Without this thread nothing would be sent any more, and nobody would know.
+                going_on = self._failed(error)
+
+    def _bring(self) -> bool:
+        """Bring what waits, or wait for something; False when it is time to stop."""
+        self._spool.news.clear()
+        batch = self._spool.take()
+        if batch:
+            if not self._send(batch):
+                return False
+            self._spool.sent()
+        elif self._stop.is_set():
+            return False
+        else:
+            self._spool.news.wait(_LOOK_S)
+        return True
+
+    def _failed(self, error: Exception) -> bool:
+        """Say an error that is nobody's answer, and wait; False when it is time to stop."""
+        _logger.debug("sending failed", exc_info=error)
+        told = f"{type(error).__name__}: {error}"
+        self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+        return self._wait()
 
     def _send(self, batch: list[Outgoing]) -> bool:
         """Append them all, whatever it takes; False when it is time to stop before that."""
-        pause_s, count = FIRST_PAUSE_S, len(batch)
+        count = len(batch)
         while True:
             try:
                 self._append(batch)
             except BusUnavailable as error:
                 self._say("unavailable", f"{error}; what is published waits in {self._spool.path} until then")
+                going_on = self._wait()
             except BusError as error:
                 self._say("refused", f"{error}; what is published waits in {self._spool.path}")
-            except Exception as error:
-                # Of the client's own: without this thread nothing would be sent any more, and nobody would know.
-                _logger.debug("sending failed", exc_info=True)
-                told = f"{type(error).__name__}: {error}"
-                self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+                going_on = self._wait()
+            except Exception as error:  # noqa: BLE001 - of the client's own
+                going_on = self._failed(error)
             else:
+                self._backoff.went_well()
                 if self._trouble:
                     self._trouble = ""
                     _logger.warning("the bus takes records again; %d more wait", self._spool.waiting - count)
                 return True
             self._tidy()
-            if not self._wait(pause_s):
+            if not going_on:
                 return False
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _tidy(self) -> None:
         """Close what failed connections have left open: the agent may need each descriptor there is.
@@ -158,12 +173,13 @@ class Sender:
             _logger.warning("%s", line)
         self._trouble = trouble
 
-    def _wait(self, pause_s: float) -> bool:
+    def _wait(self) -> bool:
         """Wait before the next try; False when it is time to stop."""
-        if not self._stop.wait(pause_s):
+        self._backoff.failed(time.monotonic())
+        if not self._stop.wait(self._backoff.pause_s):
             return True
         left = self._drain_until - time.monotonic()
         if left <= 0 or self._trouble == "refused":
             return False
-        time.sleep(min(FIRST_PAUSE_S, left))
+        time.sleep(min(_CLOSING_STEP_S, left))
         return True

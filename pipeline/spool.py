@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError, BusUnavailable, DamagedRecord, Incoming, Outgoing, Partition, TopicSpec
 from laggard.pipeline.bus.database import DamagedFile
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.namesakes import RUN_HEADER
 from laggard.pipeline.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._retention_s = retention_s
         self._topic = topic
+        self._run = (RUN_HEADER, uuid.uuid4().hex[:16].encode())
         self._lock = threading.Lock()
         self._outbox = Outbox(self, _TOPIC, name=f"the spool {path}")
         self._bus: EmbeddedBus | None = None
@@ -107,7 +110,7 @@ class Spool:
             if not found and self._overflowing:
                 self._overflowing = False
                 _logger.warning("the spool %s is empty again; %d records were dropped so far", self.path, self.dropped)
-            return [Outgoing(self._topic, each.key, each.value, each.ts, each.headers) for each in found]
+            return [Outgoing(self._topic, each.key, each.value, each.ts, (*each.headers, self._run)) for each in found]
 
     def sent(self) -> None:
         """All that was taken out has arrived: it need not be kept."""

@@ -25,8 +25,8 @@ SET_BACK_FRAMES: Final = 12
 wrong then and was set back since. Only a replay of what was sent long ago looks the same."""
 
 REMEMBERED_SEQUENCES: Final = 256
-"""So far back a record that comes again is told from one that comes late: more than an agent sends at once of one scope,
-which is what may come again."""
+"""So far back a record that comes again is told from one that comes late: more than an agent sends at once of one
+scope, which is what may come again."""
 
 
 class Scores(Protocol):

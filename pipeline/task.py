@@ -19,6 +19,7 @@ from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.explain import sentence
+from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 from laggard.pipeline.states import States
@@ -115,6 +116,7 @@ class Task:
         self._live = live
         self._observers = observers
         self._decoder = Decoder()
+        self._namesakes = Namesakes()
 
     # Records.
 
@@ -152,6 +154,8 @@ class Task:
         if not record.key or frame.key != record.key:
             self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {frame.key!r}")
             return
+        if record.headers and self._namesakes.found(record):
+            self._tell_namesakes(frame.key)
         if frame.scope not in self.wired.scopes:
             self._observe(frame, None)
             return
@@ -178,6 +182,15 @@ class Task:
                 self._learn(stream)
                 self._score(record, stream, frame)
                 self.states.heard(record.key, record.offset)
+
+    def _tell_namesakes(self, key: str) -> None:
+        self._counts.namesakes += 1
+        if self._counts is self.telemetry:
+            _logger.warning(
+                "%s: two agents publish as %r at once, and what is usual is learned of both together; expected a "
+                "`host` of its own for each machine",
+                self.wired.name, key,
+            )  # fmt: skip
 
     def _tell_set_back(self, stream: Stream, frame: Frame) -> None:
         self._counts.clocks_set_back += 1
@@ -293,6 +306,7 @@ class Task:
                 self.outputs.clear()
         finally:
             self._counts, self._observers = self.telemetry, observers
+            self._namesakes = Namesakes()  # what was found and withheld is to be found again
 
 
 def _answer(stream: Stream, mark: Mark) -> Ranking | None:

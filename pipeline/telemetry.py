@@ -58,6 +58,7 @@ class TaskTelemetry:
         duplicates: records that came a second time and changed nothing.
         late: frames older than their stream's last one; each is a dead letter too.
         clocks_set_back: streams that were begun anew, because their producer's clock had been far ahead.
+        namesakes: keys of which more than one agent publishes, since this process has their partition.
         dead_letters: records that could not be used.
         missed_records: records that retention deleted before they were read.
         anomalies: anomalies that were committed.
@@ -91,6 +92,7 @@ class TaskTelemetry:
     duplicates: int = 0
     late: int = 0
     clocks_set_back: int = 0
+    namesakes: int = 0
     dead_letters: int = 0
     missed_records: int = 0
     anomalies: int = 0

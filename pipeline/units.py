@@ -7,6 +7,7 @@ minutes, hours and days at most one behind the point.
 from __future__ import annotations
 
 import math
+import time
 from typing import NamedTuple
 
 
@@ -41,6 +42,12 @@ SECONDS = (
 SUFFIXES = (("_bytes", BYTES), ("_characters", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))
 """By the end of a feature's name; everything else is a plain count. `_per_s` is taken off before and written `/s`."""
 
+TIMESTAMP = "_timestamp_seconds"
+"""The end of the name of a time since the Unix epoch."""
+
+LATEST_S = 253402300800.0
+"""The year 10000: no time is written beyond it."""
+
 ROUNDING = 5e-4
 """Half of the last digit shown: 999.6 kB is written as 1 MB, not as 1,000 kB."""
 
@@ -51,11 +58,13 @@ INFINITE = "infinite"
 
 
 def readable(feature: str, value: float) -> str:
-    """The value of a feature with its unit: `212 MB/s`, `97 %`, `1.5 h`, `512`."""
+    """The value of a feature with its unit: `212 MB/s`, `97 %`, `1.5 h`, `512`; a time as it is where this runs."""
     if math.isnan(value):
         return NOT_THERE
     if math.isinf(value):
         return INFINITE if value > 0 else f"-{INFINITE}"
+    if feature.endswith(TIMESTAMP) and 0.0 <= value < LATEST_S:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     steps, rate = _unit(feature)
     step = _step(steps, value)
     return f"{_digits(value / step.size, step.decimals)}{step.symbol}{rate}"

@@ -71,6 +71,8 @@ _WEIGHTS: Mapping[str, float] = {
     "timeslices_per_s": 0.25,
     "switches_voluntary_per_s": 0.25,
     "switches_involuntary_per_s": 0.25,
+    # When the machine booted is no use of anything.
+    "boot_timestamp_seconds": 0.0,
 }
 
 

@@ -75,11 +75,16 @@ class HeldFiles:
 
     def release(self, descriptors: list[int]) -> None:
         """Close what is held there."""
-        for which, descriptor in enumerate(descriptors):
-            if descriptor >= 0:
-                os.close(descriptor)
-                descriptors[which] = -1
-                self.held -= 1
+        for which in range(len(descriptors)):
+            self.release_one(descriptors, which)
+
+    def release_one(self, descriptors: list[int], which: int) -> None:
+        """Close one of them, if it is held."""
+        descriptor = descriptors[which]
+        if descriptor >= 0:
+            os.close(descriptor)
+            descriptors[which] = -1
+            self.held -= 1
 
 
 def _read_on(descriptor: int, text: bytes) -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 
 from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.cpu_limits import CpuLimits
 from laggard.producers.held import HeldFiles
 from laggard.producers.proc import (
     parse_load,
@@ -72,24 +73,29 @@ class HostCounters:
 
     Processor modes are shares of all processors together, `cpu_busiest_core_ratio` is that of the busiest one;
     pressure is the share of time in which some or all tasks stood still for want of the resource; a disk's
-    `read_time_ratio` is the mean number of reads in flight. Features of what this kernel does not count are not there;
-    what could be read before and cannot be now is NaN, as is the rate of a counter that went backwards.
+    `read_time_ratio` is the mean number of reads in flight; `cpu_throttled_ratio` is the share of time in which the
+    hottest processor was slowed by its heat, `cpu_capped_ratio` how much of the highest frequency is not allowed now;
+    `boot_timestamp_seconds` is when the machine booted, since the Unix epoch. Features of what this kernel does not
+    count are not there; what could be read before and cannot be now is NaN, as is the rate of a counter that went
+    backwards.
 
     Args:
         clock: what times the rates.
         root: where procfs is mounted.
+        processors: where sysfs has the processors.
 
     Attributes:
         read_errors: how many of the sources failed at the last tick.
 
     """
 
-    def __init__(self, clock: Clock, root: str = "/proc") -> None:
+    def __init__(self, clock: Clock, root: str = "/proc", processors: str = "/sys/devices/system/cpu") -> None:
         self.read_errors = 0
         self._clock = clock
         self._root = root
         self._files = HeldFiles(len(_FILES))
         self._descriptors = [-1] * len(_FILES)
+        self._limits = CpuLimits(processors)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         # Each gives counters since boot, which become rates, and values as they are now.
         self._sources: tuple[Callable[[], tuple[Values, Values]], ...] = (
@@ -101,6 +107,7 @@ class HostCounters:
             self._disks,
             self._interfaces,
             self._users,
+            self._throttling,
         )
         self._names: list[tuple[str, ...]] = [()] * len(self._sources)
         self._last: Values = {}
@@ -111,6 +118,7 @@ class HostCounters:
     def close(self) -> None:
         """Close all files; the next tick opens them again."""
         self._files.release(self._descriptors)
+        self._limits.close()
 
     def read(self) -> tuple[Layout, NDArray[np.float64]]:
         """Read all counters. The values have the shape (1, features) and are read-only."""
@@ -156,6 +164,7 @@ class HostCounters:
         cores = [_shares(cpu, last.cpus.get(name))[-1] for name, cpu in system.cpus.items()] if last else []
         values["cpu_busiest_core_ratio"] = max((core for core in cores if core == core), default=np.nan)  # noqa: PLR0124
         values["cpus"] = len(system.cpus)
+        values["boot_timestamp_seconds"] = system.boot
         return counters, values
 
     def _load(self) -> tuple[Values, Values]:
@@ -211,6 +220,11 @@ class HostCounters:
 
     def _users(self) -> tuple[Values, Values]:
         return {}, {"users": len(psutil.users())}
+
+    def _throttling(self) -> tuple[Values, Values]:
+        throttled_s, capped = self._limits.throttled_s(), self._limits.capped_ratio()
+        counters = {} if throttled_s is None else {"cpu_throttled_ratio": throttled_s}
+        return counters, {} if capped is None else {"cpu_capped_ratio": capped}
 
     def _text(self, which: int) -> bytes:
         return self._files.read(self._descriptors, which, self._path(which))

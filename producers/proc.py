@@ -43,6 +43,7 @@ class Stat(NamedTuple):
     virtual_bytes: int
     rss_pages: int
     io_delay_ticks: int
+    children_faults: int
 
 
 class Status(NamedTuple):
@@ -63,7 +64,10 @@ class Schedstat(NamedTuple):
 
 
 class Io(NamedTuple):
-    """`/proc/PID/io`: of the whole process, its ended threads included."""
+    """`/proc/PID/io`: of the whole process, its ended threads and the children that it has waited for included.
+
+    `/proc/PID/task/TID/io`: of one thread alone.
+    """
 
     read_characters: int
     write_characters: int
@@ -90,7 +94,7 @@ class Cpu(NamedTuple):
 
 
 class SystemStat(NamedTuple):
-    """`/proc/stat`."""
+    """`/proc/stat`; `boot` in seconds since the Unix epoch."""
 
     total: Cpu
     cpus: dict[bytes, Cpu]
@@ -100,6 +104,7 @@ class SystemStat(NamedTuple):
     running: int
     blocked: int
     soft_interrupts: int
+    boot: int
 
 
 class Vmstat(NamedTuple):
@@ -185,6 +190,7 @@ def parse_stat(text: bytes, delays: bool = False, file: str = "stat") -> Stat:
             int(fields[20]),
             int(fields[21]),
             int(fields[_DELAY_FIELD]) if delays else 0,
+            int(fields[8]) + int(fields[10]),
         )
     except (IndexError, ValueError):
         wanted = _DELAY_FIELD + 1 if delays else _STAT_FIELDS
@@ -286,6 +292,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
             scalars[b"procs_running"],
             scalars[b"procs_blocked"],
             scalars[b"softirq"],
+            scalars[b"btime"],
         )
     except KeyError as missing:
         raise ProcError(file, missing.args[0].decode(), "a line with this key", text) from None

@@ -75,7 +75,7 @@ MAX_SOCKET_SCAN = 256
 _NAN = float("nan")
 _UNREADABLE_IO = (_NAN,) * len(Io._fields)
 _UNREADABLE_STATUS = (_NAN,) * len(Status._fields)
-_UNBORN = Stat(b"", b"", 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0)
+_UNBORN = Stat(b"", b"", 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0)
 _LONG_LISTING = 4096  # descriptors, where they have to be listed to be counted: more are listed now and then only
 
 
@@ -83,7 +83,9 @@ class Process(Task):
     """One process, from its first tick to its end.
 
     Wait, timeslices and switches are added up over all threads; what a thread did between the last tick and its end is
-    lost. The block-I/O delay is the first thread's, as the kernel has no other. CPU time is exact in sum (see
+    lost. The block-I/O delay is the first thread's, as the kernel has no other. I/O is the process's own: what the
+    kernel adds to it when it waits for a child that has ended is left out; with several threads it cannot be told
+    apart, and I/O is not there (NaN) at that tick. CPU time is exact in sum (see
     `CpuTime`); where the CPU clocks of processes cannot be asked, only that of processes with one thread is.
 
     Attributes:
@@ -105,6 +107,10 @@ class Process(Task):
         "_descriptor_count",
         "_eager",
         "_io",
+        "_io_alone",
+        "_io_before",
+        "_io_faults",
+        "_io_last",
         "_io_text",
         "_kernel",
         "_sockets",
@@ -136,6 +142,10 @@ class Process(Task):
         self._cpu = CpuTime()
         self._stat_text = self._io_text = self._status_text = b""
         self._io: tuple[float, ...] = _UNREADABLE_IO
+        self._io_last: tuple[float, ...] = (0.0,) * len(Io._fields)  # where it is a number
+        self._io_before = self._io_last  # what it did before the file of today was the one to ask
+        self._io_alone: bool | None = None
+        self._io_faults = 0
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
         self._threads = Threads(pid, path, files)
         self._descriptor_count = self._sockets = 0.0
@@ -246,14 +256,33 @@ class Process(Task):
             self._status_text = text
 
     def _read_io(self) -> None:
+        """Its own I/O: of its only thread; else of all of it, unless a child's has just been added to that."""
+        alone, faults = self.stat.threads <= 1, self.stat.children_faults
+        reaped = faults != self._io_faults and not alone
+        self._io_faults = faults
+        switched = alone != self._io_alone and self._io_alone is not None
+        if switched:
+            self._files.release_one(self.descriptors, IO)
+        self._io_alone = alone
         text = self._permitted(IO)
-        if text != self._io_text:
-            try:
-                self._io = parse_io(text, self.path) if text else _UNREADABLE_IO
-            except ProcError:
-                self.malformed += 1
-                self._io = _UNREADABLE_IO
-            self._io_text = text
+        if text == self._io_text and not switched:
+            return
+        self._io_text = text
+        try:
+            counted: tuple[float, ...] = parse_io(text, self.path) if text else _UNREADABLE_IO
+        except ProcError:
+            self.malformed += 1
+            counted = _UNREADABLE_IO
+        if switched and counted is not _UNREADABLE_IO:  # it goes on from where it was
+            self._io_before = tuple(last - now for last, now in zip(self._io_last, counted, strict=True))
+        self._io = tuple(before + now for before, now in zip(self._io_before, counted, strict=True))
+        if counted is not _UNREADABLE_IO:
+            self._io_last = self._io
+        if reaped:
+            self._io, self._io_text = _UNREADABLE_IO, b""
+
+    def _place(self, which: int) -> str:
+        return f"{self.path}/task/{self.pid}/io" if which == IO and self._io_alone else super()._place(which)
 
     def _permitted(self, which: int) -> bytes:
         """Read one of its files; empty where that may not be read or is not there."""

@@ -35,7 +35,11 @@ class Task:
             text = os.pread(descriptor, BUFFER, 0)
             if len(text) < BUFFER:
                 return text
-        return self._files.read(self.descriptors, which, f"{self.path}/{FILES[which]}")
+        return self._files.read(self.descriptors, which, self._place(which))
+
+    def _place(self, which: int) -> str:
+        """Where one of its files is."""
+        return f"{self.path}/{FILES[which]}"
 
     def release(self) -> None:
         """Close its files."""

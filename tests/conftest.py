@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["broker", "new_cluster"]
 
-# On a machine that others use too, how long an example took says nothing.
-settings.register_profile("laggard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a machine that others use too, how long an example took says nothing. Every run tries the same examples, so that a
+# change fails for what it changes; `--hypothesis-profile=search` tries others.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("laggard", settings.get_profile("search"), derandomize=True)
 settings.load_profile("laggard")
 
 # A shell starts what it runs in the background with ^C ignored, and so would be whatever a test starts and interrupts.

@@ -157,7 +157,7 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
         "ruff: format --check .",
         "mypy: -p laggard",
         "mypy: tests",
-        "pytest: -m not slow -k a b",
+        "pytest: -n 2 --dist loadfile -m not slow -k a b",
     ]
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
     assert checkout.run()[0] == 0, "what has more installed than it needs is not installed again"

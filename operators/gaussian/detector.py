@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -47,6 +47,19 @@ BLOCK_TICKS = 5
 LONG_TICK = 0.9
 """A tick of this share of `evidence_s`, which no jitter of the clock makes of a full one, is judged alone."""
 
+FAR = 15.0
+"""An anomaly of eight standard deviations: a row that has one is ranked however few of its features vary. Of a program
+that does nothing but compute few do, and S0's rule is for means over them."""
+
+SUSPICIOUS = 0.1
+"""A row with this score is remembered for a while, should it end."""
+
+GONE_S = 10.0
+"""For so long a row that has ended is still ranked, with a score that fades by this time constant."""
+
+MAX_SUSPECTS = 16
+SUSPECT_FEATURES = 12
+
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (140.0, 30.0)),
     "paper": ("logarithmic", (5.5, 0.35)),
@@ -60,9 +73,10 @@ class Gaussian:
 
     Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
     with the time constant `context_s` / 2, so that it has the mean age and the effective number of values of a plain
-    window of `context_s`, at a state that does not grow with the window: eleven numbers per feature of a row. A row
-    with fewer than `minimum_features` that are not constant is not ranked (in a frame with fewer than twice as many
-    features: half of them). The frame's score is that of its worst row, on a scale where 1 is the false-alarm budget.
+    window of `context_s`, at a state that does not grow with the window: fifteen numbers per feature of a row, four of
+    them short. A row with fewer than `minimum_features` that are not constant (in a frame with fewer than twice as many
+    features: half of them) is not ranked; but with `"scale_free"` it is when one of them is `FAR` from its usual. The
+    frame's score is that of its worst row, on a scale where 1 is the false-alarm budget.
 
     With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, and a row's the
     mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) a row's anomaly
@@ -70,7 +84,7 @@ class Gaussian:
     judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
     usual.
 
-    Memory: 88 bytes per row and feature in the state and as much again for what follows from it, for the rows and
+    Memory: 104 bytes per row and feature in the state and as much again for what follows from it, for the rows and
     features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`.
 
     Reference: "S0", sections 3 and 4.
@@ -147,6 +161,7 @@ class Gaussian:
         self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
         scale, prior = CALIBRATIONS[likelihood]
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior)
+        self._suspects: dict[str, tuple[float, RowScore]] = {}
         self._bank = Bank.empty()
         self._times = _Times()
         # What follows from the state and the last names and values; never part of a snapshot.
@@ -201,6 +216,7 @@ class Gaussian:
             self._bases,
             self.share,
             self.waits,
+            self._gone(ts, layout),
             max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             self.context_s,
         )
@@ -233,6 +249,33 @@ class Gaussian:
         bank.last_ts[:rows] = ts
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
+        self._suspect(ts, scores)
+
+    def _suspect(self, ts: float, scores: Scores) -> None:
+        """Remember what is out of the ordinary, for it may end before anybody asks."""
+        if self.likelihood == "paper":
+            return
+        suspects = self._suspects
+        for row in [row for row, (seen, _) in suspects.items() if not 0.0 <= ts - seen <= GONE_S]:
+            del suspects[row]
+        if scores.score >= SUSPICIOUS:
+            for found in scores.ranking(MAX_SUSPECTS, SUSPECT_FEATURES, gone=False).rows:
+                if found.score >= SUSPICIOUS:
+                    suspects.pop(found.row, None)
+                    suspects[found.row] = (ts, found)
+            for row in list(suspects)[:-MAX_SUSPECTS]:
+                del suspects[row]
+
+    def _gone(self, ts: float, layout: Layout) -> tuple[RowScore, ...]:
+        """The suspects that are not in the frame any more."""
+        if not self._suspects:
+            return ()
+        there = set(layout.rows)
+        return tuple(
+            replace(found, score=found.score * math.exp(-(ts - seen) / GONE_S), gone_s=ts - seen)
+            for row, (seen, found) in self._suspects.items()
+            if row not in there and 0.0 < ts - seen <= GONE_S
+        )
 
     def _rows(self, evidence: Matrix, reference: Reference, whole: bool) -> NDArray[np.float64]:
         """Each row's anomaly, NaN where it has too few features."""
@@ -245,8 +288,9 @@ class Gaussian:
             if whole and reference.fewest >= needed:
                 return raw
             counted = scale_free_counted(evidence, reference, whole)
-        else:
-            raw, counted = paper_rows(evidence, reference)
+            raw[(counted < needed) & ~((counted > 0) & (raw >= FAR))] = np.nan
+            return raw
+        raw, counted = paper_rows(evidence, reference)
         raw[counted < needed] = np.nan
         return raw
 
@@ -351,6 +395,7 @@ class Gaussian:
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
             "cohorts": (self._cohorts or Cohorts()).snapshot(),
+            "suspects": [[seen, *_plain(found)] for seen, found in self._suspects.values()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -362,9 +407,28 @@ class Gaussian:
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks), float(closed))
         if self._cohorts is not None:
             self._cohorts = Cohorts.restored(state["cohorts"])
+        suspects = [(float(seen), _row_score(plain)) for seen, *plain in state["suspects"]]
+        self._suspects = {found.row: (seen, found) for seen, found in suspects}
         self._calibration.restore(state["calibration"])
         self._aligned = self._weights = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
+
+
+def _plain(row: RowScore) -> list[Any]:
+    return [
+        row.row,
+        row.name,
+        row.score,
+        row.age_s,
+        row.basis,
+        row.waits,
+        [list(astuple(each)) for each in row.features],
+    ]
+
+
+def _row_score(plain: list[Any]) -> RowScore:
+    row, name, score, age_s, basis, waits, features = plain
+    return RowScore(row, name, score, tuple(FeatureScore(*each) for each in features), age_s, basis, waits)
 
 
 class _Times(NamedTuple):
@@ -409,6 +473,7 @@ class Scores:
         bases: by the place of a row, what it is compared with where that is not its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
         waits: features that tell how long a row waits.
+        gone: rows that were out of the ordinary and ended a moment ago.
         age_s: how long the model has been learning.
         context_s: the window that is usual.
 
@@ -428,6 +493,7 @@ class Scores:
     bases: Mapping[int, Basis]
     share: float
     waits: frozenset[str]
+    gone: tuple[RowScore, ...]
     age_s: float
     context_s: float
 
@@ -470,10 +536,11 @@ class Scores:
         blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
         return blame
 
-    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+    def ranking(self, rows: int | None = None, features: int | None = None, *, gone: bool = True) -> Ranking:
         """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
 
-        The first row has the frame's score, and each other one that in the proportion of its blame.
+        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. With
+        `gone` also rows that were out of the ordinary and ended a moment ago.
         """
         ranked = np.isfinite(self.raw)
         if self.share and ranked.any():
@@ -487,6 +554,9 @@ class Scores:
         order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
         row_scores = self.level.scores(raw)
         found = tuple(self._row(row, float(row_scores[row]), blame[row], features) for row in map(int, order[:rows]))
+        if gone and self.gone:
+            ended = [replace(each, features=each.features[:features]) for each in self.gone]
+            found = tuple(sorted((*found, *ended), key=lambda each: -each.score)[:rows])
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
 
     def _waits(self, blame: NDArray[np.float64]) -> bool:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 Likelihood = Literal["scale_free", "paper"]
 
+POOLED = 0.1
+"""The share of the variance of all rows that stays in that of a row with many values of its own: rows differ by their
+means, which says little of how much one of them varies."""
+
 PSEUDO = 2.0
 """How many values of its own the spread of all rows counts for in the spread of one row; more than 1."""
 
@@ -95,7 +99,8 @@ class Reference:
         """Prepare the usual values. `recurring`: how high above its mean each cell has been at least twice.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
-        them and expects t^2, the variance of the feature over all rows and ticks. The prediction is a Student's t with
+        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)), where T^2 is the variance of the feature over all rows and
+        ticks and p is `POOLED`. The prediction is a Student's t with
         w - 1 + k degrees of freedom, around the mean, with the scale
 
             s'^2 = (S + k t^2) / (w - 1 + k) * (1 + 1 / (w + k))
@@ -126,7 +131,8 @@ class Reference:
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
-        inverse = np.add(squares, spread[:, None], out=moment)
+        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count), out=moment)
+        inverse += squares
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
         if recurring is not None and (recurring > 0.0).any():

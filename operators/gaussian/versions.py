@@ -18,6 +18,7 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
         **{f"episodes_{name}": getattr(episodes, name) for name in Episodes.__dataclass_fields__},
         "times": [*state["times"], last],
         "cohorts": Cohorts().snapshot(),
+        "suspects": [],
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
 
@@ -199,6 +199,14 @@ class Bus(ABC):
     def create(self, topics: Iterable[TopicSpec]) -> None:
         """Create what is missing. What is there already stays as it is."""
 
+    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:  # noqa: ARG002 - kept beside topics here
+        """Raise BusError unless there are these topics, and places for these operators' snapshots.
+
+        For whoever is about to commit to them: later it would be in the middle of the work.
+        """
+        for topic in topics:
+            self.partitions(topic)
+
     @abstractmethod
     def append(self, records: Sequence[Outgoing]) -> None:
         """Append in order. When it returns, they survive a crash of this process.
@@ -219,6 +227,10 @@ class Bus(ABC):
     @abstractmethod
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset still there and the one that the next record will get."""
+
+    def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """The bounds of several partitions."""
+        return {partition: self.bounds(partition) for partition in partitions}
 
     @abstractmethod
     def offset_at(self, partition: Partition, ts: float) -> int:

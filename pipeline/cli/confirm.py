@@ -36,7 +36,14 @@ USED_S: Final = 0.5
     default="",
     help="What to run for the response time: the last number that it prints counts, or how long it took.",
 )
-@click.option("--duration", "length", default="20s", show_default=True, help="How long all of it takes, at least.")
+@click.option(
+    "--duration",
+    "length",
+    metavar="DURATION",
+    default="20s",
+    show_default=True,
+    help="How long all of it takes, at least.",
+)
 @click.option(
     "--pairs",
     type=click.IntRange(6, 12),
@@ -44,7 +51,13 @@ USED_S: Final = 0.5
     show_default=True,
     help="How many times the suspect is slowed, and let go, in random order.",
 )
-@click.option("--share", default="50%", show_default=True, help="By how much the suspect is slowed, from 5% to 90%.")
+@click.option(
+    "--share",
+    metavar="SHARE",
+    default="50%",
+    show_default=True,
+    help="By how much the suspect is slowed, from 5% to 90%.",
+)
 @click.option("--seed", type=int, help="Of the random order.  [default: another each time]")
 @click.option("--force", is_flag=True, help="Also one that leads this session, or has a terminal's foreground.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -156,13 +157,18 @@ def hold(suspect: Process) -> int:
     """A file descriptor that stands for this very process, whoever has its id later.
 
     Raises:
-        RefusedError: it has ended, or it belongs to somebody else.
+        RefusedError: it has ended, it belongs to somebody else, or it is only a thread of a process.
 
     """
     try:
         held = os.pidfd_open(suspect.pid)
     except ProcessLookupError:
         raise RefusedError(f"{suspect.row} has ended") from None
+    except OSError as error:
+        # The ids of threads have folders in /proc too, which it does not list.
+        if error.errno not in {errno.ENOENT, errno.EINVAL}:
+            raise
+        raise RefusedError(f"{suspect.pid} is a thread, not a process; expected the id of its process") from None
     now, refused = process(suspect.pid), ""
     try:
         signal.pidfd_send_signal(held, 0)  # asks whether one might

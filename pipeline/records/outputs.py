@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.ranking import Basis, FeatureScore, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
@@ -30,6 +30,7 @@ Parameter = float | str | bool
 
 KEY_NAMES: Final[tuple[KeyName, ...]] = ("host", "application", "pool", "service")
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
+BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all")
 
 # Drawn once, for laggard's ids alone.
 _NAMESPACE: Final = uuid.UUID("0f6dd2b6-5c41-4b0e-9d52-8f8f1f6a2c37")
@@ -263,6 +264,8 @@ def _rows(ranking: Ranking) -> list[dict[str, Any]]:
             "name": row.name,
             "score": _number(row.score),
             "age_s": _number(row.age_s),
+            "basis": row.basis,
+            "waits": bool(row.waits),
             "features": [
                 {
                     "feature": each.feature,
@@ -332,6 +335,9 @@ def _read_rows(fields: Fields, name: str) -> tuple[RowScore, ...]:
                 for each in row.objects("features")
             ),
             age_s=row.number("age_s"),
+            # An older laggard wrote neither.
+            basis=row.choice("basis", BASES) if "basis" in row else "itself",
+            waits=row.boolean("waits") if "waits" in row else False,
         )
         for row in fields.objects(name)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from laggard.pipeline.records.outputs import KEY_NAMES
+from laggard.pipeline.records.outputs import BASES, KEY_NAMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 VERSION: Final = 1
@@ -67,12 +67,19 @@ ROW: Final = _object(
         "name": _text("Its name: `nginx`."),
         "score": _perhaps("How unusual it is."),
         "age_s": _perhaps("How long it has been learned, in seconds.", minimum=0),
+        "basis": _text(
+            "What it is compared with: its own past (`itself`); as far as that is too short, other rows of its name "
+            "(`name`), where there were none, how rows of any name began (`starts`), or all rows (`all`).",
+            enum=list(BASES),
+        ),
+        "waits": _flag("Whether what is most unusual about it is that it waits for others: a victim, not the cause."),
         "features": {
             "type": "array",
             "description": "The worst first; not all of them.",
             "items": {"$ref": "#/$defs/feature"},
         },
     },
+    required=["row", "name", "score", "age_s", "features"],
 )
 
 _TS: Final = _number("The time that it is about, by the clock of the host: seconds since the Unix epoch.", minimum=0)

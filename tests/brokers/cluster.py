@@ -26,7 +26,7 @@ HEAP_MB = 256
 
 CLIENT, INTERNAL, CONTROLLER = "CLIENT", "INTERNAL", "CONTROLLER"
 
-ANSWERS_S = 20.0
+ANSWERS_S = 60.0
 COORDINATING = 3
 """Partitions of the topics in which groups and transactions are kept; the leader of one coordinates what is in it."""
 
@@ -168,7 +168,7 @@ class Cluster:
     def coordinator(self, *, group: str = "", transactional_id: str = "") -> Node:
         """The broker that coordinates a group, or a producer's transactions."""
         topic, name = ("__consumer_offsets", group) if group else ("__transaction_state", transactional_id)
-        return self.leader(topic, _coordinating(name, COORDINATING))
+        return self.leader(topic, coordinating(name, COORDINATING))
 
     def end(self) -> None:
         """Kill all brokers and delete their data; what they said stays."""
@@ -185,7 +185,7 @@ class Cluster:
         self.end()
 
 
-def _coordinating(name: str, partitions: int) -> int:
+def coordinating(name: str, partitions: int) -> int:
     """Which partition a group or a transactional id belongs to: by Java's hash of an ASCII text."""
     code = 0
     for character in name:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # The broker says it when it is in the cluster and serves.
 STARTED = "Kafka Server started"
-STARTS_S = 60.0
-STOPS_S = 20.0
+STARTS_S = 120.0
+STOPS_S = 30.0
 
 
 class BrokerError(Exception):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from pathlib import Path
 
 _LOWEST = 15_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_WORKERS = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _random = random.SystemRandom()
 _given: set[int] = set()
 
@@ -16,11 +19,12 @@ def free_port() -> int:
     """A port on which nothing listens, below those that the kernel gives to connections.
 
     One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
-    tries such a port on the loopback until somebody answers may even be connected with itself.
+    tries such a port on the loopback until somebody answers may even be connected with itself. Of pytest's workers each
+    has ports of its own, so that none is given one that another is about to listen on.
     """
     highest = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32_768
     for _ in range(1000):
-        port = _random.randrange(_LOWEST, highest)
+        port = _random.randrange(_LOWEST + _WORKER, highest, _WORKERS)
         if port in _given:
             continue
         with socket.socket() as probe:

@@ -79,7 +79,7 @@ time.sleep(600)
         java = psutil.Process(int(process.stdout.readline()))
         assert java.name() == "java"
         process.send_signal(signal.SIGKILL)
-        java.wait(10)
+        java.wait(60)
 
 
 def test_a_machine_without_maven_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ class Tools:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
-    def run(self, command: str, *arguments: str, timeout_s: float = 60.0) -> str:
+    def run(self, command: str, *arguments: str, timeout_s: float = 120.0) -> str:
         """What a command printed: `run("kafka-topics", "--list")`. Raises BrokerError when it fails."""
         done = subprocess.run(
             java(_CLASSES[command], "--bootstrap-server", self._bootstrap, *arguments, heap_mb=128),

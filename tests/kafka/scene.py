@@ -76,7 +76,7 @@ class Scene:
 
     def forget(self) -> None:
         """Delete all that was made of the input: outputs, snapshots, offsets."""
-        made = (ANOMALIES, DEAD_LETTERS, self.topics.snapshots(WIRED.name))
+        made = (ANOMALIES, DEAD_LETTERS, self.topics.snapshots(WIRED.snapshots))
         names = "|".join(re.escape(self.topics.name(topic)) for topic in made)
         self.cluster.tools.run("kafka-topics", "--delete", "--topic", names)
         self.cluster.tools.run("kafka-consumer-groups", "--delete", "--group", self.group)
@@ -87,7 +87,7 @@ class Scene:
 
     def create(self) -> None:
         """Create the topics that are not there."""
-        snapshots = self.topics.snapshots(WIRED.name)
+        snapshots = self.topics.snapshots(WIRED.snapshots)
         specs = list(self.topics.specs(partitions=self._partitions))
         specs.append(TopicSpec(self.topics.name(snapshots), self._partitions, compacted=True))
         self.bus.create(specs)

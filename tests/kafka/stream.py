@@ -98,7 +98,7 @@ def committed(bus: Bus, topics: Topics) -> Result:
     states = {
         snapshot.key: snapshot.value
         for partition in bus.partitions(topics.name(COUNTERS))
-        for snapshot in bus.snapshots(WIRED.name, partition)
+        for snapshot in bus.snapshots(WIRED.snapshots, partition)
         if snapshot.key
     }
     return _result(outputs, states)

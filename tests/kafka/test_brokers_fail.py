@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from laggard.pipeline.topics import ANOMALIES, COUNTERS
+from tests.brokers.cluster import COORDINATING, coordinating
 from tests.kafka.scene import Flow
+from tests.kafka.stream import WIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +35,9 @@ def all_three(three: Cluster) -> Iterator[None]:
             node.start()
 
 
-def at_work(scene: Scene, client: str) -> None:
-    """Two workers, one of them with a name that outlives its process, that are ready."""
-    workers = [scene.worker(kafka__client=client), scene.worker(kafka__client=client, worker__instance="two")]
+def at_work(scene: Scene, *settings: dict[str, object]) -> None:
+    """Workers that are ready."""
+    workers = [scene.worker(**each) for each in settings]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -43,13 +46,13 @@ def at_work(scene: Scene, client: str) -> None:
 
 def test_a_broker_is_lost(three: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(three)
-    at_work(scene, "kafka-python")
+    at_work(scene, {"kafka__client": "kafka-python"}, {"kafka__client": "kafka-python", "worker__instance": "two"})
     with Flow(scene, FRAMES, PER_S):
         time.sleep(1.5)
         lost = three.leader(scene.topics.name(COUNTERS))
         lost.kill()
     # All that flowed is committed while the broker is still away.
-    scene.await_all(within_s=30)
+    scene.await_all()
     assert not lost.alive
     lost.start()
     scene.check()
@@ -57,8 +60,8 @@ def test_a_broker_is_lost(three: Cluster, new_scene: NewScene) -> None:
 
 def test_what_a_broker_leads_moves(three: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(three)
-    at_work(scene, "librdkafka")
-    names = [scene.topics.name(topic) for topic in (COUNTERS, ANOMALIES, scene.topics.snapshots("gaussian"))]
+    at_work(scene, {"kafka__client": "librdkafka"}, {"kafka__client": "librdkafka", "worker__instance": "two"})
+    names = [scene.topics.name(topic) for topic in (COUNTERS, ANOMALIES, scene.topics.snapshots(WIRED.snapshots))]
     moved = [TopicPartition(name, number) for name in names for number in range(3)]
     with Flow(scene, FRAMES, PER_S), KafkaAdminClient(bootstrap_servers=three.internal) as admin:
         for turn in range(3):
@@ -77,29 +80,42 @@ def test_what_a_broker_leads_moves(three: Cluster, new_scene: NewScene) -> None:
     scene.check()
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
 @pytest.mark.parametrize("of", ["group", "transactions"])
-def test_the_coordinator_goes_in_the_middle_of_a_commit(
-    three: Cluster, new_scene: NewScene, of: str, client: str
-) -> None:
+def test_the_coordinator_goes_in_the_middle_of_a_commit(three: Cluster, new_scene: NewScene, of: str) -> None:
+    """That of two workers, each of which has another client."""
     scene = new_scene(three)
-    at_work(scene, client)
+    one, other = transactional_ids(scene) if of == "transactions" else ("", f"{scene.group}-two")
+    at_work(
+        scene,
+        {"kafka__client": "kafka-python", "worker__instance": one.removeprefix(f"{scene.group}-")},
+        {"kafka__client": "librdkafka", "worker__instance": other.removeprefix(f"{scene.group}-")},
+    )
+    named = {"group": scene.group} if of == "group" else {"transactional_id": one}
     with Flow(scene, FRAMES, PER_S):
         time.sleep(1.5)
-        named = {"group": scene.group} if of == "group" else {"transactional_id": f"{scene.group}-two"}
         lost = three.coordinator(**named)
         # Commits are 0.2 s apart: when it is killed, it has been asked for one and has not answered.
         lost.pause()
         time.sleep(0.5)
         lost.kill()
         await_that(lambda: three.coordinator(**named) is not lost)
-    scene.await_all(within_s=40)
+    scene.await_all()
     assert not lost.alive
     lost.start()
     scene.check()
 
 
-def await_that(holds: Callable[[], bool], within_s: float = 20.0) -> None:
+def transactional_ids(scene: Scene) -> tuple[str, str]:
+    """Of two workers, in one partition of the topic of transactions, so that one broker coordinates both."""
+    ids = (f"{scene.group}-worker-{number}" for number in range(2 * COORDINATING))
+    partitions: defaultdict[int, list[str]] = defaultdict(list)
+    for each in ids:
+        partitions[coordinating(each, COORDINATING)].append(each)
+    one, other, *_ = max(partitions.values(), key=len)
+    return one, other
+
+
+def await_that(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "it does not come to it"

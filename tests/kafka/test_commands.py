@@ -121,6 +121,6 @@ def test_commands(
             bus.append([Outgoing(topic, "web-3", encode(replace(each, ts=each.ts + shift)), each.ts) for each in newer])
             second = json.loads(watching.stdout.readline())
             watching.send_signal(signal.SIGINT)
-            assert watching.wait(20) == 0
+            assert watching.wait(60) == 0
         assert [first["host"], second["host"]] == ["web-3"] * 2
         assert first["ts"] < second["ts"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaProducer
 
-from laggard.pipeline.bus import Outgoing, Partition
+from laggard.pipeline.bus import BusError, Outgoing, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.member import Pace
 from laggard.pipeline.records import Frame, Mark, encode
@@ -73,7 +73,7 @@ class Group:
         self._opened = ExitStack()
         self.bus: Bus = self._opened.enter_context(KafkaBus(options))
         self.bus.create(self.topics.specs(partitions=PARTITIONS))
-        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.name)]))
+        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.snapshots)]))
 
     def partitions(self) -> Sequence[Partition]:
         return self.bus.partitions(self.input)
@@ -130,7 +130,7 @@ class Group:
         states = {
             each.key: each.value
             for partition in self.partitions()
-            for each in self.bus.snapshots(WIRED.name, partition)
+            for each in self.bus.snapshots(WIRED.snapshots, partition)
             if each.key
         }
         return outputs, states
@@ -291,3 +291,17 @@ def test_a_standby_takes_over_without_replaying(group: Group, want: Any, monkeyp
     assert group.buses[1].replayed == replayed
     group.stop(warm)
     assert comparable(group.left()) == comparable(want)
+
+
+@pytest.mark.parametrize("missing", [ANOMALIES.name, DEAD_LETTERS.name, f"snapshots.{WIRED.snapshots}"])
+def test_a_worker_that_lacks_a_topic_says_so_before_it_begins(broker: Cluster, missing: str) -> None:
+    """As after an update whose snapshots have a new form, and so a topic of their own."""
+    options = kafka_options(broker)
+    topics = Topics(options.prefix)
+    specs = [*topics.specs(), *topics.specs([topics.snapshots(WIRED.snapshots)])]
+    with KafkaBus(options) as bus:
+        bus.create(spec for spec in specs if spec.name != options.prefix + missing)
+        runner = Runner(bus, [WIRED], topics)
+        with pytest.raises(BusError, match=rf"{options.prefix}{missing}.*`laggard topics create`"):
+            runner.step(threading.Event())
+        assert not bus.admin.client_ids(topics.group(WIRED.name))

@@ -12,10 +12,15 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from laggard.pipeline.bus import Partition
+from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.sender import Sender
+from laggard.pipeline.spool import Spool
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.brokers import Cluster
     from tests.kafka.conftest import NewScene
     from tests.kafka.scene import Scene
@@ -50,7 +55,7 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
     delete(scene, {partition.number: offset for partition, offset in kept.items()})
     worker.start() if worker_is == "away" else worker.resume()
     scene.await_all()
-    deadline = time.monotonic() + 10  # it is looked at now and then, beside the work
+    deadline = time.monotonic() + 60  # it is looked at now and then, beside the work
     while len(told := dict(DELETED.findall(worker.said()))) < len(kept):
         assert time.monotonic() < deadline, f"it says {worker.said()}"
         time.sleep(0.1)
@@ -68,7 +73,7 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
 @pytest.mark.timeout(240)
 def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(broker, partitions=1, snapshot__records=5)
-    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.name)), 0)
+    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.snapshots)), 0)
     broker.tools.run(
         *("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", snapshots.topic, "--add-config"),
         "segment.ms=1000,min.cleanable.dirty.ratio=0.001,min.compaction.lag.ms=0,delete.retention.ms=0",
@@ -140,6 +145,31 @@ def committed_after(scene: Scene) -> Result:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_two_agents_of_one_host_are_told(broker: Cluster, new_scene: NewScene, tmp_path: Path, client: str) -> None:
+    scene = new_scene(broker, partitions=1, kafka__client=client)
+    worker = scene.worker()
+    worker.start()
+    topic = scene.topics.name(COUNTERS)
+    decoder = Decoder()
+    frames = [
+        received
+        for one in records(scene.topics, 0, 400, time.time() - 600)
+        if one.key == "host-1" and isinstance(received := decoder.decode(one.value, "here"), Frame)
+    ]
+    agents = [Sender(Spool(tmp_path / f"spool-{at}", 1 << 20, 3600.0, topic), scene.bus) for at in range(2)]
+    for number, frame in enumerate(frames):
+        agent = agents[number % 2]
+        agent.publish([frame])
+        while agent.waiting:
+            time.sleep(0.01)
+    for agent in agents:
+        agent.close()
+    scene.await_all()
+    assert worker.metric("laggard_namesakes_total") == 1
+    assert worker.said().count("two agents publish as 'host-1' at once") == 1
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
 def test_an_input_that_is_created_anew_is_read_from_its_beginning(
     broker: Cluster, new_scene: NewScene, client: str
 ) -> None:
@@ -187,7 +217,7 @@ def test_poisoned_records_are_dead_letters_and_the_partition_goes_on(
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec})
         for key, value, headers in poisons:
             producer.produce(topic, value, key, headers=headers)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         scene.send(20)
     scene.await_all()
     letters = list(scene.bus.read(scene.bus.partitions(scene.topics.name(DEAD_LETTERS))[0], 0))

@@ -57,7 +57,7 @@ def exchange(options: KafkaOptions, topic: str) -> None:
         (partition,) = bus.partitions(topic)
         member = bus.subscribe(f"group-{topic}", [topic])
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not (polled := member.poll(0.5)).records:
                 assert time.monotonic() < deadline
             assert [one.value for one in polled.records] == [b"frame"]
@@ -137,7 +137,7 @@ def test_a_wrong_password_is_no_matter_of_waiting(options: KafkaOptions, client:
             assert "refuses user me (Authentication failed" in str(raised.value)
             assert str(raised.value).endswith("look at kafka.username, kafka.password and kafka.sasl")
             assert WRONG not in str(raised.value)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30, "one that waits would do so for ever"
 
 
 def machine(folder: Path, options: KafkaOptions, password: str) -> Machine:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-STARTS_S = 60.0
-STOPS_S = 30.0
+STARTS_S = 120.0
+STOPS_S = 60.0
 
 _URL = re.compile(r"http://127\.0\.0\.1:\d+")
 
@@ -102,7 +102,7 @@ class Worker:
         found = _URL.search(self.said())
         if found is None:
             raise ConnectionRefusedError("it has not said its address")
-        with urllib.request.urlopen(found.group() + path, timeout=5) as answer:
+        with urllib.request.urlopen(found.group() + path, timeout=20) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str) -> float:

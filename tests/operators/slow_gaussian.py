@@ -53,7 +53,8 @@ class SlowGaussian:
             cells.append(found)
             there = [each for each in found if not math.isnan(each)]
             needed = min(self.minimum_features, max(len(layout.features) // 2, 1))
-            if counted < needed or not there or not seen:
+            far = self.scale_free and counted > 0 and max(there, default=0.0) >= 15.0
+            if (counted < needed and not far) or not there or not seen:
                 rows.append(math.nan)
             else:
                 rows.append(max(there) if self.scale_free else sum(there) / counted)
@@ -70,6 +71,7 @@ class SlowGaussian:
         varies = squares > 0 or value != center
         if spread == 0.0:
             return (trusted + 1) / 2 * math.log(2.0) if rise > 0 else 0.0, varies
+        spread *= 0.1 + 0.9 / (1.0 + weight)
         scale = (squares + 2.0 * spread) / degrees * (1 + 1 / (weight + 2.0))
         return (trusted + 1) / 2 * math.log1p(rise**2 / (trusted * scale)), varies
 

@@ -426,8 +426,8 @@ def test_of_many_that_rise_the_one_that_takes_most_is_first(chance: np.random.Ge
         for tick in range(300):
             gaussian.learn(5.0 * tick, PROCESSES, usual(PROCESSES, chance) * large)
         values = np.full((20, 14), 10.0) * large
-        values[1:4, 2] += 40.0
-        values[8, 2] += 100.0
+        values[1:4, 2] += 30.0
+        values[8, 2] += 200.0
         ranking = gaussian.score(1500.0, PROCESSES, values).ranking()
         assert ranking.rows[0].score == pytest.approx(ranking.score)
         assert all(one.score >= other.score for one, other in itertools.pairwise(ranking.rows))
@@ -457,3 +457,45 @@ def test_a_ranking_says_what_each_row_is_compared_with(chance: np.random.Generat
     later = names([*PROCESSES.rows, "newer[97]"], 14)
     ranking = gaussian.score(ts + 30.0, later, usual(later, chance)).ranking()
     assert {row.row: row.basis for row in ranking.rows}["newer[97]"] == "starts"
+
+
+def test_who_does_nothing_but_compute_is_found(chance: np.random.Generator) -> None:
+    """One of its features varies, and S0 asks for ten."""
+    gaussian = Gaussian()
+    ts = steady(gaussian, PROCESSES, chance)
+    layout = names([*PROCESSES.rows, "burner[99]"], 14)
+    for tick in range(60):
+        values = np.concatenate([usual(PROCESSES, chance), np.full((1, 14), 10.0)])
+        values[20, 1] = 1000.0 if tick >= 50 else 10.0
+        ranking = gaussian.score(ts + 5.0 * tick, layout, values).ranking()
+        gaussian.learn(ts + 5.0 * tick, layout, values)
+        if tick in {40, 50}:
+            assert (ranking.rows[0].row == "burner[99]") == (tick == 50)
+            assert ("burner[99]" in {row.row for row in ranking.rows}) == (tick == 50)
+
+
+def test_who_ended_a_moment_ago_is_still_ranked_and_fades(chance: np.random.Generator) -> None:
+    gaussian = Gaussian()
+    for tick in range(300):
+        gaussian.learn(float(tick), PROCESSES, usual(PROCESSES, chance))
+    for tick in range(300, 306):
+        values = usual(PROCESSES, chance)
+        values[7, 3] = 300.0
+        gaussian.learn(float(tick), PROCESSES, values)
+    rest = names([row for row in PROCESSES.rows if row != "p7[7]"], 14)
+    seen = []
+    for tick in range(306, 325):
+        ranking = gaussian.score(float(tick), rest, usual(rest, chance)).ranking()
+        found = [row for row in ranking.rows if row.row == "p7[7]"]
+        seen.append(found[0] if found else None)
+        if tick == 308:
+            assert ranking.rows[0].row == "p7[7]"
+            assert ranking.score < 1.0, "what has ended raises no alarm"
+            restored = Gaussian()
+            restored.restore(gaussian.snapshot())
+            assert repr(restored.score(float(tick), rest, usual(rest, chance)).ranking().rows[0]) == repr(seen[-1])
+        gaussian.learn(float(tick), rest, usual(rest, chance))
+    there = [row for row in seen if row]
+    assert [row.gone_s for row in there] == [float(age) for age in range(1, 11)]
+    assert all(one.score > other.score for one, other in itertools.pairwise(there))
+    assert (there[0].features[0].feature, there[0].features[0].value) == ("feature_3", 300.0)

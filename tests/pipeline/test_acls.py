@@ -125,7 +125,7 @@ def work(bus: KafkaBus) -> None:
 
 
 def joined(member: Subscription, partition: Partition) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while partition not in member.poll(0.2).assigned:
         assert time.monotonic() < deadline
 
@@ -147,7 +147,7 @@ def read_anomalies(cluster: Cluster) -> None:
         group_id=GROUP,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=60_000,
         **security,
     ) as consumer:
         assert next(consumer).value == b"{}"

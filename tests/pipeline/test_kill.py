@@ -17,7 +17,7 @@ def test_killed_parts_leave_what_undisturbed_ones_leave() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     kills = int(done.stdout.split()[0])

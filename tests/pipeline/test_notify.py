@@ -30,7 +30,7 @@ class Manager:
         self.address = address
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
-        self.socket.settimeout(20.0)
+        self.socket.settimeout(60.0)
 
     def heard(self) -> list[str]:
         """All that came."""
@@ -40,7 +40,7 @@ class Manager:
             while True:
                 found.append(self.socket.recv(4096).decode())
         except BlockingIOError:
-            self.socket.settimeout(20.0)
+            self.socket.settimeout(60.0)
             return found
 
     def await_message(self, wanted: str) -> list[str]:
@@ -177,6 +177,6 @@ def test_agent_worker_and_up_tell_it(manager: Manager, tmp_path: Path) -> None:
             assert manager.await_message("WATCHDOG=1")
             one.send_signal(signal.SIGTERM)
             manager.await_message("STOPPING=1")
-            assert one.wait(20) == 0
+            assert one.wait(60) == 0
         assert part == "up" or any(message.startswith("STATUS=") for message in before), before
         manager.heard()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline import sender as sending
+from laggard.pipeline import backoff
 from laggard.pipeline import spool as spooling
 from laggard.pipeline.bus import BusError, BusUnavailable, Outgoing, Refused, TopicSpec
 from laggard.pipeline.bus.database import Database
@@ -84,8 +84,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(sending, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_PAUSE_S", 0.05)
 
 
 def spool(path: Path, max_bytes: int = 1 << 26) -> Spool:
@@ -365,6 +365,27 @@ def test_what_was_sent_of_a_batch_is_not_sent_again_and_a_refused_record_is_coun
     sender.publish([frame(sequence) for sequence in range(5)])
     await_arrival(remote, [0, 2, 3, 4])
     assert sender.dropped == 1
+
+
+def test_sending_outlives_a_spool_that_fails_in_a_way_that_nobody_thought_of(
+    opened: Callable[..., Sender], remote: Remote, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take, calls = Spool.take, iter(range(100))
+
+    def broken(spool: Spool) -> list[Outgoing]:
+        if next(calls) < 2:
+            raise LookupError("of the disk's own")
+        return take(spool)
+
+    monkeypatch.setattr(Spool, "take", broken)
+    sender = opened()
+    sender.publish([frame(0)])
+    await_arrival(remote, [0])
+    until(lambda: len(said(caplog)) > 1)
+    assert [line.partition(";")[0] for line in said(caplog)] == [
+        "sending failed with LookupError: of the disk's own",
+        "the bus takes records again",
+    ]
 
 
 def test_sending_outlives_an_error_that_nobody_thought_of(

@@ -22,6 +22,7 @@ from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, NO_DATA, UNAVAILABLE, USAGE
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, TOPICS, Topics
 from tests.kafka.scene import Scene
+from tests.kafka.stream import WIRED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +152,7 @@ def test_from_where_on_results_are_published(
         bus.append([Outgoing(topic, "web-1", b"", 1_700_000_000.0 + at) for at in range(10)])
         (partition,) = bus.partitions(topic)
         member = bus.subscribe("laggard.gaussian", [topic])
-        member.commit(Commit({partition: 6}, (), [Snapshot("gaussian", partition, "web-1", 6, 1.0, b"")]))
+        member.commit(Commit({partition: 6}, (), [Snapshot(WIRED.snapshots, partition, "web-1", 6, 1.0, b"")]))
         member.close()
     done = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys).json("reset", "--yes", "--to", to)["operators"][0]
     assert done["offsets"] == {"0": offset}
@@ -159,7 +160,7 @@ def test_from_where_on_results_are_published(
     assert (done["keys_forgotten"], done["records_learned_from"]) == (1, 10)
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         assert bus.committed("laggard.gaussian", partition) == offset
-        assert list(bus.snapshots("gaussian", partition)) == []
+        assert list(bus.snapshots(WIRED.snapshots, partition)) == []
 
 
 def test_reset_asks_first(tmp_path: Path) -> None:
@@ -322,7 +323,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         assert done["records_learned_from"] > 1500
         assert (done["records_published_again"], done["records_passed_over"]) == (0, 0)
         for partition in scene.inputs:
-            assert list(scene.bus.snapshots("gaussian", partition)) == []
+            assert list(scene.bus.snapshots(WIRED.snapshots, partition)) == []
         # It learns from all that is there, and publishes nothing again: what comes is as if nothing had happened.
         scene.send(500)
         scene.worker().start()

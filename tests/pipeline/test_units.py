@@ -1,4 +1,5 @@
 import math
+import time
 
 import pytest
 
@@ -38,6 +39,15 @@ from laggard.pipeline.units import readable, readable_duration, readable_usual
 )
 def test_a_value_is_written_in_the_unit_that_its_feature_names(feature, value, expected):
     assert readable(feature, value) == expected
+
+
+def test_a_time_is_written_as_it_is_here(monkeypatch):
+    with monkeypatch.context() as zone:
+        zone.setenv("TZ", "UTC")
+        time.tzset()
+        assert readable("boot_timestamp_seconds", 1.7e9) == "2023-11-14 22:13:20"
+    time.tzset()
+    assert readable("boot_timestamp_seconds", 1e300).endswith(" d")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.records import Mark, encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.settings import Address
+from laggard.pipeline.web import server
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.listen import Listen, ListenError
@@ -61,7 +62,7 @@ class Port:
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
         self.number = int(self.url.rpartition(":")[2])
-        self.client = httpx.Client(base_url=self.url, timeout=5)
+        self.client = httpx.Client(base_url=self.url, timeout=30)
 
     def append(self, mark: Mark) -> None:
         self.seconds += self.between_s
@@ -262,7 +263,7 @@ def test_errors_are_json_and_tell_nothing_of_the_inside(port: Port, caplog: pyte
     port.failure = RuntimeError("secret")
     with caplog.at_level(logging.ERROR):
         answer = port.post({"note": ""})
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while "secret" not in caplog.text and time.monotonic() < deadline:  # logged after the answer
             time.sleep(0.01)
     refused(answer, 500, "internal error")
@@ -274,10 +275,12 @@ def test_errors_are_json_and_tell_nothing_of_the_inside(port: Port, caplog: pyte
 
 def test_answers_do_not_wait_for_an_acknowledgement(port: Port) -> None:
     port.client.get("/-/healthy")
-    before = time.monotonic()
+    took_s = []
     for _ in range(20):
+        before = time.monotonic()
         port.client.get("/-/healthy")
-    assert time.monotonic() - before < 0.5  # 40 ms each while Nagle's algorithm holds the bodies back
+        took_s.append(time.monotonic() - before)
+    assert min(took_s) < 0.03  # 40 ms each while Nagle's algorithm holds the bodies back
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/-/ready", "/absent"])
@@ -310,24 +313,39 @@ def test_a_client_that_sends_no_request_keeps_nobody_waiting(port: Port) -> None
 # Listening
 
 
-@pytest.mark.slow
-def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port) -> None:
-    begun = time.monotonic()
+def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = threading.Event()
+    closing = server._Protocol._close_silent
+
+    def when_all_are_there(protocol: server._Protocol) -> None:
+        if looks.is_set():
+            closing(protocol)
+        else:
+            protocol._look = protocol.loop.call_later(0.1, protocol._close_silent)
+
+    monkeypatch.setattr(server, "_ASKING_S", 0.5)
+    monkeypatch.setattr(server._Protocol, "_close_silent", when_all_are_there)
     address = ("127.0.0.1", port.number)
     held = [socket.create_connection(address) for _ in range(40)]
+    deadline = time.monotonic() + 60
+
+    def healthy() -> int:
+        assert time.monotonic() < deadline
+        with suppress(OSError):
+            held[1].sendall(b"G")  # one byte now and then is no question
+        time.sleep(0.05)
+        return httpx.get(f"{port.url}/-/healthy", timeout=30).status_code
+
     try:
         # They are taken one by one, and lock others out only when enough of them are.
-        while httpx.get(f"{port.url}/-/healthy").status_code != 503:
-            assert time.monotonic() - begun < 9
-        while time.monotonic() - begun < 11:
-            time.sleep(1)
-            with suppress(OSError):
-                held[1].sendall(b"G")
-        answer = httpx.get(f"{port.url}/-/healthy")
+        while healthy() != 503:
+            pass
+        looks.set()
+        while healthy() != 200:
+            pass
     finally:
         for connection in held:
             connection.close()
-    assert answer.status_code == 200
 
 
 def test_a_name_that_does_not_resolve_is_said() -> None:
@@ -396,18 +414,26 @@ def test_an_address_of_another_machine_is_named() -> None:
         Listen.resolve(Address("192.0.2.1", 0), TOKEN).bind()
 
 
-def test_it_stops_with_the_event_and_gives_the_port_back() -> None:
+def test_it_stops_with_the_event_and_gives_the_port_back(monkeypatch: pytest.MonkeyPatch) -> None:
     port = Port()
     assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
     port.stop.set()
-    time.sleep(1.5)
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(port.url)
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline
+        try:
+            httpx.get(port.url, timeout=30)
+        except httpx.ConnectError:
+            break
+        except httpx.TransportError:  # it was just closing
+            pass
+        time.sleep(0.05)
     port.close()
+    monkeypatch.setattr(server, "_TICK_S", 60.0)
     again = Port(number=port.number)
     before = time.monotonic()
     again.close()
-    assert time.monotonic() - before < 0.8  # at once, not at the next tick
+    assert time.monotonic() - before < 30  # at once, not at the next tick
     again.close()
 
 
@@ -417,14 +443,14 @@ def test_a_request_in_flight_is_finished_before_it_stops() -> None:
     class Slow(Port):
         def append(self, mark: Mark) -> None:
             entered.set()
-            go_on.wait(5)
+            go_on.wait(60)
             super().append(mark)
 
     port = Slow()
     answers: list[int] = []
     posting = threading.Thread(target=lambda: answers.append(port.post({"note": ""}).status_code))
     posting.start()
-    assert entered.wait(5)
+    assert entered.wait(60)
     port.stop.set()
     time.sleep(0.15)
     go_on.set()

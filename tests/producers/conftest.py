@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 STAT = (
-    "{pid} ({comm}) {state} {parent} 1 1 0 -1 {flags} {faults_minor} 0 {faults_major} 0 {user} {system} {children_user}"
-    " {children_system} 20 0 {threads} 0 {start} {virtual} {rss} 18446744073709551615 1 2 3 4 5 0 0 0 0 0 0 0 17 1 0 0"
+    "{pid} ({comm}) {state} {parent} 1 1 0 -1 {flags} {faults_minor} {children_faults} {faults_major} 0"
+    " {user} {system} {children_user} {children_system} 20 0 {threads} 0 {start} {virtual} {rss}"
+    " 18446744073709551615 1 2 3 4 5 0 0 0 0 0 0 0 17 1 0 0"
     " {delay} 0 0 1 2 3 4 5 6 7 0\n"
 )
 STATUS = (
@@ -35,6 +36,7 @@ DEFAULTS = {
     "flags": 4194304,
     "faults_minor": 0,
     "faults_major": 0,
+    "children_faults": 0,
     "user": 0,
     "system": 0,
     "children_user": 0,
@@ -59,6 +61,7 @@ DEFAULTS = {
     "read": 0,
     "write": 0,
     "cancelled": 0,
+    "children_write": 0,
 }
 
 
@@ -83,7 +86,10 @@ class Machine:
             stat = STAT.format(**fields).encode().replace(b"\0", comm)
         (path / "stat").write_bytes(stat)
         (path / "status").write_text(STATUS.format(**fields))
-        (path / "io").write_text(IO.format(**fields))
+        io = IO.format(**fields)
+        (path / "io").write_text(IO.format(**fields | {"write": int(fields["write"]) + int(fields["children_write"])}))  # type: ignore[call-overload]
+        (path / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
+        (path / "task" / str(pid) / "io").write_text(io)
         (path / "schedstat").write_text("{run_ns} {wait_ns} {timeslices}\n".format(**fields))
         return path
 

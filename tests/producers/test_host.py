@@ -58,7 +58,7 @@ def host(machine, time):
         machine.write(f"pressure/{resource}", pressure(0, 0))
     machine.write("diskstats", disk("sda") + disk("sda1") + disk("loop0"))
     machine.write("net/dev", interfaces())
-    counters = HostCounters(time.clock, root=str(machine.root))
+    counters = HostCounters(time.clock, root=str(machine.root), processors=str(machine.root / "processors"))
     yield counters
     counters.close()
 
@@ -95,6 +95,7 @@ def test_values_are_there_at_once_and_rates_are_not(host):
     row = read(host)
     assert (row["load_1m"], row["load_5m"], row["load_15m"]) == (0.5, 0.25, 0.1)
     assert (row["processes_running"], row["processes_blocked"], row["cpus"]) == (3, 1, 2)
+    assert row["boot_timestamp_seconds"] == 1
     assert row["memory_used_bytes"] == 400 * 1024
     assert row["memory_available_bytes"] == 600 * 1024
     assert row["swap_used_bytes"] == 10 * 1024
@@ -179,6 +180,39 @@ def test_an_interface_that_is_replaced_has_no_false_rate(machine, time, host):
     machine.write("net/dev", interfaces(interface("eth1", received=400)))
     row = read(host)
     assert not [feature for feature in row if "eth0" in feature]
+
+
+def processor(machine, number, package, throttled_ms):
+    machine.write(f"processors/cpu{number}/topology/physical_package_id", f"{package}\n")
+    machine.write(f"processors/cpu{number}/thermal_throttle/package_throttle_total_time_ms", f"{throttled_ms}\n")
+
+
+def policy(machine, number, limit):
+    machine.write(f"processors/cpufreq/policy{number}/cpuinfo_max_freq", "4000000\n")
+    machine.write(f"processors/cpufreq/policy{number}/scaling_max_freq", f"{limit}\n")
+
+
+def test_heat_that_slows_the_processors(machine, time, host):
+    assert not {"cpu_throttled_ratio", "cpu_capped_ratio"} & set(read(host))
+    for number in range(4):
+        processor(machine, number, number // 2, 100)
+        policy(machine, number, 4_000_000)
+    hot = HostCounters(time.clock, root=str(machine.root), processors=str(machine.root / "processors"))
+    row = read(hot)
+    assert math.isnan(row["cpu_throttled_ratio"])
+    assert row["cpu_capped_ratio"] == 0.0
+    time.pass_(10)
+    processor(machine, 2, 1, 2600)
+    processor(machine, 3, 1, 9999)  # of the package that cpu2 speaks for
+    policy(machine, 3, 1_000_000)
+    row = read(hot)
+    assert row["cpu_throttled_ratio"] == pytest.approx(0.25)
+    assert row["cpu_capped_ratio"] == pytest.approx(0.75)
+    machine.write("processors/cpufreq/policy0/scaling_max_freq", "<unknown>\n")
+    row = read(hot)
+    assert math.isnan(row["cpu_capped_ratio"])
+    assert hot.read_errors == 1
+    hot.close()
 
 
 def test_very_many_interfaces_are_bounded(machine, host):

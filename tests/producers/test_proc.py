@@ -198,7 +198,7 @@ def test_system_stat():
     )
     assert system.total == Cpu(10, 1, 20, 300, 4, 5, 6, 7, 8, 9)
     assert list(system.cpus) == [b"cpu0", b"cpu3"]
-    assert system[2:] == (1000, 2000, 300, 2, 1, 99)
+    assert system[2:] == (1000, 2000, 300, 2, 1, 99, 1_700_000_000)
 
 
 def test_pressure_with_and_without_full():

@@ -231,6 +231,52 @@ def test_a_new_name_is_a_new_row_of_the_same_process(machine, time, table):
     assert features["io_read_characters_per_s"] == 300
 
 
+def test_io_of_a_child_that_has_ended_is_not_its_parents(machine, time, table):
+    """The kernel adds it to what `/proc/PID/io` says of the parent when that waits for the child."""
+    machine.run(7, write=1000)
+    only(table)
+    time.pass_(1)
+    machine.run(7, write=1300, children_write=50_000_000, children_faults=90)
+    assert only(table)["io_write_bytes_per_s"] == 300
+
+
+def test_io_of_several_threads_is_not_there_when_a_childs_has_been_added_to_it(machine, time, table):
+    machine.run(7, threads=2, write=1000)
+    machine.thread(7, 8)
+    only(table)
+    time.pass_(1)
+    machine.run(7, threads=2, write=1300)
+    assert only(table)["io_write_bytes_per_s"] == 300
+    time.pass_(1)
+    machine.run(7, threads=2, write=1400, children_write=50_000_000, children_faults=90)
+    assert math.isnan(only(table)["io_write_bytes_per_s"])
+    time.pass_(1)
+    machine.run(7, threads=2, write=1450)
+    assert math.isnan(only(table)["io_write_bytes_per_s"])
+    time.pass_(1)
+    machine.run(7, threads=2, write=1650)
+    assert only(table)["io_write_bytes_per_s"] == 200
+
+
+def test_io_goes_on_where_threads_come_and_go(machine, time, table):
+    machine.run(7, write=1000, children_write=700)
+    only(table)
+    time.pass_(1)
+    machine.run(7, threads=2, write=1300)
+    machine.thread(7, 8)
+    assert only(table)["io_write_bytes_per_s"] == 0
+    time.pass_(1)
+    machine.run(7, threads=2, write=1400)
+    assert only(table)["io_write_bytes_per_s"] == 100
+    time.pass_(1)
+    machine.end_thread(7, 8)
+    machine.run(7, threads=1, write=1500)
+    only(table)
+    time.pass_(1)
+    machine.run(7, write=1900)
+    assert only(table)["io_write_bytes_per_s"] == 400
+
+
 def test_names_of_kernel_workers_do_not_follow_their_work(machine, time, table):
     machine.run(7, b"kworker/0:1-events", flags=0x00200040, parent=2)
     first, _ = table.read()
@@ -393,11 +439,15 @@ def test_sockets_of_very_many_descriptors_are_not_counted(machine, time, table):
     assert math.isnan(row["sockets"])
 
 
+PLACES = {"io": "task/7/io"}
+"""Of a process with one thread."""
+
+
 @pytest.mark.parametrize("missing", ["io", "status", "schedstat", "fd"])
 def test_a_file_that_is_not_there_is_nan_in_its_features_only(machine, time, table, missing):
     def run(**changes):
         path = machine.run(7, **changes)
-        (path / missing).rmdir() if missing == "fd" else (path / missing).unlink()
+        (path / missing).rmdir() if missing == "fd" else (path / PLACES.get(missing, missing)).unlink()
 
     run()
     rows(table)
@@ -420,7 +470,7 @@ def test_a_file_that_is_not_there_is_nan_in_its_features_only(machine, time, tab
 @pytest.mark.parametrize("broken", ["io", "status", "schedstat"])
 def test_a_text_out_of_form_is_nan_and_counted(machine, time, table, broken):
     path = machine.run(7)
-    (path / broken).write_text("nonsense\n")
+    (path / PLACES.get(broken, broken)).write_text("nonsense\n")
     rows(table)
     assert table.read_errors == 1
     time.pass_(1)

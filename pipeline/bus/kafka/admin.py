@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.protocol.consumer import IsolationLevel, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Partition
-from laggard.pipeline.bus.kafka.client import Offset
 from laggard.pipeline.bus.kafka.connection import connected, kafka_python, milliseconds
-from laggard.pipeline.bus.kafka.errors import explained, location, unreachable
+from laggard.pipeline.bus.kafka.errors import explained, location, named, unreachable
+from laggard.pipeline.bus.kafka.kafka_python_admin import AdminClient
 from laggard.pipeline.bus.kafka.topics import FoundTopic, configs_of, replication_of
 from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from laggard.pipeline.bus import TopicSpec
+    from laggard.pipeline.bus.kafka.client import Offset
+    from laggard.pipeline.bus.kafka.kafka_python_admin import Offsets
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 SETTLING_S: Final = 1.0
@@ -33,7 +33,6 @@ SETTLING_S: Final = 1.0
 
 _SETTLING_STEP_S: Final = 0.01
 _RETRY_S: Final = 0.05
-_DEAD: Final = {"Dead", "Empty"}
 
 T = TypeVar("T")
 
@@ -51,19 +50,6 @@ class FoundCluster(NamedTuple):
     version: str
 
 
-class Offsets(NamedTuple):
-    """A group's committed offsets.
-
-    Attributes:
-        committed: of the partitions that have one.
-        unstable: partitions in whose transaction, not ended yet, another offset is.
-
-    """
-
-    committed: Mapping[Partition, Offset]
-    unstable: frozenset[Partition]
-
-
 class Admin:
     """Asks the brokers. Safe to use from several threads; connects when it is first asked.
 
@@ -74,7 +60,8 @@ class Admin:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._client: _Client | None = None
+        self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
+        self._client: AdminClient | None = None
         self._closed = False
 
     # Topics.
@@ -127,7 +114,7 @@ class Admin:
         if not names:
             return {}
 
-        def ask(client: _Client) -> dict[str, int]:
+        def ask(client: AdminClient) -> dict[str, int]:
             counts = {}
             for topic in client.describe_topics(names):
                 error = kafka_errors.for_code(topic["error_code"])
@@ -143,7 +130,7 @@ class Admin:
     def max_record_bytes(self, topic: str) -> int:
         """The largest record that the topic takes. The documented limit where this user may not see it."""
 
-        def ask(client: _Client) -> int:
+        def ask(client: AdminClient) -> int:
             resource = ConfigResource(ConfigResourceType.TOPIC, topic, ["max.message.bytes"])
             found = client.describe_configs([resource], config_filter="all")["topic"].get(topic, {})
             return int(found["max.message.bytes"]["value"]) - OVERHEAD_BYTES if found else MAX_RECORD_BYTES
@@ -158,7 +145,7 @@ class Admin:
     def cluster(self) -> FoundCluster:
         """What brokers there are."""
 
-        def ask(client: _Client) -> FoundCluster:
+        def ask(client: AdminClient) -> FoundCluster:
             brokers = client.describe_cluster()["brokers"]
             data = client.get_broker_version_data(brokers[0]["broker_id"])
             return FoundCluster(len(brokers), data.broker_version_str)
@@ -174,7 +161,7 @@ class Admin:
     def group_operations(self, group: str) -> frozenset[str] | None:
         """What this user may do with the group: nothing where that may not be asked, None where there is no group."""
 
-        def ask(client: _Client) -> frozenset[str] | None:
+        def ask(client: AdminClient) -> frozenset[str] | None:
             found = client.group(group)
             operations = found.get("authorized_operations")
             return None if found["error"] is not None or not operations else frozenset(operations)
@@ -190,13 +177,13 @@ class Admin:
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset still there, and the one after the last that is committed."""
-        return self._bounds(f"look at {partition.topic}[{partition.number}]", [partition])[partition]
+        return self.all_bounds([partition])[partition]
 
-    def all_bounds(self, topic: str, partitions: int) -> dict[Partition, tuple[int, int]]:
-        """The bounds of all partitions of a topic, in two questions."""
-        return self._bounds(f"look at {topic}", [Partition(topic, number) for number in range(partitions)])
-
-    def _bounds(self, asked: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
+    def all_bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
+        """The same of several partitions, in two questions."""
+        if not partitions:
+            return {}
+        asked = f"look at {named(partitions)}"
         every = [TopicPartition(*partition) for partition in partitions]
         oldest, end = (
             self._ask(asked, lambda client, spec=spec: client.offsets_of(dict.fromkeys(every, spec)))  # type: ignore[misc]
@@ -246,7 +233,7 @@ class Admin:
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit these offsets in the place of a group that has no members. Raises BusError where it has some."""
 
-        def ask(client: _Client) -> None:
+        def ask(client: AdminClient) -> None:
             wanted = {TopicPartition(*partition): OffsetAndMetadata(at, "", -1) for partition, at in offsets.items()}
             for partition, error in client.alter_group_offsets(group, wanted).items():
                 if error is not kafka_errors.NoError:
@@ -266,7 +253,7 @@ class Admin:
     def client_ids(self, group: str) -> frozenset[str]:
         """The client ids of the group's members: those that are alive, as far as the brokers know."""
 
-        def ask(client: _Client) -> frozenset[str]:
+        def ask(client: AdminClient) -> frozenset[str]:
             return frozenset(member["client_id"] for member in client.group(group)["members"])
 
         return self._ask(f"list the members of group {group}", ask)
@@ -286,7 +273,7 @@ class Admin:
 
     # How it is asked.
 
-    def _ask(self, asked: str, ask: Callable[[_Client], T], timeout_s: float | None = None) -> T:
+    def _ask(self, asked: str, ask: Callable[[AdminClient], T], timeout_s: float | None = None) -> T:
         """Ask, again and again as long as what is wrong may pass: a leader or a coordinator that moves."""
         deadline = time.monotonic() + (self._options.request_timeout_s if timeout_s is None else timeout_s)
         while True:
@@ -302,19 +289,33 @@ class Admin:
                     raise raised from error
             time.sleep(_RETRY_S)
 
-    def _connected(self, asked: str, deadline: float, *, explain: bool) -> _Client:
+    def _connected(self, asked: str, deadline: float, *, explain: bool) -> AdminClient:
+        with self._connecting:
+            with self._lock:
+                if self._closed:
+                    raise self._shut(asked)
+                if self._client is not None:
+                    return self._client
+            settings = kafka_python(self._options)
+            settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
+            try:
+                client = connected(AdminClient, settings)
+            except Exception as error:
+                say = unreachable if explain else explained
+                raise say(error, asked, self._options) from error
+            if self._keep(client):
+                return client
+        client.close()
+        raise self._shut(asked)
+
+    def _keep(self, client: AdminClient) -> bool:
         with self._lock:
-            if self._closed:
-                raise BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
-            if self._client is None:
-                settings = kafka_python(self._options)
-                settings["bootstrap_timeout_ms"] = milliseconds(max(_RETRY_S, deadline - time.monotonic()))
-                try:
-                    self._client = connected(_Client, settings)
-                except Exception as error:
-                    say = unreachable if explain else explained
-                    raise say(error, asked, self._options) from error
-            return self._client
+            if not self._closed:
+                self._client = client
+            return not self._closed
+
+    def _shut(self, asked: str) -> BusError:
+        return BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
 
     def _discard(self) -> None:
         with self._lock:
@@ -322,108 +323,3 @@ class Admin:
         if client is not None:
             with suppress(Exception):
                 client.close()
-
-
-class _Client(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's, with what it lacks: stable offsets, and topics that are there already."""
-
-    def create(self, topics: Mapping[str, Any]) -> None:
-        """Create topics. One that somebody else creates at the same time is there, which is what was asked for."""
-        made = self.create_topics(dict(topics), raise_errors=False)
-        for topic in made["topics"]:
-            error = kafka_errors.for_code(topic["error_code"])
-            if error not in (kafka_errors.NoError, kafka_errors.TopicAlreadyExistsError):
-                raise error(topic["name"], topic.get("error_message") or "")
-
-    def found(self, names: Sequence[str]) -> dict[str, FoundTopic | None]:
-        """Topics as they are."""
-        described = self.describe_topics(list(names))
-        hidden = kafka_errors.TopicAuthorizationFailedError.errno
-        known = [topic for topic in described if topic["error_code"] == 0]
-        resources = [ConfigResource(ConfigResourceType.TOPIC, topic["name"]) for topic in known]
-        configs = {}
-        for name, found in self.describe_configs(resources, config_filter="all").get("topic", {}).items():
-            configs[name] = {key: config["value"] for key, config in found.items() if config["value"] is not None}
-        return {topic["name"]: None for topic in described if topic["error_code"] == hidden} | {
-            topic["name"]: FoundTopic(
-                len(topic["partitions"]),
-                min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
-                min(len(partition["isr_nodes"]) for partition in topic["partitions"]),
-                sum(partition["leader_id"] < 0 for partition in topic["partitions"]),
-                configs.get(topic["name"], {}),
-            )
-            for topic in known
-        }
-
-    def group(self, name: str) -> Mapping[str, Any]:
-        """A group as it is; one that is dead or was never there has an `error` too."""
-        found: Mapping[str, Any] = self.describe_groups([name])[name]
-        if found["error"] is not None and found["group_state"] not in _DEAD:
-            raise _told(found["error"])
-        return found
-
-    def offsets_of(
-        self, specs: Mapping[TopicPartition, int], *, committed: bool = True
-    ) -> Mapping[TopicPartition, Any]:
-        """Offsets of what is committed, or of all that is written."""
-        return self.list_partition_offsets(  # type: ignore[no-any-return]
-            dict(specs),
-            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
-            timeout_ms=self.config["request_timeout_ms"],
-        )
-
-    def committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
-        """What the group has committed."""
-        return self._manager.run(self._committed, group, partitions, stable)  # type: ignore[no-any-return]
-
-    async def _committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
-        asked = OffsetFetchRequest.OffsetFetchRequestGroup
-        numbers: dict[str, list[int]] = {}
-        for partition in partitions:
-            numbers.setdefault(partition.topic, []).append(partition.number)
-        topics = [
-            asked.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in numbers.items()
-        ]
-        plain = [
-            OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-            for topic, indexes in numbers.items()
-        ]
-        request = OffsetFetchRequest(
-            group_id=group,
-            topics=plain,
-            groups=[asked(group_id=group, topics=topics)],
-            require_stable=stable,
-            min_version=7,
-            max_version=8,
-        )
-        coordinator = await self._find_coordinator_id(group)
-        answer = await self._manager.send(request, node_id=coordinator)
-        # From version 8 on the answer is about several groups.
-        answer = answer.groups[0] if answer.API_VERSION >= 8 else answer
-        _raise_for(answer.error_code, group)
-        committed, unstable = {}, set()
-        for topic in answer.topics:
-            for found in topic.partitions:
-                partition = Partition(topic.name, found.partition_index)
-                if found.error_code == kafka_errors.UnstableOffsetCommitError.errno:
-                    unstable.add(partition)
-                    continue
-                _raise_for(found.error_code, topic.name)
-                if found.committed_offset >= 0:
-                    # confluent-kafka ends the text with a zero byte.
-                    text = (found.metadata or "").removesuffix("\0")
-                    committed[partition] = Offset(found.committed_offset, text)
-        return Offsets(committed, frozenset(unstable))
-
-
-def _told(text: str) -> Exception:
-    """The error that kafka-python tells as a text: `[Error 16] NotCoordinatorError: None`."""
-    code = re.match(r"\[Error (\d+)\]", text)
-    error: Exception = kafka_errors.for_code(int(code[1]))(text) if code else kafka_errors.KafkaError(text)
-    return error
-
-
-def _raise_for(code: int, about: str) -> None:
-    error = kafka_errors.for_code(code)
-    if error is not kafka_errors.NoError:
-        raise error(about)

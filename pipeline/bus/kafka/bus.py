@@ -20,7 +20,7 @@ from laggard.pipeline.bus.partitioner import partition_number
 from laggard.pipeline.extras import installing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Incoming, Outgoing, Snapshot, Subscription, TopicSpec
     from laggard.pipeline.bus.kafka.client import Client, Reader
@@ -75,6 +75,11 @@ class KafkaBus(Bus):
     def partitions(self, topic: str) -> Sequence[Partition]:
         """All partitions of a topic, as many as it had when it was first asked for."""
         return [Partition(topic, number) for number in range(self._count(topic))]
+
+    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:
+        """Snapshots have a topic for each operator."""
+        for topic in (*topics, *(chunks.topic_of(self.options.prefix, operator) for operator in operators)):
+            self._count(topic)
 
     def partition_of(self, topic: str, key: str) -> Partition:
         """Where the records of this key are: as Kafka's default partitioner says."""
@@ -154,6 +159,12 @@ class KafkaBus(Bus):
         """The oldest offset still there, and the one after the last that is committed."""
         self.check(partition)
         return self.admin.bounds(partition)
+
+    def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """In two questions, however many there are."""
+        for partition in partitions:
+            self.check(partition)
+        return self.admin.all_bounds(partitions)
 
     def offset_at(self, partition: Partition, ts: float) -> int:
         """By the broker's own index of times."""

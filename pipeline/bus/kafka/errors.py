@@ -11,6 +11,9 @@ from laggard.pipeline.bus.kafka.denied import Denied, denied
 from laggard.pipeline.bus.kafka.reaching import why_unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laggard.pipeline.bus import Partition
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 
@@ -52,6 +55,11 @@ _UNAVAILABLE = (
 def location(options: KafkaOptions) -> str:
     """The brokers as a bus's location names them."""
     return "kafka://" + ",".join(options.bootstrap)
+
+
+def named(partitions: Iterable[Partition]) -> str:
+    """Partitions for a person: `laggard.counters[3]`."""
+    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
 
 
 def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusError:  # noqa: PLR0911 - a table

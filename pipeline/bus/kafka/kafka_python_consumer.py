@@ -14,14 +14,16 @@ from kafka.util import Timer
 from laggard.pipeline.bus import DamagedRecord, Partition
 from laggard.pipeline.bus.kafka.connection import connected, kafka_python, milliseconds
 from laggard.pipeline.bus.kafka.errors import unreachable
-from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
-_FETCH_BYTES: Final = 4 * MAX_RECORD_BYTES
+_FETCH_BYTES: Final = 4 << 20
+"""Of all partitions together in one answer, or one batch where that is larger. An answer has to be there within the
+time-out of a request, also on a slow line; and more at once takes more processor time, for it is fresh memory."""
+
 _FETCH_WAIT_MS: Final = 250
 _JOINING_S: Final = 0.05  # so often somebody looks whether joining has come to its end
 _LOOK_S: Final = 0.2  # ... and whether a heartbeat was answered with a rebalance

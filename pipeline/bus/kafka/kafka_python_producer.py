@@ -130,6 +130,7 @@ class Appender:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
+        self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
         self._producer: _Producer | None = None
         self._closed = False
 
@@ -154,12 +155,26 @@ class Appender:
             raise raised from error
 
     def _connected(self, asked: str) -> _Producer:
+        with self._connecting:
+            with self._lock:
+                if self._closed:
+                    raise self._shut(asked)
+                if self._producer is not None:
+                    return self._producer
+            producer = _producer(self._options, asked, "laggard")
+            if self._keep(producer):
+                return producer
+        producer.give_back()
+        raise self._shut(asked)
+
+    def _keep(self, producer: _Producer) -> bool:
         with self._lock:
-            if self._closed:
-                raise BusError(f"cannot {asked}: the bus is closed")
-            if self._producer is None:
-                self._producer = _producer(self._options, asked, "laggard")
-            return self._producer
+            if not self._closed:
+                self._producer = producer
+            return not self._closed
+
+    def _shut(self, asked: str) -> BusError:
+        return BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
 
     def _discard(self, producer: _Producer) -> None:
         with self._lock:

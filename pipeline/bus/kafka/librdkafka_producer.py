@@ -52,11 +52,12 @@ class LibrdkafkaTransactions:
     def __init__(self, options: KafkaOptions, transactional_id: str) -> None:
         self._options = options
         self.broken = False
-        timeout_ms = milliseconds(options.request_timeout_s)
+        ends_ms = milliseconds(max(options.request_timeout_s, options.transaction_timeout_s))
         config: dict[str, Any] = settings(options, transactional_id) | {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": max(timeout_ms, milliseconds(options.transaction_timeout_s)),
-            "message.timeout.ms": timeout_ms,
+            "transaction.timeout.ms": ends_ms,
+            # Not sooner, or what a slow line takes in time for its transaction would fail before that.
+            "message.timeout.ms": ends_ms,
             "message.max.bytes": MAX_RECORD_BYTES + OVERHEAD_BYTES,
             "batch.size": DEFAULT_BYTES,
             "compression.type": "lz4",

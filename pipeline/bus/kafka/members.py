@@ -11,7 +11,7 @@ from laggard.pipeline.bus.kafka import snapshots as chunks
 from laggard.pipeline.bus.kafka.admin import SETTLING_S
 from laggard.pipeline.bus.kafka.claims import settled_offsets
 from laggard.pipeline.bus.kafka.commits import Commits
-from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location
+from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,8 @@ EXPULSIONS_S: Final = 60.0
 """A static member that was expelled so often in this time has a namesake: it gives way."""
 
 _STEP_S: Final = 0.05
-_LEAST_PROBE_S: Final = 0.05
+_LEAST_PROBE_S: Final = 0.5
+"""So long a new connection may take before there counts to be no broker: over a long line with TLS it is some time."""
 
 
 class KafkaSubscription(Subscription):
@@ -63,7 +64,7 @@ class KafkaSubscription(Subscription):
         self._revoked: set[Partition] = set()  # not told yet
         self._assigned: set[Partition] = set()
         self._held: list[Incoming] = []  # came together with news
-        self._chunks: dict[tuple[Partition, str, str], int] = {}
+        self._chunks: dict[tuple[Partition, str, str], int] = {}  # of snapshots with more than one
         self._ended: Commit | None = None  # its outcome was found out after it had been given up
         self._trying: Commit | None = None
         self._heard_at = time.monotonic()
@@ -137,6 +138,7 @@ class KafkaSubscription(Subscription):
         self._revoked.clear()
         self._assigned.clear()
         self._mine = self._mine - revoked | assigned
+        self._chunks = {place: count for place, count in self._chunks.items() if place[0] not in revoked}
         for partition in revoked | assigned:
             self._paused.discard(partition)
             self._wanted.pop(partition, None)
@@ -197,7 +199,7 @@ class KafkaSubscription(Subscription):
         while partition in self._unclaimed and partition not in self._revoked:
             if time.monotonic() > deadline:
                 raise BusUnavailable(
-                    f"{location(self._options)}: group {self._group}: {_named([partition])} cannot be claimed yet: the "
+                    f"{location(self._options)}: group {self._group}: {named([partition])} cannot be claimed yet: the "
                     "group has not settled, or another member has not ended its transaction"
                 )
             self._advance(self._member.membership(), {partition}, deadline)
@@ -243,7 +245,7 @@ class KafkaSubscription(Subscription):
         for partition in touched:
             if partition.topic not in self._topics:
                 raise BusError(
-                    f"{location(self._options)}: group {self._group}: cannot commit {_named([partition])}: it is of no "
+                    f"{location(self._options)}: group {self._group}: cannot commit {named([partition])}: it is of no "
                     "topic of this member"
                 )
         records = self._bus.pack(commit.outputs) + self._pack(commit.snapshots)
@@ -275,7 +277,7 @@ class KafkaSubscription(Subscription):
             except Displaced as error:
                 self._unclaim(touched)
                 raise Fenced(
-                    f"{location(self._options)}: group {self._group}: another member has taken {_named(touched)} over: "
+                    f"{location(self._options)}: group {self._group}: another member has taken {named(touched)} over: "
                     f"{error}"
                 ) from error
             self._committed(commit, offsets)
@@ -285,14 +287,18 @@ class KafkaSubscription(Subscription):
         self._heard_at = time.monotonic()
         self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
         for snapshot in commit.snapshots:
-            self._chunks[_place(snapshot)] = chunks.chunk_count(snapshot)
+            # Of one chunk nothing is left over.
+            if (count := chunks.chunk_count(snapshot)) > 1:
+                self._chunks[_place(snapshot)] = count
+            else:
+                self._chunks.pop(_place(snapshot), None)
 
     def _check_held(self, touched: set[Partition]) -> None:
         """Raise Fenced for partitions that this member does not have, or had lost in between."""
         lost = frozenset(touched - (self._mine - self._revoked))
         if lost:
             raise Fenced(
-                f"{location(self._options)}: group {self._group}: another member has taken {_named(lost)} over", lost
+                f"{location(self._options)}: group {self._group}: another member has taken {named(lost)} over", lost
             )
 
     def _check_patience(self, deadline: float) -> None:
@@ -367,10 +373,6 @@ class KafkaSubscription(Subscription):
 
 def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
     return snapshot.partition, snapshot.operator, snapshot.key
-
-
-def _named(partitions: Iterable[Partition]) -> str:
-    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
 
 
 def _same(commit: Commit, ended: Commit) -> bool:

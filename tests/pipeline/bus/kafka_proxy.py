@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 import threading
@@ -27,6 +28,7 @@ class Proxy:
         port: where it listens.
         cut_at_end: what becomes of the next end of a transaction: passed on with its answer lost, or lost itself. After
             that nothing is passed on until `heal`.
+        bytes_per_s: how fast a broker's answers come through each connection.
 
     """
 
@@ -35,6 +37,7 @@ class Proxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self.cut_at_end: Literal["answer", "request"] | None = None
+        self.bytes_per_s = math.inf
         self._is_cut = False
         self._lock = threading.Lock()
         self._lines: list[socket.socket] = []
@@ -76,7 +79,7 @@ class Proxy:
             with self._lock:
                 self._lines += [client, broker]
             self._start(lambda client=client, broker=broker: self._ask(client, broker))  # type: ignore[misc]
-            self._start(lambda client=client, broker=broker: _pass_on(broker, client))  # type: ignore[misc]
+            self._start(lambda client=client, broker=broker: self._answer(broker, client))  # type: ignore[misc]
 
     def _ask(self, client: socket.socket, broker: socket.socket) -> None:
         """Request by request."""
@@ -100,6 +103,14 @@ class Proxy:
                     return
                 broker.sendall(struct.pack(">i", length) + request)
 
+    def _answer(self, broker: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while part := broker.recv(65536):
+                threading.Event().wait(len(part) / self.bytes_per_s)
+                client.sendall(part)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
     def __enter__(self) -> Self:
         return self
 
@@ -120,11 +131,3 @@ def _exactly(line: socket.socket, count: int) -> bytes:
             raise ConnectionResetError
         parts += part
     return bytes(parts)
-
-
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while part := source.recv(65536):
-            target.sendall(part)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)

@@ -33,7 +33,7 @@ from laggard.pipeline.bus import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SETTLED_S = 30.0
+SETTLED_S = 90.0
 """How long a group may take to hand partitions out."""
 
 NOW = 1_700_000_000.0

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-SETTLED_S = 30.0
+SETTLED_S = 90.0
 
 
 @pytest.fixture(params=CLIENTS)
 def options(request: pytest.FixtureRequest, broker: Cluster) -> KafkaOptions:
-    """Of a group that takes a member that is not heard of for one second for dead, but waits a minute for the end of a
-    transaction."""
-    return kafka_options(broker, request.param, session_timeout_s=1.0, transaction_timeout_s=60.0)
+    """Of a group that waits long enough for its members that one of them is lost only where a test takes it away."""
+    return kafka_options(broker, request.param, session_timeout_s=4.0, transaction_timeout_s=60.0)
+
+
+@pytest.fixture
+def impatient(options: KafkaOptions) -> KafkaOptions:
+    """Of a group that takes a member that is not heard of for one second for dead, but waits two minutes for the end
+    of a transaction."""
+    return replace(options, session_timeout_s=1.0, transaction_timeout_s=120.0)
 
 
 @pytest.fixture
@@ -87,21 +94,27 @@ class Members:
 
 
 @contextmanager
-def ticking(bus: KafkaBus, topic: str, keys: Sequence[str]) -> Iterator[None]:
-    """A record of each key every 50 ms."""
+def ticking(bus: KafkaBus, topic: str, keys: Sequence[str]) -> Iterator[list[float]]:
+    """A record of each key every 50 ms; gives when they were there."""
     stop = threading.Event()
+    times: list[float] = []
 
     def tick() -> None:
         while not stop.wait(0.05):
             bus.append([Outgoing(topic, key, key.encode(), NOW) for key in keys])
+            times.append(time.monotonic())
 
     thread = threading.Thread(target=tick)
     thread.start()
     try:
-        yield
+        yield times
     finally:
         stop.set()
         thread.join()
+
+
+def gaps(times: Sequence[float]) -> list[float]:
+    return [after - before for before, after in pairwise(times)]
 
 
 def key_of(bus: KafkaBus, partition: Partition) -> str:
@@ -113,7 +126,7 @@ def test_members_share_and_what_is_kept_goes_on(options: KafkaOptions, attach: C
     topic, bus, members = f"{options.prefix}input", attach(), Members()
     group = f"{options.prefix}group"
     keys = {partition: key_of(bus, partition) for partition in bus.partitions(topic)}
-    with ticking(bus, topic, list(keys.values())):
+    with ticking(bus, topic, list(keys.values())) as ticks:
         first = members.add(bus.subscribe(group, [topic]))
         members.until(lambda: members.sizes() == [4])
         second = members.add(bus.subscribe(group, [topic]))
@@ -123,14 +136,15 @@ def test_members_share_and_what_is_kept_goes_on(options: KafkaOptions, attach: C
         members.add(bus.subscribe(group, [topic]))
         others = [member for member in members.held if member is not second]
         began = time.monotonic()
-        members.until(lambda: time.monotonic() > began + 2.0, *others)
+        members.until(lambda: time.monotonic() > began + 3.0, *others)
         kept = set(members.held[first])
         members.until(lambda: members.sizes() == [1, 1, 2])
         assert len(members.revoked) == 3
+    # On a machine that stands still for a moment nothing comes, and nothing is sent either.
+    longest_s = max(gaps([began, *(at for at in ticks if at > began)]))
     for partition in kept & members.held[first]:
         times = [at for at, value in members.records[first] if value == keys[partition].encode() and at > began]
-        gaps = [after - before for before, after in zip([began, *times], times, strict=False)]
-        assert max(gaps) < 1.0
+        assert max(gaps([began, *times])) < 1.5 + longest_s
     for member in members.held:
         member.close()
 
@@ -154,13 +168,17 @@ def test_a_commit_waits_for_the_end_of_a_rebalance(options: KafkaOptions, attach
         members.until(lambda: state_of(admin, group) == "PreparingRebalance", first, third)
     began = time.monotonic()
     members.until(lambda: time.monotonic() > began + 0.5, first, third)
-    has_to_wait = first._member.membership() is None
-    waking = threading.Timer(0.5, lambda: members.until(lambda: third.joined, second, third))
+    has_to_wait, woken = first._member.membership() is None, threading.Event()
+
+    def wake() -> None:
+        woken.set()
+        members.until(lambda: third.joined, second, third)
+
+    waking = threading.Timer(0.5, wake)
     waking.start()
-    began = time.monotonic()
     (partition,) = members.held[first]
     first.commit(Commit({partition: 1}, [Outgoing(results, "a", b"out", NOW)]))
-    assert not has_to_wait or time.monotonic() - began > 0.3
+    assert not has_to_wait or woken.is_set()
     waking.join()
     assert members.revoked == []
     assert bus.committed(group, partition) == 1
@@ -229,21 +247,22 @@ def victim(options: KafkaOptions, group: str, topic: str, results: str) -> Itera
             process.kill()
 
 
-def test_what_the_dead_had_open_holds_nobody_up(options: KafkaOptions, attach: Callable[[], KafkaBus]) -> None:
-    prepare(options, input=1, results=1)
-    topic, results, bus = f"{options.prefix}input", f"{options.prefix}results", attach()
-    group = f"{options.prefix}group"
-    bus.append([Outgoing(topic, "a", b"0", NOW)])
-    with victim(options, group, topic, results) as process:
+def test_what_the_dead_had_open_holds_nobody_up(impatient: KafkaOptions) -> None:
+    prepare(impatient, input=1, results=1)
+    topic, results, group = (f"{impatient.prefix}{name}" for name in ("input", "results", "group"))
+    with ExitStack() as opened:
+        bus = opened.enter_context(KafkaBus(impatient))
+        bus.append([Outgoing(topic, "a", b"0", NOW)])
+        process = opened.enter_context(victim(impatient, group, topic, results))
         successor = bus.subscribe(group, [topic])
         began = time.monotonic()
         process.kill()
         (record,) = take(successor_of(successor), 1)
         successor.commit(Commit({record.partition: 1}, [Outgoing(results, "a", b"by the successor", NOW)]))
         assert values(everything(bus, results)) == [b"by the successor"]
-        # One second for the session; a minute would be the transaction's time.
-        assert time.monotonic() - began < 10.0
-    successor.close()
+        # One second for the session; two minutes would be the transaction's time.
+        assert time.monotonic() - began < 60.0
+        successor.close()
 
 
 def successor_of(member: Subscription) -> Subscription:
@@ -251,12 +270,13 @@ def successor_of(member: Subscription) -> Subscription:
     return member
 
 
-def test_a_fenced_zombie_writes_nothing(options: KafkaOptions, attach: Callable[[], KafkaBus]) -> None:
-    prepare(options, input=1, results=1)
-    topic, results, bus = f"{options.prefix}input", f"{options.prefix}results", attach()
-    group = f"{options.prefix}group"
-    bus.append([Outgoing(topic, "a", b"0", NOW)])
-    with victim(options, group, topic, results) as process:
+def test_a_fenced_zombie_writes_nothing(impatient: KafkaOptions) -> None:
+    prepare(impatient, input=1, results=1)
+    topic, results, group = (f"{impatient.prefix}{name}" for name in ("input", "results", "group"))
+    with ExitStack() as opened:
+        bus = opened.enter_context(KafkaBus(impatient))
+        bus.append([Outgoing(topic, "a", b"0", NOW)])
+        process = opened.enter_context(victim(impatient, group, topic, results))
         process.send_signal(signal.SIGSTOP)
         successor = bus.subscribe(group, [topic])
         (record,) = take(successor_of(successor), 1)
@@ -269,11 +289,11 @@ def test_a_fenced_zombie_writes_nothing(options: KafkaOptions, attach: Callable[
         successor.commit(Commit({record.partition: 1}, [Outgoing(results, "a", b"by the successor", NOW)]))
         assert values(everything(bus, results)) == [b"by the successor"]
         assert bus.committed(group, record.partition) == 1
-    successor.close()
+        successor.close()
 
 
 def test_a_static_member_comes_back_without_a_rebalance(options: KafkaOptions, broker: Cluster) -> None:
-    own = {**{name: getattr(options, name) for name in ("client", "prefix")}, "session_timeout_s": 10.0}
+    own = {name: getattr(options, name) for name in ("client", "prefix", "session_timeout_s")}
     prepare(options, input=2)
     topic, group, members = f"{options.prefix}input", f"{options.prefix}group", Members()
     with (

@@ -17,7 +17,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, rounds: int) -> N
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     appended, committed, trimmed = map(int, done.stdout.split())

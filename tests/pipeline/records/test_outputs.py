@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import (
+    BASES,
     CHANGES,
     KEY_NAMES,
     Anomaly,
@@ -42,6 +43,8 @@ RANKING = Ranking(
                 FeatureScore("memory_rss_bytes", 1e9, math.nan, math.inf, 1.0),
             ),
             age_s=600.0,
+            basis="starts",
+            waits=True,
         ),
     ),
     age_s=3600.0,
@@ -67,6 +70,8 @@ ROWS = [
         "name": "hog",
         "score": 2.5,
         "age_s": 600.0,
+        "basis": "starts",
+        "waits": True,
         "features": [
             {"feature": "cpu_user_ratio", "value": 1.0, "mean": 0.01, "standard_deviation": 0.02, "score": 4.0},
             {"feature": "memory_rss_bytes", "value": 1e9, "mean": None, "standard_deviation": None, "score": 1.0},
@@ -137,7 +142,10 @@ KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 TIMES = st.floats(0.0, 4e9)
 NUMBERS = st.floats(allow_infinity=False)
 FEATURES = st.builds(FeatureScore, TEXTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-ROW_SCORES = st.builds(RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=2).map(tuple), NUMBERS)
+ROW_SCORES = st.builds(
+    RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=2).map(tuple), NUMBERS, st.sampled_from(BASES),
+    st.booleans(),
+)  # fmt: skip
 RANKINGS = st.builds(Ranking, NUMBERS, NUMBERS, st.lists(ROW_SCORES, max_size=2).map(tuple), NUMBERS, st.booleans())
 
 
@@ -195,6 +203,15 @@ def test_any_field_may_hold_anything(output: Output, name: str, value: Any, data
 @given(text=st.text() | st.binary())
 def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
     read_or_refuse(text)
+
+
+def test_a_row_of_an_older_laggard_has_its_own_past_and_waits_for_nobody() -> None:
+    written = RankingOutput(1.7e9, "web-1", "slow", RANKING).to_json()
+    for name in ("basis", "waits"):
+        del written["rows"][0][name]
+    read = read_output(json.dumps(written), PLACE)
+    assert isinstance(read, RankingOutput)
+    assert (read.ranking.rows[0].basis, read.ranking.rows[0].waits) == ("itself", False)
 
 
 def test_fields_that_are_not_known_are_passed_over() -> None:

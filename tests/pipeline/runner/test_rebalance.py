@@ -180,9 +180,17 @@ def test_a_clean_stop_does_not_wait_for_a_recovery(shared: SharedBus, want: Any)
     shared.hold_up(P1)
     shared.give(P1, 1)
     until(lambda: bool(one.recovering()), one)
-    threading.Timer(0.1, shared.let_go, [P1]).start()  # the record that is being read comes; no other is asked for
     replayed = shared.replayed[P1]
+    (job,) = one._turns[0].member._recoverer._jobs.values()
+
+    def let_go() -> None:
+        job.stopped.wait(60.0)
+        shared.let_go(P1)  # the record that is being read comes; no other is asked for
+
+    letting = threading.Thread(target=let_go)
+    letting.start()
     stop(one)
+    letting.join()
     assert shared.replayed[P1] <= replayed + 1
     two = joined(shared)
     for partition in BOTH:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from laggard.pipeline import states, task
+from laggard.pipeline.namesakes import RUN_HEADER
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.snapshots import BASE_KEY, decode_state
@@ -19,7 +20,7 @@ from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laggard.pipeline.bus import Snapshot
+    from laggard.pipeline.bus import Incoming, Snapshot
     from laggard.pipeline.stream import Scores
 
 
@@ -109,6 +110,38 @@ def test_duplicates_and_late_frames() -> None:
     keyed = one.states.get("h1")
     assert keyed is not None
     assert keyed.records == 2
+
+
+def by(run: str, tick: int, host: str = "h1") -> Incoming:
+    return replace(record(frame(host, tick, 5.0), tick), headers=((RUN_HEADER, run.encode()),))
+
+
+def test_two_agents_of_one_host_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    one = new_task()
+    for tick in range(20):
+        one.process(by("ab"[tick % 2], tick))
+        one.process(by("only", 100 + tick, host="h2"))
+    assert one.telemetry.namesakes == 1
+    assert [line for line in caplog.messages if "two agents publish as 'h1' at once" in line] == caplog.messages
+
+
+@pytest.mark.parametrize("runs", ["aaabbbcccddd", "aabaabbbb", "abcdefghijkl"])
+def test_an_agent_that_was_started_anew_is_no_second_one(runs: str) -> None:
+    """Also when something of the old run comes late."""
+    one = new_task()
+    for tick, run in enumerate(runs):
+        one.process(by(run, tick))
+    assert one.telemetry.namesakes == 0
+
+
+def test_a_replay_tells_of_no_second_agent_and_what_follows_does(caplog: pytest.LogCaptureFixture) -> None:
+    one = new_task()
+    one.replay(by("ab"[tick % 2], tick) for tick in range(20))
+    assert one.telemetry.namesakes == 0
+    assert not caplog.messages
+    for tick in range(20, 40):
+        one.process(by("ab"[tick % 2], tick))
+    assert one.telemetry.namesakes == 1
 
 
 DAY_S = 86_400.0
