@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -60,35 +60,69 @@ class Level(NamedTuple):
         return np.exp(np.minimum(np.arcsinh(raw), RANGES[self.scale].highest) - self.at)
 
 
-REFIT_TICKS, MANY_TICKS = 60, 100.0
-"""The limit follows the scores at every tick of the first hundred, then at every sixtieth."""
+DAY_S: Final = 86400.0
+
+QUIET_S: Final = 60.0
+"""An incident is over when the scores have stayed at 1 or below for so long."""
+
+REFIT_S: Final = 60.0
+"""So often the limit follows the scores."""
+
+LASTING_S: Final = 3600.0
+"""An incident counts once more for each hour that it lasts, or a level that is always passed would never be counted."""
+
+LONGEST_S: Final = 3600.0
+"""A longer time without a score, when the machine was off, counts for so much."""
+
+YOUNG_S: Final = 3600.0
+"""What is older than this forgets by its age, until that is `memory_s`: first ticks are not like later ones."""
+
+PEAKS: Final = 10.0
+"""The tail begins at the level that so many incidents have reached."""
+
+PRIOR_PEAKS: Final = 2.0
+"""So many incidents the spread that is assumed before anything was seen counts for, always."""
+
+CLIPPED: Final = 2.0
+"""What passes the limit is learned as at most so many spreads above it."""
 
 
 class Calibration:
-    """Streaming peaks over threshold.
+    """Streaming return levels: the raw score that the stream passes as often as the budget allows.
 
-    The upper `tail` of the raw scores is taken to fall off exponentially (a generalised Pareto tail whose shape is 0):
-    as they are, where they are log-likelihoods of heavy tails already, or on the scale asinh(raw), for large scores
-    their logarithm. With u the start of the tail and b the mean excess over it, the score that is passed with
-    probability p per tick is u + b ln(tail / p), and p follows from the budget and the ticks of a day. State is one
-    histogram whose old entries fade, so it is O(1), and what passes the limit is learned as the limit: a long trouble
-    does not teach that troubles are usual.
+    The budget counts incidents, not ticks, which come in clusters. So for each level on a grid it is counted how often
+    the stream rose to it after it had stayed below for `QUIET_S`: how many incidents there would have been, had that
+    level been the limit. Where the budget allows at least `PEAKS` of them, the limit is read off that curve. Else the
+    curve is continued from the highest level u that n = `PEAKS` incidents reached. Excesses over u are taken to be
+    exponential (a generalised Pareto tail whose shape is 0), on the scale where they are: as they are, where raw scores
+    are log-likelihoods of heavy tails already, or asinh(raw), for large scores their logarithm. Their mean b is known
+    from n of them and k = `PRIOR_PEAKS` assumed ones only, so their predictive distribution is used, a Lomax. With m
+    the incidents that the budget allows in the time that was seen:
 
-    Reference: Siffer, Fouque, Termier, Largouet (2017), "Anomaly detection in streams with extreme value theory", KDD.
+        limit = u + (n + k) b ((n / m)^(1 / (n + k)) - 1)
+
+    It is never below a level that clearly more incidents than m have reached: more than m + sqrt(m) + 1. Before
+    anything was seen a curve is assumed, whose weight falls with the time seen; one incident of the first day's budget
+    may be spent at once, so that scores say something within minutes.
+
+    State is two numbers a level, so it is O(1); counts fade. What passes the limit is learned as not much above it: a
+    single huge score teaches little, and a long trouble does not teach that troubles are usual.
+
+    References: Siffer, Fouque, Termier, Largouet (2017), "Anomaly detection in streams with extreme value theory", KDD.
+    Coles (2001), "An introduction to statistical modeling of extreme values", sections 4 and 5.3 (runs declustering).
 
     Parameters:
-        per_day: the budget, false alarms in 86,400 s of stream time.
-        memory_s: the time after which a raw score counts 1/e.
-        tail: the share of the scores that is the tail.
+        per_day: the budget, false incidents in 86,400 s of stream time.
+        memory_s: the time after which an incident counts 1/e.
         scale: `linear` or `logarithmic`, on which the tail is exponential.
-        prior: u and b, on that scale, that are assumed before anything was seen ...
-        prior_ticks: ... and how many ticks they count.
+        prior: the level that is passed once an hour, and b, on that scale, before anything was seen ...
+        prior_s: ... and for how many seconds of stream that counts, at first.
 
     Attributes:
         level: what raw scores are worth now.
 
     Example:
-        >>> calibration = Calibration(per_day=24, prior_ticks=10)
+        >>> calibration = Calibration(per_day=24, prior=(10.0, 2.0))
         >>> noise = np.random.default_rng(1).exponential(size=20_000)
         >>> for tick, raw in enumerate(noise):
         ...     calibration.learn(5.0 * tick, float(raw))
@@ -102,31 +136,33 @@ class Calibration:
         *,
         per_day: float = 1.0,
         memory_s: float = 7 * 86400.0,
-        tail: float = 0.02,
         scale: Scale = "linear",
-        prior: tuple[float, float] = (30.0, 6.0),
-        prior_ticks: float = 50.0,
+        prior: tuple[float, float] = (140.0, 30.0),
+        prior_s: float = 900.0,
     ) -> None:
-        if not (per_day > 0.0 and memory_s > 0.0 and 0.0 < tail < 1.0 and prior[1] > 0.0 and prior_ticks > 0.0):
+        if not (per_day > 0.0 and memory_s > 0.0 and prior[1] > 0.0 and prior_s > 0.0):
             raise ValueError(
-                "expected a budget, a memory, a spread and a number of ticks above 0 and a tail between 0 and 1, "
-                f"got {per_day=}, {memory_s=}, {tail=}, {prior=}, {prior_ticks=}"
+                "expected a budget, a memory, a spread and a time above 0, "
+                f"got {per_day=}, {memory_s=}, {prior=}, {prior_s=}"
             )
         self.per_day = per_day
         self.memory_s = memory_s
-        self.tail = tail
         self.prior = prior
-        self.prior_ticks = prior_ticks
+        self.prior_s = prior_s
         self.scale: Scale = scale
-        self._range = RANGES[scale]
-        self._counts: NDArray[np.float64] = np.zeros(
-            round((self._range.highest - self._range.lowest) * self._range.steps)
-        )
+        lowest, highest, steps = self._range = RANGES[scale]
+        levels = np.linspace(lowest, highest, round((highest - lowest) * steps), endpoint=False)
+        self._assumed = prior_s / 3600.0 * np.exp((prior[0] - levels) / prior[1])
+        self._counts: NDArray[np.float64] = np.zeros(len(levels))
+        # Since when the scores are below each level: inf while they are not, -inf where they never were above.
+        self._calm_since: NDArray[np.float64] = np.full(len(levels), -math.inf)
+        self._reached = -1
         self._ts = math.nan
-        self._tick_s = 0.0
-        self._ticks = 0.0
-        self._unfitted = 0
-        self.level = Level(self.scale, self._fit())
+        self._fitted = math.nan
+        self._age_s = 0.0
+        self._seen_s = 0.0
+        self._waiting_s = 0.0
+        self._spread, self.level = self._fit()
 
     @property
     def limit(self) -> float:
@@ -138,60 +174,112 @@ class Calibration:
         return self.level.score(raw)
 
     def learn(self, ts: float, raw: float) -> None:
-        """Take in one tick's raw score. NaN is left out. `ts` in seconds since the Unix epoch."""
-        if math.isnan(raw):
-            return
+        """Take in one tick's raw score, NaN for none. `ts` in seconds since the Unix epoch."""
         step = ts - self._ts
+        before, reached = self._reached, self._place(raw)
         if step > 0.0:
-            self._counts *= math.exp(-step / self.memory_s)
-            self._ticks = min(self._ticks + 1.0, MANY_TICKS)
-            self._tick_s += (step - self._tick_s) / self._ticks
-        lowest, _, steps = self._range
-        level = min(max(raw if self.scale == "linear" else math.asinh(raw), lowest), self.level.at)
-        self._counts[min(int((level - lowest) * steps), len(self._counts) - 1)] += 1.0
-        self._ts = ts if math.isnan(self._ts) else max(ts, self._ts)
-        self._unfitted += 1
-        if self._unfitted >= REFIT_TICKS or self._ticks < MANY_TICKS:
-            self._unfitted = 0
-            self.level = Level(self.scale, self._fit())
+            self._waiting_s += min(step, LONGEST_S)
+        elif step < 0.0:
+            # The clock has stepped back: what was calm is so since now.
+            np.minimum(self._calm_since[before + 1 :], ts, out=self._calm_since[before + 1 :])
+            self._fitted = ts
+        if reached > before:
+            risen = slice(before + 1, reached + 1)
+            self._counts[risen] += ts - self._calm_since[risen] >= QUIET_S
+            self._calm_since[risen] = math.inf
+        elif reached < before:
+            self._calm_since[reached + 1 : before + 1] = ts
+        self._reached, self._ts = reached, ts
+        if not ts - self._fitted < REFIT_S:
+            self._fitted = ts
+            self._fade()
+            self._spread, self.level = self._fit()
 
-    def _fit(self) -> float:
-        """The limit on the scale: u + b ln(tail / p)."""
+    def _place(self, raw: float) -> int:
+        """The highest level that a raw score reaches, as it is learned; -1 for none."""
+        if math.isnan(raw):
+            return -1
+        lowest, _, steps = self._range
+        level = min(raw if self.scale == "linear" else math.asinh(raw), self.level.at + CLIPPED * self._spread)
+        return min(max(int((level - lowest) * steps), -1), len(self._counts) - 1)
+
+    def _fade(self) -> None:
+        """Let the time since the last fit pass."""
+        self._counts[: self._reached + 1] += self._waiting_s / LASTING_S
+        # What is young forgets its beginnings.
+        self._age_s += self._waiting_s
+        kept = math.exp(-self._waiting_s / min(self.memory_s, max(self._age_s, YOUNG_S)))
+        self._counts *= kept
+        self._seen_s = (self._seen_s + self._waiting_s) * kept
+        self._waiting_s = 0.0
+
+    def _fit(self) -> tuple[float, Level]:
+        """The spread of the tail, and what raw scores are worth."""
         lowest, highest, steps = self._range
-        above = np.cumsum(self._counts[::-1])[::-1]
-        seen = float(above[0])
-        first = int(np.searchsorted(-above, -self.tail * seen)) if seen > 0.0 else len(above)
-        start = min(lowest + first / steps, highest)
-        # Middles of bins over the start of the tail: their mean is the mean excess.
-        counts = self._counts[first:]
-        excess = float(counts @ (np.arange(len(counts)) + 0.5)) / steps
-        weight = self.prior_ticks / (self.prior_ticks + seen)
-        start += weight * (self.prior[0] - start)
-        peaks = float(counts.sum()) + self.tail * self.prior_ticks
-        spread = (excess + self.tail * self.prior_ticks * self.prior[1]) / peaks
-        times = max(self.tail * 86400.0 / (self.per_day * (self._tick_s or 5.0)), 1.0)
-        # What passed the limit was learned as the limit: the mean excess is short by the share 1 / times.
-        if times > 1.0:
-            spread /= 1.0 - 1.0 / times
-        return min(start + spread * math.log(times), highest)
+        weight = self.prior_s / (self.prior_s + self._seen_s)
+        counts = self._counts + weight * self._assumed
+        # Of the first day's budget one incident may be spent at once.
+        allowed = self.per_day / DAY_S * (self._seen_s + weight * self.prior_s) + weight * min(self.per_day, 1.0)
+        start = _last(counts >= max(PEAKS, allowed))
+        peaks = max(float(counts[start]), PEAKS)
+        # The area below the curve is the sum of the excesses.
+        excess = (float(counts[start + 1 :].sum()) + 0.5 * peaks) / steps
+        known = PEAKS + PRIOR_PEAKS
+        spread = (excess * (PEAKS / peaks) + PRIOR_PEAKS * self.prior[1]) / known
+        ratio = max(peaks / allowed, 1.0)
+        at = lowest + start / steps + known * spread * (ratio ** (1.0 / known) - 1.0)
+        at = max(at, lowest + (_last(counts > allowed + math.sqrt(allowed) + 1.0) + 1) / steps)
+        return spread, Level(self.scale, min(at, highest))
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
         return {
             "counts": self._counts.copy(),
+            "calm_since": self._calm_since.copy(),
+            "reached": self._reached,
             "ts": self._ts,
-            "tick_s": self._tick_s,
-            "ticks": self._ticks,
-            "unfitted": self._unfitted,
+            "fitted": self._fitted,
+            "age_s": self._age_s,
+            "seen_s": self._seen_s,
+            "waiting_s": self._waiting_s,
+            "spread": self._spread,
             "limit": self.level.at,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave."""
-        counts = np.array(state["counts"], dtype=np.float64)
-        if counts.shape != self._counts.shape:
-            raise ValueError(f"calibration: expected {self._counts.size} counts, got {counts.size}")
-        self._counts = counts
-        self._ts, self._tick_s = float(state["ts"]), float(state["tick_s"])
-        self._ticks, self.level = float(state["ticks"]), Level(self.scale, float(state["limit"]))
-        self._unfitted = int(state["unfitted"])
+        for name in ("counts", "calm_since"):
+            values = np.array(state[name], dtype=np.float64)
+            if values.shape != self._counts.shape:
+                raise ValueError(f"calibration: {name}: expected {self._counts.size} numbers, got {values.size}")
+            setattr(self, f"_{name}", values)
+        self._reached = int(state["reached"])
+        self._ts, self._fitted = float(state["ts"]), float(state["fitted"])
+        self._age_s = float(state["age_s"])
+        self._seen_s, self._waiting_s = float(state["seen_s"]), float(state["waiting_s"])
+        self._spread, self.level = float(state["spread"]), Level(self.scale, float(state["limit"]))
+
+
+def anew(state: dict[str, Any]) -> dict[str, Any]:
+    """Today's state from one that counted ticks (versions 1 and 2 of the states of `gaussian` and `river`).
+
+    How many incidents they were cannot be told from those counts: they are learned anew. The old limit holds one tick.
+    """
+    levels = len(state["counts"])
+    return {
+        "counts": np.zeros(levels),
+        "calm_since": np.full(levels, -math.inf),
+        "reached": -1,
+        "ts": math.nan,
+        "fitted": math.nan,
+        "age_s": 0.0,
+        "seen_s": 0.0,
+        "waiting_s": 0.0,
+        "spread": 1.0,
+        "limit": state["limit"],
+    }
+
+
+def _last(true: NDArray[np.bool_]) -> int:
+    """The place of the last one that is true, 0 where none is."""
+    return len(true) - 1 - int(true[::-1].argmax()) if true.any() else 0

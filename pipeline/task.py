@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.explain import sentence
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 SNAPSHOT_RECORDS: Final = 200
 MAX_KEYS: Final = 1024
 """Keys of one task: a host of 300 processes takes about 1 MB."""
-
-QUIET_S: Final = 60.0
-"""An anomaly is told again only after the score has stayed at 1 or below for so long."""
 
 MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""

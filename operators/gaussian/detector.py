@@ -61,11 +61,11 @@ MAX_SUSPECTS = 16
 SUSPECT_FEATURES = 12
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
-    "scale_free": ("linear", (30.0, 6.0)),
-    "paper": ("logarithmic", (3.5, 0.6)),
+    "scale_free": ("linear", (140.0, 30.0)),
+    "paper": ("logarithmic", (5.5, 0.35)),
 }
-"""The scale on which the frames' raw scores have an exponential tail, and what it is before any were seen; see
-`Calibration`."""
+"""The scale on which the frames' raw scores have an exponential tail, and the level that they pass once an hour and the
+spread of the tail before any were seen, see `Calibration`; as of simulated machines (tests/evaluation)."""
 
 
 class Gaussian:
@@ -122,7 +122,7 @@ class Gaussian:
 
     """
 
-    state_version: ClassVar[int] = 2
+    state_version: ClassVar[int] = 3
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from laggard.operators.calibration import anew
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import Episodes
 
@@ -21,5 +22,10 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-MIGRATIONS = {1: from_1}
+def from_2(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 counted ticks against the budget, not incidents."""
+    return {**state, "calibration": anew(state["calibration"])}
+
+
+MIGRATIONS = {1: from_1, 2: from_2}
 """By the version that a state has: what makes the next one's of it."""

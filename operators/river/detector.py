@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration, Level
+from laggard.operators.calibration import Calibration, Level, anew
 from laggard.operators.gaussian import MIGRATIONS as GAUSSIAN_MIGRATIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.likelihood import PSEUDO, TRUSTED
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 EXPLAINED: Final = 20
 """The worst rows whose features are told; what an answer costs grows with it."""
 
-PRIOR: Final = (4.5, 0.4)
-"""What the tail of raw scores is like before any was seen, see `Calibration`."""
+PRIOR: Final = (5.5, 0.3)
+"""The level that raw scores pass once an hour and the spread of their tail before any was seen, see `Calibration`."""
 
 HALF: Final = 3.0
 """So many standard deviations above its usual a counter is half way from 0 to 1."""
@@ -83,7 +83,7 @@ class River:
 
     """
 
-    state_version: ClassVar[int] = 2
+    state_version: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -170,7 +170,11 @@ def _from_1(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "usual": GAUSSIAN_MIGRATIONS[1](state["usual"])}
 
 
-MIGRATIONS = {1: _from_1}
+def _from_2(state: dict[str, Any]) -> dict[str, Any]:
+    return {**state, "usual": GAUSSIAN_MIGRATIONS[2](state["usual"]), "calibration": anew(state["calibration"])}
+
+
+MIGRATIONS = {1: _from_1, 2: _from_2}
 """By the version that a state has: what makes the next one's of it."""
 
 

@@ -279,7 +279,8 @@ def test_false_alarms_of_quiet_rows_are_near_their_budget() -> None:
         values = chance.lognormal(0.0, 1.0, (4, 10))
         alarms += gaussian.score(5.0 * tick, layout, values).score > 1.0
         gaussian.learn(5.0 * tick, layout, values)
-    assert per_day / 4 < alarms < 2 * per_day
+    # Few at first: the beginning, when nothing was known, is remembered for a while.
+    assert per_day / 8 < alarms < 2 * per_day
 
 
 def born(pids: list[int], features: int = 14) -> Names:
@@ -412,7 +413,7 @@ def test_a_level_shift_is_learned_within_minutes(interval_s: float, chance: np.r
             if gaussian.score(interval_s * tick, PROCESSES, values).score > 1.0:
                 over.append(interval_s * (tick - before))
         gaussian.learn(interval_s * tick, PROCESSES, values)
-    assert over[0] == 0.0
+    assert over[0] <= gaussian.evidence_s
     assert over[-1] <= 600.0
 
 
