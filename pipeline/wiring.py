@@ -76,6 +76,21 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
+# What nobody would notice: half a percent of a core, a few pages, a handful of anything. By the end of the name, for
+# devices have features of their own.
+_RESOLUTION: Mapping[str, float] = {
+    "_ratio": 0.005,
+    "_bytes": 256 * 1024.0,
+    "_bytes_per_s": 64 * 1024.0,
+    "_characters_per_s": 64 * 1024.0,
+    "_per_s": 10.0,
+    "page_faults_major_per_s": 1.0,
+    "threads": 0.5,
+    "descriptors": 1.0,
+    "sockets": 1.0,
+    "children": 0.5,
+}
+
 # What happens to a process for want of a resource that others have: not how it is scheduled by itself.
 _WAITS = ("cpu_wait_ratio", "io_delay_ratio", "switches_involuntary_per_s", "page_faults_major_per_s")
 
@@ -106,6 +121,7 @@ def _gaussian(settings: Settings) -> Wired:
             # The budget is the host's: its streams share it.
             false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
+            resolution=_RESOLUTION,
             waits=_WAITS,
         ),
         Gaussian.state_version,

@@ -100,6 +100,8 @@ class Gaussian:
         spare_rows: how many rows that are not in the frame are remembered.
         weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
             named. Only `scale_free` asks for it.
+        resolution: the least standard deviation of a feature, in its unit, by the end of its name: what nobody would
+            notice is no anomaly, however constant the feature was. Only with `scale_free`.
         waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
             whatever they weigh, is marked so in rankings.
         cohorts: whether a new row is compared with how others of its name began, see `Cohorts`. Only with `scale_free`.
@@ -135,6 +137,7 @@ class Gaussian:
         false_alarms_per_day: float = 1.0,
         spare_rows: int = 256,
         weights: Mapping[str, float] | None = None,
+        resolution: Mapping[str, float] | None = None,
         waits: Collection[str] = (),
         cohorts: bool = True,
         episodes: bool = True,
@@ -155,6 +158,7 @@ class Gaussian:
         self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
         self.spare_rows = spare_rows
         self.weights = dict(weights or {})
+        self.resolution = dict(resolution or {})
         self.waits = frozenset(waits)
         self.episodes = episodes and likelihood == "scale_free"
         self.share = share if likelihood == "scale_free" else 0.0
@@ -356,7 +360,7 @@ class Gaussian:
             weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
             bases = dict(zip(columns.tolist(), prior.bases, strict=True))
         if self._weights is None or len(self._weights.each) != features:
-            self._weights = Weights.of(bank.features[:features], self.weights)
+            self._weights = Weights.of(bank.features[:features], self.weights, self.resolution)
         recurring = bank.episodes.second[:features, :rows] if self.episodes else None
         return Reference.of(Moments(weight, mean, squares), self._weights, recurring), span, bases
 
@@ -507,6 +511,8 @@ class Scores:
         first_ts: when each row was first seen.
         bases: by the place of a row, what it is compared with where that is not its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
+        resolution: the least standard deviation of a feature, in its unit, by the end of its name: what nobody would
+            notice is no anomaly, however constant the feature was. Only with `scale_free`.
         waits: features that tell how long a row waits.
         gone: rows that were out of the ordinary and ended a moment ago.
         age_s: how long the model has been learning.

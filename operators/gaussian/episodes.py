@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Heights = NDArray[np.float32]
 
-EPISODE_S = 600.0
+EPISODE_S = 120.0
 """Episodes end where a cell is calm at the end of a stretch of this length."""
 
 MEMORY_S = 30 * 86400.0
@@ -29,7 +29,7 @@ NOTED = 6.0
 KNOWN = 4.0
 """What has come twice is as unusual as so many standard deviations."""
 
-LIMIT = 8.0
+LIMIT = 20.0
 """What is further from the mean than so many standard deviations is learned as if it were so far ..."""
 
 LASTING_S = 120.0

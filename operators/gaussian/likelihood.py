@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Likelihood = Literal["scale_free", "paper"]
 
-POOLED = 0.1
+POOLED = 0.3
 """The share of the variance of all rows that stays in that of a row with many values of its own: rows differ by their
 means, which says little of how much one of them varies."""
 
@@ -41,21 +41,28 @@ class Weights:
         each: one per feature, shape (features, 1).
         distinct: the different ones, shape (groups, 1).
         groups: the features of each.
+        least: the variance that each feature has at least, shape (features,).
 
     """
 
     each: Matrix
     distinct: Matrix
     groups: tuple[NDArray[np.intp] | slice, ...]
+    least: Vector
 
     @classmethod
-    def of(cls, features: Sequence[str], weights: Mapping[str, float]) -> Weights:
-        """Those of `features` after their names, 1 where there is none."""
+    def of(cls, features: Sequence[str], weights: Mapping[str, float], resolution: Mapping[str, float]) -> Weights:
+        """Those of `features` after their names, 1 where there is none.
+
+        A feature's resolution is that of the longest name that it ends with, 0 where there is none.
+        """
         each = np.array([weights.get(feature, 1.0) for feature in features]).reshape(-1, 1)
         distinct = np.unique(each).reshape(-1, 1)
+        ends = sorted(resolution, key=len, reverse=True)
+        least = np.array([next((resolution[end] for end in ends if name.endswith(end)), 0.0) ** 2 for name in features])
         if len(distinct) == 1:
-            return cls(each, distinct, (slice(None),))
-        return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct))
+            return cls(each, distinct, (slice(None),), least)
+        return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct), least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +106,15 @@ class Reference:
         """Prepare the usual values. `recurring`: how high above its mean each cell has been at least twice.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
-        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)), where T^2 is the variance of the feature over all rows and
-        ticks and p is `POOLED`. The prediction is a Student's t with
-        w - 1 + k degrees of freedom, around the mean, with the scale
+        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)). There p is `POOLED`, and T the weighted mean over all rows
+        of |m - M| + s, where M is the mean of all and s^2 = S / w: near the deviation over all rows and ticks, but one
+        row that takes a thousand times as much is not all of it. The prediction is a Student's t with w - 1 + k degrees
+        of freedom, around the mean, with the scale
 
-            s'^2 = (S + k t^2) / (w - 1 + k) * (1 + 1 / (w + k))
+            s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
 
-        so a constant has a spread too, and a new row is compared with all others. Of the degrees of freedom at most
+        where r is the resolution of the feature. So a constant has a spread too, and a new row is compared with all
+        others. Of the degrees of freedom at most
         n = min(w - 1 + k, `TRUSTED`) are used. What has come twice counts as no more than `KNOWN` such scales.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
@@ -123,16 +132,23 @@ class Reference:
         offset = mean - anchor[:, None]
         moment = count * offset
         shift = moment.sum(axis=1) / counts
-        moment *= offset
-        moment += squares
-        spread = PSEUDO * (moment.sum(axis=1) / counts - shift * shift)
-        silent = np.flatnonzero(spread <= 0.0)
+        offset -= shift[:, None]
+        np.abs(offset, out=offset)
+        offset *= count
+        np.multiply(squares, count, out=moment)
+        np.sqrt(moment, out=moment)
+        offset += moment
+        spread = PSEUDO * (offset.sum(axis=1) / counts) ** 2
+        least = weights.least
+        silent = np.flatnonzero((spread <= 0.0) & (least <= 0.0))
         spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
         inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count), out=moment)
         inverse += squares
+        if least.any():
+            inverse += least[:, None] * (count + (PSEUDO - 1.0))
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
         if recurring is not None and (recurring > 0.0).any():

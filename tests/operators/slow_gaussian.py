@@ -71,7 +71,7 @@ class SlowGaussian:
         varies = squares > 0 or value != center
         if spread == 0.0:
             return (trusted + 1) / 2 * math.log(2.0) if rise > 0 else 0.0, varies
-        spread *= 0.1 + 0.9 / (1.0 + weight)
+        spread *= 0.3 + 0.7 / (1.0 + weight)
         scale = (squares + 2.0 * spread) / degrees * (1 + 1 / (weight + 2.0))
         return (trusted + 1) / 2 * math.log1p(rise**2 / (trusted * scale)), varies
 
@@ -84,10 +84,14 @@ class SlowGaussian:
         return 0.5 * math.log(2 * math.pi * variance) + (value - mean) ** 2 / (2 * variance), True
 
     def _pool(self, layout: Names, feature: str) -> tuple[float, float]:
-        """Mean and variance of a feature over all rows of the frame and all their usual values."""
+        """Mean of a feature over all rows of the frame and all their usual values, and the square of its spread."""
         everything = [each for row in layout.rows for each in self.usual[row, feature]]
-        weight, mean, squares = moments(everything)
-        return mean, squares / max(weight, 1.0)
+        weight, mean, _ = moments(everything)
+        apart = 0.0
+        for row in layout.rows:
+            own_weight, own_mean, own_squares = moments(self.usual[row, feature])
+            apart += own_weight * abs(own_mean - mean) + math.sqrt(own_squares * own_weight)
+        return mean, (apart / max(weight, 1.0)) ** 2
 
     def _evidence(self, ts: float, layout: Names, values: list[list[float]]) -> dict[Cell, float]:
         step = ts - self.last
