@@ -10,6 +10,7 @@ from laggard.pipeline import snapshots
 from laggard.pipeline.extras import installing
 from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.verdict import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,10 +77,6 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
-# What happens to a process for want of a resource that others have: not how it is scheduled by itself.
-_WAITS = ("cpu_wait_ratio", "io_delay_ratio", "switches_involuntary_per_s", "page_faults_major_per_s")
-
-
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators that the settings ask for, in that order."""
     return tuple(_WIRES[name](settings) for name in settings.words("operators"))
@@ -106,7 +103,7 @@ def _gaussian(settings: Settings) -> Wired:
             # The budget is the host's: its streams share it.
             false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
-            waits=_WAITS,
+            waits=tuple(WAITS),
         ),
         Gaussian.state_version,
         {
