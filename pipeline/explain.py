@@ -1,4 +1,4 @@
-"""A ranking in plain words: which row is most unlike itself, in what, and how far that is from its usual."""
+"""Rows and features in plain words: what a value is, and how far that is from its usual."""
 
 from __future__ import annotations
 
@@ -13,52 +13,13 @@ from laggard.pipeline.units import readable, readable_usual
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.operators.ranking import FeatureScore, RowScore
 
 ALIKE = 0.5
 """A second feature is told as well when it has this share of the first one's score."""
 
-FAINT = 2.0
-"""A row that is within the budget and whose worst feature has less than this score is as usual as anything."""
-
-FIRM = 15.0
-"""A feature with this score is far from its usual (eight standard deviations), whatever the budget for alerts says."""
-
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
-
-
-def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
-    """Say what the ranking found, for a person who has never seen laggard's words.
-
-    Args:
-        ranking: worst row first, each with its features, worst first.
-        commands: by row id, the command line; a row without one is named without.
-        scope: what the rows are, see `Frame.scope`.
-        scored: whether the score stands beside it, so that it need not be said that it is not enough for an alert.
-
-    Returns:
-        One to three sentences, free of control characters whatever the rows are called.
-
-    """
-    if not ranking.rows:
-        return "Nothing can be judged yet: no row has been seen for long enough."
-    worst = ranking.rows[0]
-    who = subject(worst, commands, scope)
-    if worst.score <= 1.0:
-        if not any(each.score >= FAINT for each in worst.features):
-            return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-        if scored:
-            return f"Most unlike itself is {who}: {_finding(worst, scope)}."
-        if any(each.score >= FIRM for each in worst.features):
-            return f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}. It is not enough for an alert."
-        begin = "Nothing is certain yet" if ranking.young else "Nothing is unusual enough for an alert"
-        return f"{begin}. Most unlike itself is {who}: {_finding(worst, scope)}."
-    told = f"{_capital(who)} is most unlike itself: {_finding(worst, scope)}."
-    second = ranking.rows[1] if len(ranking.rows) > 1 else None
-    if second is not None and second.score > max(1.0, ALIKE * worst.score):
-        told += f" Then comes {subject(second, commands, scope)}: {_finding(second, scope)}."
-    return told
 
 
 def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") -> str:
@@ -73,6 +34,18 @@ def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") 
     if command and command != name:
         details.append(f"`{command}`")
     return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
+
+
+def finding(row: RowScore, scope: str) -> str:
+    """What is unusual about a row: its worst feature, and the next one if that is about another resource."""
+    if not row.features:
+        return "all of it together, no feature alone"
+    worst = row.features[0]
+    told = _told(worst, scope)
+    other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
+    if other is not None and other.score >= ALIKE * worst.score:
+        told += f"; and {_told(other, scope)}"
+    return told
 
 
 def clause(feature: str, value: float, scope: str = "process") -> str:
@@ -103,6 +76,23 @@ def comparison(feature: FeatureScore) -> str:
     return f"usually {usual}"
 
 
+def judged(feature: FeatureScore) -> float:
+    """The value that a feature's score is of."""
+    return feature.value if feature.recent is None else feature.recent
+
+
+def over(feature: FeatureScore) -> bool:
+    """Whether what was judged is above its usual, but the newest value is not any more."""
+    return not feature.value > feature.mean and judged(feature) > feature.mean
+
+
+def beside_usual(feature: FeatureScore, scope: str) -> str:
+    """Say what was judged, and what is usual: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
+    usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
+    told = clause(feature.feature, judged(feature), scope)
+    return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
+
+
 def pid_of(row: str) -> int | None:
     """The process id in a row's id (`nginx[4711@99]`); None where there is none."""
     found = re.search(r"\[(\d{1,10})(?:@\d+)?\]$", row)
@@ -121,25 +111,12 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 3, 0)].rstrip() + "..."
 
 
-def _finding(row: RowScore, scope: str) -> str:
-    """What is unusual about a row: its worst feature, and the next one if that is about another resource."""
-    if not row.features:
-        return "all of it together, no feature alone"
-    worst = row.features[0]
-    told = _told(worst, scope)
-    other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
-    if other is not None and other.score >= ALIKE * worst.score:
-        told += f"; and {_told(other, scope)}"
-    return told
-
-
 def _told(feature: FeatureScore, scope: str) -> str:
     """What a feature is beside its usual. What is over at this tick, but not yet for the score, is told as that."""
-    recent, mean = feature.recent, feature.mean
-    if recent is not None and not feature.value > mean and recent > mean:
-        past = replace(feature, value=recent)
-        now = readable(feature.feature, feature.value)
-        return f"over the last seconds {clause(feature.feature, recent, scope)}, {comparison(past)}, and now {now}"
+    if over(feature):
+        recent, now = judged(feature), readable(feature.feature, feature.value)
+        past = comparison(replace(feature, value=recent))
+        return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {now}"
     return f"{clause(feature.feature, feature.value, scope)}, {comparison(feature)}"
 
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from laggard.pipeline.explain import pid_of, printable, sentence, shortened
+from laggard.pipeline.explain import judged, over, pid_of, printable, shortened
+from laggard.pipeline.series import LONGEST_S
 from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
+from laggard.pipeline.telling import compared, host_lines, verdict_sentence
 from laggard.pipeline.units import NOT_THERE, readable, readable_duration, readable_usual
+from laggard.pipeline.verdict import only_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking, RowScore
     from laggard.pipeline.records import Frame
     from laggard.pipeline.series import Series
-    from laggard.pipeline.why import Answer
+    from laggard.pipeline.verdict import Verdict
+    from laggard.pipeline.why import Answer, Subject
 
 NARROW: Final = 72
 """Columns: in a narrower terminal what is usual has a line of its own."""
@@ -67,25 +71,45 @@ class Page:
 
 
 def findings(answer: Answer) -> Iterator[Text]:
-    """The sentence, how far it is to be believed, and what is unusual about the host as a whole."""
-    yield Text(sentence(answer.ranking, answer.commands, answer.frame.scope), "bold" if unusual(answer.ranking) else "")
-    about_host = answer.host_ranking
-    if about_host is not None and unusual(about_host):
-        yield Text(sentence(about_host, {}, "host"))
-    yield Text(_belief(answer.ranking), "dim")
+    """What was found among the processes and of the host, since when, and how far it is to be believed."""
+    verdict, since = answer.verdict, _since(answer)
+    of_host = host_lines(verdict, since)
+    if verdict.causes and not verdict.culprits:
+        yield Text(of_host.pop(0), "bold")
+        yield Text(answer_sentence(answer))
+    else:
+        yield Text(answer_sentence(answer, since), "bold" if unusual(answer.ranking) else "")
+    for line in of_host:
+        yield Text(line)
+    yield Text(_belief(answer), "dim")
+
+
+def answer_sentence(answer: Answer, since: str = "", *, scored: bool = False) -> str:
+    """What was found among the processes; see `verdict_sentence`."""
+    return verdict_sentence(
+        answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since
+    )
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterator[Text]:
-    """Each row with its score, name, pid and command, and below it its features."""
+    """Each row with its score, name, pid and command, and below it its features; those that only wait come last."""
     names = [printable(each.feature) for row in ranking.rows for each in row.features]
     narrow = page.width < NARROW
     longest = min(max(map(len, names), default=0), max(page.width - (22 if narrow else 54), 8))
-    for row in ranking.rows:
+    takers = [row for row in ranking.rows if not only_waits(row)]
+    waiting = [row for row in ranking.rows if only_waits(row)]
+    for row in (*takers, *waiting):
+        if takers and waiting and row is waiting[0]:
+            yield Text("  Waiting for others:", "dim")
         yield _heading(row, commands.get(row.row, ""), page)
+        if basis := compared(row):
+            yield Text(f"{'':8}{basis}", "dim")
         for each in row.features:
             line = Text(f"{'':8}{shortened(printable(each.feature), longest):<{longest}}  ")
             line.append(f"{readable(each.feature, each.value):>10}", "bold")
             usual = f"usually {readable_usual(each.feature, each.mean, each.standard_deviation)}"
+            if over(each):
+                usual = f"lately {readable(each.feature, judged(each))}, {usual}"
             if narrow:
                 yield line
                 yield Text(f"{'':10}{usual}, score {score_digits(each.score)}", "dim")
@@ -137,13 +161,14 @@ def host_summary(host: str, frame: Frame) -> Text:
     return Text(f"{printable(host)}: {', '.join(told)}" if told else "", "dim")
 
 
-def look_closer(row: RowScore) -> str:
-    """How to look closer at a process on its machine; empty where nobody knows."""
-    pid = pid_of(row.row)
-    if pid is None or not row.features:
+def look_closer(verdict: Verdict, about: Subject) -> str:
+    """How to look closer on its machine at what an answer is about; empty where nobody knows."""
+    if about.scope == "host":
+        return next((each.closer for each in verdict.causes if each.feature is about.feature), "")
+    pid = pid_of(about.row)
+    if pid is None:
         return ""
-    feature = row.features[0].feature
-    return next((how.format(pid=pid) for begin, how in LOOK_CLOSER if feature.startswith(begin)), "")
+    return next((how.format(pid=pid) for begin, how in LOOK_CLOSER if about.feature.feature.startswith(begin)), "")
 
 
 def unusual(ranking: Ranking) -> bool:
@@ -172,15 +197,26 @@ def _heading(row: RowScore, command: str, page: Page) -> Text:
     return line
 
 
-def _belief(ranking: Ranking) -> str:
+def _since(answer: Answer) -> str:
+    """Since when it has been so; empty where nobody knows, or it has just begun."""
+    lasted_s = answer.frame.ts - answer.began
+    if not lasted_s >= 2.0 * answer.tick_s:
+        return ""
+    if lasted_s > LONGEST_S - 2.0 * answer.tick_s:
+        return f", for more than {readable_duration(LONGEST_S)}"
+    return f", since {clock(answer.began)} ({readable_duration(lasted_s)})"
+
+
+def _belief(answer: Answer) -> str:
+    ranking, worst = answer.ranking, answer.verdict.culprits[0] if answer.verdict.culprits else answer.verdict.taker
     learned = readable_duration(ranking.age_s)
     told = (
         f"The model is young: it has learned for {learned}, so take this with care."
         if ranking.young
         else f"The model has learned for {learned}."
     )
-    worst = ranking.rows[0] if ranking.rows else None
-    if worst is not None and worst.age_s < min(NEW_S, ranking.age_s / 2):
+    # A row that is compared with others has been told to be new.
+    if worst is not None and worst.basis == "itself" and worst.age_s < min(NEW_S, ranking.age_s / 2):
         told += f" `{printable(worst.name)}` was first seen {readable_duration(worst.age_s)} before."
     return told
 

@@ -10,8 +10,9 @@ from laggard.pipeline.bus import DamagedRecord
 from laggard.pipeline.records import Decoder, Frame, RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from laggard.operators.ranking import FeatureScore
     from laggard.pipeline.bus import Bus, Incoming, Partition
     from laggard.pipeline.records import Received
 
@@ -26,6 +27,16 @@ DENSE_TICKS: Final = 36
 
 AFTER_TICKS: Final = 12
 """... and just after it, where there are some."""
+
+LONGEST_S: Final = 3600.0
+"""It is looked no further back for the beginning of what is unusual."""
+
+LULL_S: Final = 5.0
+LULL_TICKS: Final = 3.0
+"""What is usual for no longer than this does not end what is unusual."""
+
+SIGMAS: Final = 3.0
+"""So many standard deviations above its usual a value begins to be unusual."""
 
 _FIRST_STEP: Final = 8  # records: the frames of a tick or two
 _LONGEST_STEP: Final = 512
@@ -104,6 +115,36 @@ class Reader:
                 yield record.offset, self._decoder.decode(record.value, place)
             except RecordError:
                 continue  # a dead letter by now
+
+
+def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: float) -> float:
+    """Since when a value has been far from its usual: the time of the first of the points that are.
+
+    Single points that are not are passed over, for up to `LULL_S` and `LULL_TICKS`.
+
+    Args:
+        points: (ts, value), newest first; read no further than is needed.
+        feature: what is unusual about the newest of them.
+        tick_s: the time between two.
+
+    Returns:
+        Seconds since the Unix epoch; NaN where no point is far from the usual.
+
+    """
+    value = feature.value if feature.recent is None else feature.recent
+    usual = feature.mean if math.isfinite(feature.mean) else 0.0
+    spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
+    # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.
+    least = min(usual + max(SIGMAS * spread, 0.1 * (value - usual)), value)
+    lull_s = max(LULL_S, LULL_TICKS * tick_s)
+    first = last = math.nan
+    for ts, each in points:
+        last = ts if math.isnan(last) else last
+        if each >= least:
+            first = ts
+        elif (last if math.isnan(first) else first) - ts > lull_s:
+            break
+    return first
 
 
 def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: float, tick_s: float) -> Series:

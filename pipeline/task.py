@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.explain import sentence
 from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 from laggard.pipeline.states import States
 from laggard.pipeline.stream import SET_BACK_FRAMES
 from laggard.pipeline.telemetry import TaskTelemetry
+from laggard.pipeline.telling import sentence
+from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -227,7 +228,8 @@ class Task:
         self._observe(frame, scores)
 
     def _anomaly(self, record: Incoming, frame: Frame, scores: Scores) -> Anomaly:
-        ranking = scores.ranking(rows=ANOMALY_ROWS, features=ANOMALY_FEATURES)
+        found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
         commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
         return Anomaly(
             id=anomaly_id(self.wired.name, frame.key, f"{self._place(record)}"),
@@ -238,7 +240,7 @@ class Task:
             ts=frame.ts,
             score=scores.score,
             ranking=ranking,
-            sentence=sentence(ranking, commands, frame.scope),
+            sentence=sentence(found, commands, frame.scope),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=self._live and not _recorded_earlier(record),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.records import Frame
-from laggard.pipeline.series import Series, value_of
+from laggard.pipeline.series import Series, began, value_of
 from laggard.pipeline.why import answer, blamed_stream
 
 if TYPE_CHECKING:
@@ -32,14 +33,16 @@ class Watch:
         self.host = host
         self._history = history
         self._reader = history.reader(host)
-        self._frames: deque[Frame] = deque(maxlen=KEPT_TICKS)
         end = self._end()
         self._task = history.task_at(host, end)
-        scope = self._task.wired.scopes[0]
+        self._frames: dict[str, deque[Frame]] = {scope: deque(maxlen=KEPT_TICKS) for scope in self._task.wired.scopes}
+        blamed = self._frames[self._task.wired.scopes[0]]
         for _, record in self._reader.backwards(end):
-            if isinstance(record, Frame) and record.scope == scope:
-                self._frames.appendleft(record)
-                if len(self._frames) == KEPT_TICKS:
+            if isinstance(record, Frame) and record.scope in self._frames:
+                kept = self._frames[record.scope]
+                if len(kept) < KEPT_TICKS:
+                    kept.appendleft(record)
+                if len(blamed) == KEPT_TICKS:
                     break
 
     @property
@@ -53,25 +56,35 @@ class Watch:
         before, end = self.ts, self._end()
         if end - self._task.position > _MOST_BEHIND:
             self._task = self._history.task_at(self.host, end)
-            self._frames.clear()
+            for kept in self._frames.values():
+                kept.clear()
         for record in self._reader.stored(self._task.position, end):
             self._task.replay((record,))
-            stream = blamed_stream(self._task, self.host)
-            if stream is not None and stream.frame is not None and stream.offset == record.offset:
-                self._frames.append(stream.frame)
+            keyed = self._task.states.get(self.host)
+            for scope, stream in ({} if keyed is None else keyed.streams).items():
+                if stream.frame is not None and stream.offset == record.offset:
+                    self._frames[scope].append(stream.frame)
         self._task.position = end
         return self.ts > before
 
     def answer(self, rows: int, features: int) -> Answer | None:
         """What is unusual in the newest frame, None where there is none."""
-        return answer(self._task, self.host, None, rows, features)
+        found = answer(self._task, self.host, None, rows, features)
+        about = None if found is None else found.begins
+        if found is None or about is None:
+            return found
+        points = reversed(self._points(about.row, about.feature.feature, about.scope))
+        return replace(found, began=began(points, about.feature, found.tick_s))
 
-    def series(self, asked: Answer, row: str, feature: str) -> Series:
+    def series(self, asked: Answer, row: str, feature: str, scope: str) -> Series:
         """The time series of a feature of a row over the last ticks."""
-        points = tuple((frame.ts, value_of(frame, row, feature)) for frame in self._frames)
-        first = self._frames[0].ts if self._frames else asked.frame.ts
+        points = self._points(row, feature, scope)
+        first = points[0][0] if points else asked.frame.ts
         there = tuple(point for point in points if not math.isnan(point[1]))
         return Series(row, feature, asked.frame.ts, asked.tick_s, first, there)
+
+    def _points(self, row: str, feature: str, scope: str) -> list[tuple[float, float]]:
+        return [(frame.ts, value_of(frame, row, feature)) for frame in self._frames[scope]]
 
     def _end(self) -> int:
         return self._reader.bus.bounds(self._reader.partition)[1]

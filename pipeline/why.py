@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.explain import pid_of
 from laggard.pipeline.migrations import newest_snapshots
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.series import Reader, read_series
+from laggard.pipeline.series import LONGEST_S, Reader, began, read_series, value_of
 from laggard.pipeline.snapshots import BASE_KEY
 from laggard.pipeline.task import MARK_WINDOW_S, Task
 from laggard.pipeline.topics import ANOMALIES
+from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.operators.ranking import Ranking
+    from laggard.operators.ranking import FeatureScore, Ranking
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.records import Received
     from laggard.pipeline.series import Series
@@ -97,9 +99,11 @@ class Answer:
         frame: the frame that was judged, the closest to the moment.
         tick_s: the time between two frames.
         ranking: the frame's rows, worst first.
+        verdict: who is to blame, who waits, and whether it is the host.
         host_frame: the host's own counters then, None where there are none.
         host_ranking: the same, judged.
         since: from when on what is usual was learned, where what was before could not be seen; else NaN.
+        began: since when it has been so, seconds since the Unix epoch; NaN where nothing is unusual, or nobody looked.
 
     """
 
@@ -108,14 +112,39 @@ class Answer:
     frame: Frame
     tick_s: float
     ranking: Ranking
+    verdict: Verdict
     host_frame: Frame | None
     host_ranking: Ranking | None
     since: float = math.nan
+    began: float = math.nan
+
+    @property
+    def subject(self) -> Subject | None:
+        """What the answer is about before all; None where there is nothing."""
+        verdict, scope = self.verdict, self.frame.scope
+        if not verdict.culprits and verdict.causes and self.host_frame is not None:
+            return Subject("host", self.host_frame.layout.rows[0], self.host, verdict.causes[0].feature)
+        row = next(iter((*verdict.culprits, *(each.row for each in verdict.victims))), verdict.taker)
+        return Subject(scope, row.row, row.name, row.features[0]) if row is not None and row.features else None
 
     @property
     def commands(self) -> dict[str, str]:
         """Command lines by row id."""
         return dict(zip(self.frame.layout.rows, self.frame.layout.commands, strict=False))
+
+    @property
+    def begins(self) -> Subject | None:
+        """The same where it is out of the ordinary, so that it began at some time."""
+        return self.subject if self.verdict.culprits or self.verdict.causes else None
+
+
+class Subject(NamedTuple):
+    """What an answer is about: a row of the frames of a scope, its name, and the feature that tells most."""
+
+    scope: str
+    row: str
+    name: str
+    feature: FeatureScore
 
 
 class History:
@@ -204,7 +233,7 @@ class History:
         first = next(reader.forwards(start, stop), None) if unseen else None
         return task, math.nan if first is None else first[1].ts
 
-    def ask(self, host: str, ts: float | None, rows: int, features: int) -> Answer:
+    def ask(self, host: str, ts: float | None, rows: int, features: int, *, asking: int | None = None) -> Answer:
         """What was slow.
 
         Args:
@@ -212,6 +241,7 @@ class History:
             ts: the moment, seconds since the Unix epoch; None for the newest frame, however old that is.
             rows: how many are ranked at most.
             features: how many of each row at most.
+            asking: the process that asks, where it is one of the host's: it is left out.
 
         Raises:
             OutsideError: there is no frame near the moment.
@@ -227,15 +257,32 @@ class History:
             # S0 takes the closest frame within a window; there is none before the moment, so it may be the one behind.
             behind = next((offset for offset, each in reader.forwards(stop, end) if self._is_blamed(each)), stop - 1)
             task.replay(reader.stored(stop, behind + 1))
-        found = answer(task, host, ts, rows, features)
+        found = answer(task, host, ts, rows, features, asking=asking)
         if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
-            return replace(found, since=since)
+            return replace(found, since=since, began=self._began(found))
         raise self._outside(host, reader, end, ts)
 
-    def series(self, asked: Answer, row: str, feature: str) -> Series:
-        """The time series of a feature of a row round the moment."""
+    def series(self, asked: Answer, row: str, feature: str, scope: str | None = None) -> Series:
+        """The time series round the moment of a feature of a row of the frame that was judged, or of another scope."""
         reader = self.reader(asked.host)
-        return read_series(reader, asked.frame.scope, row, feature, moment=asked.frame.ts, tick_s=asked.tick_s)
+        return read_series(reader, scope or asked.frame.scope, row, feature, moment=asked.frame.ts, tick_s=asked.tick_s)
+
+    def _began(self, asked: Answer) -> float:
+        """See `Answer.began`."""
+        about = asked.begins
+        if about is None:
+            return math.nan
+        reader = self.reader(asked.host)
+        stop = self._after(reader, asked.frame.ts, self._bus.bounds(reader.partition)[1])
+
+        def points() -> Iterator[tuple[float, float]]:
+            for _, record in reader.backwards(stop):
+                if isinstance(record, Frame) and record.scope == about.scope and record.ts <= asked.frame.ts + 1e-3:
+                    if record.ts < asked.frame.ts - LONGEST_S:
+                        return
+                    yield record.ts, value_of(record, about.row, about.feature.feature)
+
+        return began(points(), about.feature, asked.tick_s)
 
     def marks(self, host: str | None = None) -> list[Marked]:
         """The marks of a host, or of all, newest first.
@@ -284,10 +331,12 @@ class History:
         return OutsideError(host, last if ts is None else ts, first, last)
 
 
-def answer(task: Task, host: str, ts: float | None, rows: int, features: int) -> Answer | None:
+def answer(
+    task: Task, host: str, ts: float | None, rows: int, features: int, *, asking: int | None = None
+) -> Answer | None:
     """What a task that has just taken the frame at a moment says of it; None where it has no frame.
 
-    `ts` is the moment asked about, None for that of the frame.
+    `ts` is the moment asked about, None for that of the frame; `asking` see `History.ask`.
     """
     stream = blamed_stream(task, host)
     scores = None if stream is None else stream.scores()
@@ -296,14 +345,20 @@ def answer(task: Task, host: str, ts: float | None, rows: int, features: int) ->
     keyed = task.states.get(host)
     about_host = None if keyed is None else keyed.streams.get("host")
     host_scores = None if about_host is None else about_host.scores()
+    ranking = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+    if asking is not None:
+        ranking = replace(ranking, rows=tuple(row for row in ranking.rows if pid_of(row.row) != asking))
+    host_ranking = None if host_scores is None else host_scores.ranking(rows=1, features=JUDGED_FEATURES)
+    verdict = judge(ranking, host_ranking)
     return Answer(
         host=host,
         ts=stream.ts if ts is None else ts,
         frame=stream.frame,
         tick_s=stream.interval_s or USUAL_TICK_S,
-        ranking=scores.ranking(rows=rows, features=features),
+        ranking=narrowed(ranking, rows, features),
+        verdict=verdict,
         host_frame=None if about_host is None else about_host.frame,
-        host_ranking=None if host_scores is None else host_scores.ranking(rows=1, features=features),
+        host_ranking=host_ranking,
     )
 
 

@@ -10,6 +10,7 @@ from laggard.pipeline import snapshots
 from laggard.pipeline.extras import installing
 from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.verdict import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,9 +92,6 @@ _RESOLUTION: Mapping[str, float] = {
     "children": 0.5,
 }
 
-# What happens to a process for want of a resource that others have: not how it is scheduled by itself.
-_WAITS = ("cpu_wait_ratio", "io_delay_ratio", "switches_involuntary_per_s", "page_faults_major_per_s")
-
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators that the settings ask for, in that order."""
@@ -122,7 +120,7 @@ def _gaussian(settings: Settings) -> Wired:
             false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
             resolution=_RESOLUTION,
-            waits=_WAITS,
+            waits=tuple(WAITS),
         ),
         Gaussian.state_version,
         {

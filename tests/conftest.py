@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.alone import Room
 from tests.brokers.fixtures import broker, new_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
 __all__ = ["broker", "new_cluster"]
@@ -27,10 +28,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_ROOM = pytest.StashKey[Room]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write pinned texts anew instead of comparing with them"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_ROOM] = room = Room()
+    config.add_cleanup(room.close)
+
+
+# Outermost: to wait for one's turn is not counted as the test's time.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with item.config.stash[_ROOM].entered(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from laggard.operators.gaussian.likelihood import (
     Likelihood,
     Reference,
     Weights,
+    floor_of,
     paper,
     paper_counted,
     paper_rows,
@@ -176,6 +177,7 @@ class Gaussian:
         self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
         self._bases: dict[int, Basis] = {}
         self._weights: Weights | None = None
+        self._floor: Matrix | None = None  # holds until episodes are ended
         self._open: Block | None = None
         self._latest: Matrix | None = None  # the evidence of the last frame, while it is not in the bank yet
         self._settled = False
@@ -196,7 +198,9 @@ class Gaussian:
         rows, features = values.shape
         reference = self._reference
         if reference is None or not self._span[0] <= ts < self._span[1]:
-            reference, self._span, self._bases = self._refer(bank, followed, ts, features, rows)
+            found = self._refer(bank, followed, ts, (features, rows), self._floor)
+            reference, self._span, self._bases = found
+            self._floor = reference.floor
             self._reference = reference
         clean = np.array(values.T, dtype=np.float64, order="C")
         # False for NaN too: comparisons with it are.
@@ -274,7 +278,7 @@ class Gaussian:
             return suspects
         before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
         followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
-        reference, _, bases = self._refer(bank, followed, last, features, rows)
+        reference, _, bases = self._refer(bank, followed, last, (features, rows))
         evidence = bank.evidence[:features, :rows]
         raw = self._rows(evidence, reference, whole=False)
         level = self._calibration.level
@@ -334,17 +338,19 @@ class Gaussian:
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
             self._aligned = (layout, bank, followed)
-            self._weights = self._reference = self._open = None
+            self._weights = self._floor = self._reference = self._open = None
             self._settled = False
         return self._aligned[1], self._aligned[2]
 
     def _refer(
-        self, bank: Bank, followed: Followed | None, ts: float, features: int, rows: int
+        self, bank: Bank, followed: Followed | None, ts: float, shape: tuple[int, int], floor: Matrix | None = None
     ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
-        """What is usual for the first rows and features; for a row without a past that of others.
+        """What is usual for the first features and rows; for a row without a past that of others.
 
-        Also between which times that holds, and what the rows without a past are compared with.
+        Also between which times that holds, and what the rows without a past are compared with. `floor` where it is
+        known already.
         """
+        features, rows = shape
         weight, mean, squares = (
             part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares)
         )
@@ -361,8 +367,10 @@ class Gaussian:
             bases = dict(zip(columns.tolist(), prior.bases, strict=True))
         if self._weights is None or len(self._weights.each) != features:
             self._weights = Weights.of(bank.features[:features], self.weights, self.resolution)
-        recurring = bank.episodes.second[:features, :rows] if self.episodes else None
-        return Reference.of(Moments(weight, mean, squares), self._weights, recurring), span, bases
+        if floor is None:
+            recurring = bank.episodes.second[:features, :rows] if self.episodes else None
+            floor = floor_of(self._weights, recurring, rows)
+        return Reference.of(Moments(weight, mean, squares), self._weights, floor), span, bases
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
@@ -412,7 +420,7 @@ class Gaussian:
         closed = times.closed
         if self.episodes and not 0.0 <= ts - closed < EPISODE_S:
             self._bank.end_episodes(max(ts - closed, 0.0))
-            closed = ts
+            closed, self._floor = ts, None
         self._reference = self._open = None
         self._times = _Times(times.first, ts, ts, ts, 1, closed)
 
@@ -440,7 +448,7 @@ class Gaussian:
         suspects = [(float(seen), _row_score(plain)) for seen, *plain in state["suspects"]]
         self._suspects = {found.row: (seen, found) for seen, found in suspects}
         self._calibration.restore(state["calibration"])
-        self._aligned = self._weights = self._reference = self._open = self._judged = self._latest = None
+        self._aligned = self._weights = self._floor = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
 
 

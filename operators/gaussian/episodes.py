@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.operators.gaussian.moments import TINY, Moments
+from laggard.operators.gaussian.moments import Moments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Heights = NDArray[np.float32]
 
-EPISODE_S = 120.0
+EPISODE_S = 300.0
 """Episodes end where a cell is calm at the end of a stretch of this length."""
 
 MEMORY_S = 30 * 86400.0
@@ -23,7 +23,7 @@ MEMORY_S = 30 * 86400.0
 SURE = 30.0
 """A cell's spread is relied on once it has so many values."""
 
-NOTED = 6.0
+NOTED = 8.0
 """A height of so many standard deviations is an episode."""
 
 KNOWN = 4.0
@@ -83,14 +83,15 @@ class Episodes:
 
         """
         deviation = block.mean - usual.mean
+        values, before = _of_rows(block.weight), _of_rows(usual.weight)
         # The block's mean square deviation from the usual mean, times its values, beside the usual variance.
         apart = deviation * deviation
-        apart *= block.weight
+        apart *= values
         apart += block.squares
-        bound = block.weight * (0.2 * NOTED * NOTED)
-        bound *= usual.squares
-        bound /= usual.weight + TINY
-        found = np.flatnonzero((apart > bound) & (usual.weight >= SURE))
+        bound = usual.squares * (values * (0.2 * NOTED * NOTED) / np.maximum(before, SURE))
+        beyond = apart > bound
+        beyond &= before >= SURE
+        found = np.flatnonzero(beyond)
         lasted = self.limited_s.ravel()[found]
         self.limited_s.fill(0.0)
         if not found.size:
@@ -111,7 +112,7 @@ class Episodes:
             return block
         cells, limit = found[far], limit[far]
         mean, limited = block.mean.flatten(), block.squares.flatten()
-        mean[cells] = usual.mean.ravel()[cells] + np.clip(off[far], -limit, limit)
+        mean[cells] = usual.mean.ravel()[cells] + np.maximum(np.minimum(off[far], limit), -limit)
         limited[cells] = np.minimum(squares[far], weight[far] * limit * limit)
         return Moments(block.weight, mean.reshape(deviation.shape), limited.reshape(deviation.shape))
 
@@ -134,6 +135,11 @@ class Episodes:
         second[ended] = np.maximum(second[ended], np.minimum(height, first))
         highest[ended] = np.maximum(first, height)
         running[ended] = NONE
+
+
+def _of_rows(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights as one line, if those of all features of a row are the same."""
+    return weight[0] if weight.size and bool((weight == weight[0]).all()) else weight
 
 
 def _flat(heights: Heights) -> Heights:

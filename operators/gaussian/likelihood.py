@@ -83,6 +83,7 @@ class Reference:
         varying: how many features of each row are not constant.
         fewest: the least of those.
         silent: the features that had one and the same value in all rows.
+        floor: the variance that each cell has at least; None where that is nothing.
         seen: whether there are usual values at all.
 
     """
@@ -99,11 +100,12 @@ class Reference:
     varying: NDArray[np.intp]
     fewest: int
     silent: NDArray[np.intp]
+    floor: Matrix | None
     seen: bool
 
     @classmethod
-    def of(cls, usual: Moments, weights: Weights, recurring: NDArray[np.float32] | None = None) -> Reference:
-        """Prepare the usual values. `recurring`: how high above its mean each cell has been at least twice.
+    def of(cls, usual: Moments, weights: Weights, floor: Matrix | None = None) -> Reference:
+        """Prepare the usual values. `floor`: the variance that each cell has at least, see `floor_of`.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
         them and expects t^2 = T^2 (p + (1 - p) / (1 + w)). There p is `POOLED`, and T the weighted mean over all rows
@@ -113,9 +115,8 @@ class Reference:
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
 
-        where r is the resolution of the feature. So a constant has a spread too, and a new row is compared with all
-        others. Of the degrees of freedom at most
-        n = min(w - 1 + k, `TRUSTED`) are used. What has come twice counts as no more than `KNOWN` such scales.
+        where r^2 is the floor. So a constant has a spread too, and a new row is compared with all others. Of the
+        degrees of freedom at most n = min(w - 1 + k, `TRUSTED`) are used.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         features = len(weight)
@@ -129,33 +130,25 @@ class Reference:
             anchor = mean[:, count.argmax()] if even else mean[np.arange(features), count.argmax(axis=1)]
         else:
             anchor = np.zeros(features)
+        sums = "fr,r->f" if even else "fr,fr->f"
         offset = mean - anchor[:, None]
-        moment = count * offset
-        shift = moment.sum(axis=1) / counts
+        shift = np.einsum(sums, offset, count) / counts
         offset -= shift[:, None]
         np.abs(offset, out=offset)
-        offset *= count
-        np.multiply(squares, count, out=moment)
-        np.sqrt(moment, out=moment)
-        offset += moment
-        spread = PSEUDO * (offset.sum(axis=1) / counts) ** 2
-        least = weights.least
-        silent = np.flatnonzero((spread <= 0.0) & (least <= 0.0))
+        apart = np.einsum(sums, offset, count)
+        own = np.sqrt(squares, out=offset)
+        spread = PSEUDO * ((apart + np.einsum(sums, own, np.sqrt(count))) / counts) ** 2
+        silent = np.flatnonzero((spread <= 0.0) & (weights.least <= 0.0))
         spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
-        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count), out=moment)
+        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count), out=own)
         inverse += squares
-        if least.any():
-            inverse += least[:, None] * (count + (PSEUDO - 1.0))
+        if floor is not None:
+            inverse += floor * (count + (PSEUDO - 1.0))
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
-        if recurring is not None and (recurring > 0.0).any():
-            # 1 / (n s'^2) <= KNOWN^2 / (n h^2)
-            least = np.maximum(recurring, np.finfo(np.float32).tiny).astype(np.float64)
-            np.divide(KNOWN / np.sqrt(_trusted(count)), least, out=least)
-            np.minimum(inverse, least, out=inverse)
         inverse[silent] = 0.0
         constant = squares <= 0.0
         varying = features - _count(constant) if constant.any() else np.full(constant.shape[1], features)
@@ -179,8 +172,23 @@ class Reference:
             varying,
             int(varying.min(initial=features)),
             silent,
+            floor,
             bool(count.any()),
         )
+
+
+def floor_of(weights: Weights, recurring: NDArray[np.float32] | None, rows: int) -> Matrix | None:
+    """The variance that each cell has at least, shape (features, rows); None where that is nothing.
+
+    That of what nobody would notice; and what has come twice before, so much above the mean (`recurring`, of the same
+    shape), is no more than about `KNOWN` standard deviations.
+    """
+    again = None if recurring is None else np.maximum(recurring, np.float32(0.0)).astype(np.float64)
+    if again is None or not again.any():
+        return np.repeat(weights.least[:, None], rows, axis=1) if weights.least.any() else None
+    again /= KNOWN
+    again *= again
+    return np.maximum(again, weights.least[:, None], out=again)
 
 
 def _count(these: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
 from rich.text import Text
 
-from laggard.pipeline.explain import printable, sentence
+from laggard.pipeline.explain import printable
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.report import (
     Page,
+    answer_sentence,
     findings,
     host_summary,
     look_closer,
@@ -23,13 +23,14 @@ from laggard.pipeline.report import (
     ranked,
     score_digits,
 )
+from laggard.pipeline.telling import host_lines, sentence
 from laggard.pipeline.units import readable_duration
+from laggard.pipeline.verdict import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
-    from laggard.operators.ranking import Ranking
     from laggard.pipeline.replay import Told
     from laggard.pipeline.series import Series
     from laggard.pipeline.watch import Watch
@@ -78,7 +79,7 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
 
     Args:
         answer: what was found.
-        series: of the worst row's worst feature.
+        series: of what it is about.
         page: where it is shown.
         header: the first line.
         here: whether the moment is now and the host this machine, so that a person can look closer.
@@ -88,15 +89,15 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
     yield Text()
     yield from findings(answer)
     if answer.ranking.rows:
-        worst = answer.ranking.rows[0]
         yield Text()
         yield from ranked(answer.ranking, answer.commands, page)
-        if series is not None:
-            yield Text()
-            yield from plotted(series, worst.name, page)
-        if here and (closer := look_closer(worst)):
-            yield Text()
-            yield Text(f"Look closer: {closer}")
+    about = answer.subject
+    if about is not None and series is not None:
+        yield Text()
+        yield from plotted(series, about.name, page)
+    if about is not None and here and (closer := look_closer(answer.verdict, about)):
+        yield Text()
+        yield Text(f"Look closer: {closer}")
     if answer.host_frame is not None and (summary := host_summary(answer.host, answer.host_frame)):
         yield Text()
         yield summary
@@ -104,8 +105,8 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
 
 def tick_line(answer: Answer) -> str:
     """One tick in a line: when, which host, its score, and the sentence."""
-    told = sentence(answer.ranking, answer.commands, answer.frame.scope, scored=True)
-    return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {told}"
+    told = [answer_sentence(answer, scored=True), *host_lines(answer.verdict)]
+    return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {' '.join(told)}"
 
 
 class LivePage:
@@ -137,10 +138,8 @@ class LivePage:
         header = f"{host} at {moment(answer.ts)}    q ends"
         if silent:
             header += f"    no frame for {readable_duration(age_s)}: is the agent running?"
-        series = None
-        if answer.ranking.rows and answer.ranking.rows[0].features:
-            worst = answer.ranking.rows[0]
-            series = self._watched.series(answer, worst.row, worst.features[0].feature)
+        about = answer.subject
+        series = None if about is None else self._watched.series(answer, about.row, about.feature.feature, about.scope)
         lines = page_lines(answer, series, page_of(console), header, here=self._here and not silent)
         return Group(*(_shown(line, console) for line in lines))
 
@@ -167,13 +166,8 @@ class Teller:
                 yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")
                 if output.ranking.rows:
                     yield Text(sentence(output.ranking, {}))
-                    yield from ranked(_first(output.ranking), {}, page_of(self._console))
+                    yield from ranked(narrowed(output.ranking, MARK_ROWS, MARK_FEATURES), {}, page_of(self._console))
                 else:
                     yield Text("Nothing can be told: no frame is near it, or no row was seen for long enough.")
             case _:
                 yield Text(f"{begin}{output.operator}  {score_digits(output.score)}")
-
-
-def _first(ranking: Ranking) -> Ranking:
-    rows = tuple(replace(row, features=row.features[:MARK_FEATURES]) for row in ranking.rows[:MARK_ROWS])
-    return replace(ranking, rows=rows)

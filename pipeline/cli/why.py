@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -67,7 +68,8 @@ def why(
             host, ts = mark.host, mark.frame_ts
         host = choose_host(settings, history, host)
         try:
-            answer = history.ask(host, ts, rows, features)
+            asking = os.getpid() if ts is None and host == settings.text("host") else None
+            answer = history.ask(host, ts, rows, features, asking=asking)
         except OutsideError as error:
             raise CommandError(_outside(error), NO_DATA) from None
         silent_s = _silent_s(answer, now) if ts is None else 0.0
@@ -182,10 +184,8 @@ def _write_page(
     from laggard.pipeline.units import readable_duration  # noqa: PLC0415
 
     console = console_of(sys.stdout)
-    series = None
-    if answer.ranking.rows and answer.ranking.rows[0].features:
-        worst = answer.ranking.rows[0]
-        series = history.series(answer, worst.row, worst.features[0].feature)
+    about = answer.subject
+    series = None if about is None else history.series(answer, about.row, about.feature.feature, about.scope)
     judged = answer.frame.ts
     header = f"{printable(answer.host)} at {moment(judged)}, {readable_duration(max(now - judged, 0.0))} ago"
     if mark is not None:

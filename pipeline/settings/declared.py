@@ -342,8 +342,8 @@ SETTINGS: tuple[Setting, ...] = (
         "gaussian.false_alarms",
         "rate",
         "1/day",
-        "The false-alarm budget of a host: so often a score may pass 1 by chance.",
-        minimum="1/week",
+        "The false-alarm budget of a host: so many incidents are told where nothing is wrong.",
+        minimum="1/month",
         maximum="10/minute",
     ),
     Setting(
@@ -373,7 +373,7 @@ SETTINGS: tuple[Setting, ...] = (
         "rate",
         "1/day",
         "The false-alarm budget of a host for this operator.",
-        minimum="1/week",
+        minimum="1/month",
         maximum="10/minute",
     ),
     Setting(

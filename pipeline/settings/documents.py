@@ -23,7 +23,7 @@ _WRITTEN = {
     "flag": "`true` or `false`",
     "number": "a number",
     "path": "a path; `~` is the home directory",
-    "rate": "a number for each `second`, `minute`, `hour`, `day` or `week`: `1/day`",
+    "rate": "a number for each `second`, `minute`, `hour`, `day`, `week` or `month` (30 days): `1/day`",
     "ratio": "a number or a percentage: `0.85`, `85%`",
     "size": "a number with `kB`, `MB`, `GB`, `TB` (1000) or `KiB`, `MiB`, `GiB`, `TiB` (1024); without, bytes",
     "table": "a TOML table, `{n_trees = 10, height = 6}`; in a variable or a flag `n_trees=10,height=6`",

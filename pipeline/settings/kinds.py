@@ -51,11 +51,11 @@ _BYTES = {
     **{f"{prefix}b": 1000.0**power for power, prefix in enumerate("kmgt", start=1)},
     **{f"{prefix}ib": 1024.0**power for power, prefix in enumerate("kmgt", start=1)},
 }
-_PER_DAY = {"second": 86400.0, "minute": 1440.0, "hour": 24.0, "day": 1.0, "week": 1 / 7}
+_PER_DAY = {"second": 86400.0, "minute": 1440.0, "hour": 24.0, "day": 1.0, "week": 1 / 7, "month": 1 / 30}
 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(second|minute|hour|day|week)", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(second|minute|hour|day|week|month)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _LISTEN = re.compile(rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>{_LABEL}(\.{_LABEL})*)):(?P<port>\d{{1,5}})", re.ASCII)
@@ -90,10 +90,10 @@ def size(value: object) -> int:
 
 
 def rate(value: object) -> float:
-    """Events a day from `1/day`, `2/week`."""
+    """Events a day from `1/day`, `3/week`, `1/month` (of 30 days)."""
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match:
-        raise ValueError("a rate such as 1/day, 2/week or 0.5/hour")
+        raise ValueError("a rate such as 1/day, 3/week, 1/month or 0.5/hour")
     return float(match[1]) * _PER_DAY[match[2]]
 
 

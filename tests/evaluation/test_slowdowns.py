@@ -485,6 +485,7 @@ def test_what_is_planned_happens_and_is_undone(tmp_path: Path, workload: Workloa
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(400)
 def test_a_short_selection_of_slowdowns(tmp_path: Path) -> None:
     situations = ("decoys", "small", "stopped", "new", "storm", "two")

@@ -66,7 +66,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 def confirmed(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*LAGGARD, "confirm", *arguments], capture_output=True, text=True, check=False, timeout=100, **options
+        [*LAGGARD, "confirm", *arguments], capture_output=True, text=True, check=False, timeout=240, **options
     )
 
 
@@ -95,6 +95,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_hog_is_confirmed_by_its_victims_response_time(start: Any, tmp_path: Path) -> None:
     hog, timing = start(HOG), tmp_path / "took"
     start(VICTIM, str(timing))
@@ -120,6 +121,7 @@ def test_a_hog_is_confirmed_by_its_victims_response_time(start: Any, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_an_innocent_process_is_not_confirmed(start: Any, tmp_path: Path) -> None:
     idle, timing = start(IDLE), tmp_path / "took"
     start(VICTIM, str(timing))

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.records import Mark
+from laggard.pipeline.series import began
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.watch import Watch
 from laggard.pipeline.why import History, NothingRecordedError, OutsideError, UnknownHostError, answer
 from tests.pipeline.why.conftest import GAP, HOG, MARKED, START, TICKS, TOPICS, WRONG, append, at, frames, work
 
@@ -236,3 +239,65 @@ def test_a_row_that_is_not_there_has_no_points(recorded):
     asked = recorded.history.ask("web-1", at(20), 1, 1)
     assert recorded.history.series(asked, "gone[1@1]", "cpu_user_ratio").points == ()
     assert recorded.history.series(asked, HOG, "no_such_feature").points == ()
+
+
+# Since when.
+
+
+@pytest.mark.parametrize("tick", [WRONG.start, WRONG.start + 1, WRONG.stop - 1])
+def test_it_is_known_since_when_it_has_been_so(recorded, tick):
+    assert recorded.history.ask("web-1", at(tick), 5, 3).began == at(WRONG.start)
+
+
+def test_after_it_is_over_nothing_has_begun(recorded):
+    asked = recorded.history.ask("web-1", at(WRONG.stop + 6), 5, 3)
+    assert not asked.verdict.culprits
+    assert math.isnan(asked.began)
+
+
+def test_who_watches_sees_since_when_it_has_been_so(recorded, empty):
+    append(empty.bus, frames("web-1", range(155)))
+    watched = Watch(empty.history, "web-1")
+    asked = watched.answer(5, 3)
+    assert asked is not None
+    assert asked.began == at(WRONG.start)
+    append(empty.bus, frames("web-1", range(155, 157)))
+    assert watched.advance()
+    asked = watched.answer(5, 3)
+    assert asked is not None
+    assert (asked.frame.ts, asked.began) == (at(156), at(WRONG.start))
+
+
+def test_who_asks_is_not_told_of_itself(recorded):
+    asked = recorded.history.ask("web-1", at(155), 5, 3, asking=4711)
+    assert HOG not in {each.row for each in asked.ranking.rows}
+    assert not asked.verdict.culprits
+
+
+FAR = FeatureScore("threads", 90.0, 10.0, 2.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        ([10, 11, 90, 88, 90], 2),
+        ([90] * 5, 0),
+        ([90, 9, 9, 9, 90, 90], 0),  # a lull
+        ([90, 9, 9, 9, 9, 9, 9, 90, 90], 7),
+        ([10, 30, 50, 70, 90], 1),  # a leak
+        ([90, 90, 10, 10], 0),  # over for so short that it still counts
+        ([math.nan, math.nan, 90, 90], 2),
+        ([10, 10, 10, 10, 10, 10], None),
+        ([], None),
+    ],
+)
+def test_since_when_a_value_is_far_from_its_usual(values, first):
+    points = [(5.0 * n, float(value)) for n, value in enumerate(values)]
+    found = began(reversed(points), FAR, 5.0)
+    assert math.isnan(found) if first is None else found == 5.0 * first
+
+
+def test_where_nothing_ever_varied_the_beginning_is_a_tenth_of_the_way():
+    found = began([(9.0, 90.0), (8.0, 80.0), (7.0, 1.0), (2.0, 1.0)], FeatureScore("x", 90.0, 0.0, 0.0, 9.0), 1.0)
+    assert found == 8.0
+    assert began([(9.0, 90.0)], FeatureScore("x", 90.0, math.nan, math.nan, 9.0), 1.0) == 9.0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,8 @@ from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.report import Page, look_closer, plotted, ranked, score_digits
 from laggard.pipeline.series import Series
+from laggard.pipeline.verdict import judge
+from laggard.pipeline.why import Subject
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 EVIL = "\x1b[2J[red]x\n"
@@ -30,6 +33,12 @@ def test_a_row_is_told_with_its_score_pid_and_command_and_its_features_with_what
     heading, feature = shown(ranked(ranking(row()), {"hog[4711@99]": "python3 hog.py"}, Page(100)))
     assert heading == "  8.20  hog  4711  python3 hog.py"
     assert feature.split() == ["io_write_bytes_per_s", "212", "MB/s", "usually", "100", "±", "300", "kB/s", "40.0"]
+
+
+def test_what_is_over_is_shown_with_what_it_was_lately():
+    past = FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6)
+    _, line = shown(ranked(ranking(row(features=(past,))), {}, Page(100)))
+    assert "0 B/s  lately 30 MB/s, usually 100 ± 300 kB/s" in line
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 71, 72, 80, 100, 300])
@@ -121,8 +130,37 @@ def test_scores(score, expected):
     assert score_digits(score) == expected
 
 
+def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
+    return Subject(scope, row_id, "hog", feature)
+
+
 def test_how_to_look_closer_depends_on_the_resource():
-    assert look_closer(row()).startswith("what it has open: `ls -l /proc/4711/fd`")
-    assert look_closer(row(features=(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0),))) == ""
-    assert look_closer(row(features=())) == ""
-    assert look_closer(RowScore("worker-1", "worker-1", 2.0, (WRITES,), 1.0)) == ""
+    verdict = judge(ranking(row()))
+    assert look_closer(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
+    assert look_closer(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
+    assert look_closer(verdict, about(row_id="worker-1")) == ""
+
+
+def test_how_to_look_closer_at_a_host_depends_on_what_ails_it():
+    stolen = FeatureScore("cpu_steal_ratio", 0.4, 0.0, 0.001, 60.0)
+    verdict = judge(ranking(), ranking(RowScore("host", "host", 2.0, (stolen,), 40.0)))
+    assert look_closer(verdict, about(stolen, "host", "host")) == verdict.causes[0].closer
+    assert look_closer(verdict, about(WRITES, "host", "host")) == ""
+
+
+def test_who_only_waits_is_listed_apart():
+    delayed = FeatureScore("io_delay_ratio", 0.6, 0.0, 0.01, 40.0)
+    victim = RowScore("web[5@9]", "web", 9.0, (delayed,), 40.0, waits=True)
+    lines = shown(ranked(ranking(victim, row()), {}, Page(100)))
+    places = [next(n for n, line in enumerate(lines) if each in line) for each in ("hog", "Waiting for others", "web")]
+    assert places == sorted(places)
+    assert not [line for line in shown(ranked(ranking(victim), {}, Page(100))) if "Waiting" in line]
+
+
+@pytest.mark.parametrize(
+    ("basis", "told"),
+    [("name", "        compared with how other `hog` looked before"), ("itself", None)],
+)
+def test_it_is_shown_what_a_row_without_a_past_is_compared_with(basis, told):
+    lines = shown(ranked(ranking(replace(row(), basis=basis)), {}, Page(100)))
+    assert (lines[1] if len(lines) == 3 else None) == told
