@@ -15,7 +15,7 @@ from rich.text import Text
 from laggard.pipeline.explain import judged, over, pid_of, printable, shortened
 from laggard.pipeline.series import LONGEST_S
 from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
-from laggard.pipeline.telling import compared, host_lines, verdict_sentence
+from laggard.pipeline.telling import FAINT, compared, story
 from laggard.pipeline.units import NOT_THERE, readable, readable_duration, readable_usual
 from laggard.pipeline.verdict import only_waits
 
@@ -72,23 +72,17 @@ class Page:
 
 def findings(answer: Answer) -> Iterator[Text]:
     """What was found among the processes and of the host, since when, and how far it is to be believed."""
-    verdict, since = answer.verdict, _since(answer)
-    of_host = host_lines(verdict, since)
-    if verdict.causes and not verdict.culprits:
-        yield Text(of_host.pop(0), "bold")
-        yield Text(answer_sentence(answer))
-    else:
-        yield Text(answer_sentence(answer, since), "bold" if unusual(answer.ranking) else "")
-    for line in of_host:
+    first, *others = told(answer, since=_since(answer))
+    leads = unusual(answer.ranking) or (answer.verdict.causes and not answer.verdict.culprits)
+    yield Text(first, "bold" if leads else "")
+    for line in others:
         yield Text(line)
     yield Text(_belief(answer), "dim")
 
 
-def answer_sentence(answer: Answer, since: str = "", *, scored: bool = False) -> str:
-    """What was found among the processes; see `verdict_sentence`."""
-    return verdict_sentence(
-        answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since
-    )
+def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
+    """What was found, in plain words; see `story`."""
+    return story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterator[Text]:
@@ -108,7 +102,7 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterato
             line = Text(f"{'':8}{shortened(printable(each.feature), longest):<{longest}}  ")
             line.append(f"{readable(each.feature, each.value):>10}", "bold")
             usual = f"usually {readable_usual(each.feature, each.mean, each.standard_deviation)}"
-            if over(each):
+            if over(each) and each.score >= FAINT:
                 usual = f"lately {readable(each.feature, judged(each))}, {usual}"
             if narrow:
                 yield line
@@ -152,13 +146,13 @@ def plotted(series: Series, name: str, page: Page) -> Iterator[Text]:
 
 def host_summary(host: str, frame: Frame) -> Text:
     """The host's own counters in a line."""
-    told = []
+    shown = []
     for feature, label in HOST_SUMMARY:
         if feature in frame.layout.features:
             value = float(frame.values[0, frame.layout.features.index(feature)])
             if not math.isnan(value):
-                told.append(f"{label} {readable(feature, value)}")
-    return Text(f"{printable(host)}: {', '.join(told)}" if told else "", "dim")
+                shown.append(f"{label} {readable(feature, value)}")
+    return Text(f"{printable(host)}: {', '.join(shown)}" if shown else "", "dim")
 
 
 def look_closer(verdict: Verdict, about: Subject) -> str:
@@ -210,15 +204,15 @@ def _since(answer: Answer) -> str:
 def _belief(answer: Answer) -> str:
     ranking, worst = answer.ranking, answer.verdict.culprits[0] if answer.verdict.culprits else answer.verdict.taker
     learned = readable_duration(ranking.age_s)
-    told = (
+    age = (
         f"The model is young: it has learned for {learned}, so take this with care."
         if ranking.young
         else f"The model has learned for {learned}."
     )
     # A row that is compared with others has been told to be new.
     if worst is not None and worst.basis == "itself" and worst.age_s < min(NEW_S, ranking.age_s / 2):
-        told += f" `{printable(worst.name)}` was first seen {readable_duration(worst.age_s)} before."
-    return told
+        age += f" `{printable(worst.name)}` was first seen {readable_duration(worst.age_s)} before."
+    return age
 
 
 def score_digits(score: float) -> str:

@@ -24,11 +24,11 @@ from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 from laggard.pipeline.states import States
 from laggard.pipeline.stream import SET_BACK_FRAMES
 from laggard.pipeline.telemetry import TaskTelemetry
-from laggard.pipeline.telling import sentence
-from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, narrowed
+from laggard.pipeline.telling import sentence, story
+from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from laggard.pipeline.records import Received
     from laggard.pipeline.stream import Scores, Stream
@@ -251,21 +251,24 @@ class Task:
             self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {mark.host!r}")
             return
         keyed = self.states.get(mark.host)
-        ranking = None
+        ranking, told = None, ""
         if keyed is not None:
             if mark.sequence in keyed.marks:
                 self._counts.duplicates += 1
                 return
-            stream = keyed.streams[self.wired.scopes[0]]
+            blamed = self.wired.scopes[0]
             try:
-                ranking = _answer(stream, mark)
+                found = _answer(keyed.streams[blamed], mark)
+                if found is not None:
+                    told = _story(found, keyed.streams, blamed)
+                    ranking = narrowed(found, MARK_ROWS, MARK_FEATURES)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: not ranked: {_told(error)}")
                 return
             keyed.marks.add(mark.sequence)
             self.states.heard(record.key, record.offset)
         ranking = ranking or NOTHING_RANKED
-        self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking))
+        self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
 
     def damaged_record(self, offset: int, reason: str) -> None:
         """Pass over a record that the bus could not read."""
@@ -316,7 +319,16 @@ def _answer(stream: Stream, mark: Mark) -> Ranking | None:
     scores = stream.scores()
     if scores is None or abs(mark.ts - stream.ts) > max(MARK_WINDOW_S, 2.0 * stream.interval_s):
         return None
-    return scores.ranking(rows=MARK_ROWS, features=MARK_FEATURES)
+    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+
+
+def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
+    """What a ranking of the frame of a scope says, with what the host has to do with it."""
+    frame, about_host = streams[scope].frame, streams.get("host")
+    scores = None if about_host is None else about_host.scores()
+    host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
+    commands = {} if frame is None else dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+    return " ".join(story(judge(ranking, host), ranking, commands, scope))
 
 
 def _recorded_earlier(record: Incoming) -> bool:

@@ -46,6 +46,22 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
     return verdict_sentence(judge(ranking), ranking, commands, scope, scored=scored)
 
 
+def story(
+    verdict: Verdict,
+    ranking: Ranking,
+    commands: Mapping[str, str],
+    scope: str = "process",
+    *,
+    scored: bool = False,
+    since: str = "",
+) -> list[str]:
+    """Say all that was found, what matters most first; see `verdict_sentence` and `host_lines`."""
+    of_host = host_lines(verdict, since)
+    leads = bool(verdict.causes) and not verdict.culprits
+    told = verdict_sentence(verdict, ranking, commands, scope, scored=scored, since="" if leads else since)
+    return [of_host[0], told, *of_host[1:]] if leads else [told, *of_host]
+
+
 def verdict_sentence(
     verdict: Verdict,
     ranking: Ranking,

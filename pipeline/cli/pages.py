@@ -14,7 +14,6 @@ from laggard.pipeline.explain import printable
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.report import (
     Page,
-    answer_sentence,
     findings,
     host_summary,
     look_closer,
@@ -22,8 +21,9 @@ from laggard.pipeline.report import (
     plotted,
     ranked,
     score_digits,
+    told,
 )
-from laggard.pipeline.telling import host_lines, sentence
+from laggard.pipeline.telling import sentence
 from laggard.pipeline.units import readable_duration
 from laggard.pipeline.verdict import narrowed
 
@@ -104,9 +104,9 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
 
 
 def tick_line(answer: Answer) -> str:
-    """One tick in a line: when, which host, its score, and the sentence."""
-    told = [answer_sentence(answer, scored=True), *host_lines(answer.verdict)]
-    return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {' '.join(told)}"
+    """One tick in a line: when, which host, its score, and what was found."""
+    line = " ".join(told(answer, scored=True))
+    return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {line}"
 
 
 class LivePage:
@@ -165,7 +165,7 @@ class Teller:
             case RankingOutput():
                 yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")
                 if output.ranking.rows:
-                    yield Text(sentence(output.ranking, {}))
+                    yield Text(output.sentence or sentence(output.ranking, {}))
                     yield from ranked(narrowed(output.ranking, MARK_ROWS, MARK_FEATURES), {}, page_of(self._console))
                 else:
                     yield Text("Nothing can be told: no frame is near it, or no row was seen for long enough.")

@@ -60,12 +60,15 @@ def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> 
     """A line for each tick, for ever."""
     from laggard.pipeline.cli.pages import tick_line  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
+    from laggard.pipeline.report import told  # noqa: PLC0415
 
     new = True
     while True:
         if new and (answer := watched.answer(rows, features)):
             if as_json:
-                click.echo(write_output(RankingOutput(answer.ts, answer.host, "", answer.ranking)))
+                click.echo(
+                    write_output(RankingOutput(answer.ts, answer.host, "", answer.ranking, " ".join(told(answer))))
+                )
             else:
                 click.echo(tick_line(answer))
         new = _advance(watched)

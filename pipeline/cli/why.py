@@ -48,7 +48,13 @@ def why(
     features: int,
     as_json: bool,
 ) -> None:
-    """Say what is slow and what is to blame, now or at any moment of the history."""
+    """Say what is slow and what is to blame, now or at any moment of the history.
+
+    It names those who take more than usual, apart from them those who wait, and the host where that is what is slow.
+
+    --json prints a record of the kind `ranking`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
+    or not anything is unusual, and 3 where nothing is recorded of the host or the moment; `laggard --help` lists all.
+    """
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")
     now = time.time()
@@ -170,9 +176,10 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
 
 def _write_json(answer: Answer, mark: Marked | None) -> None:
     from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
+    from laggard.pipeline.report import told  # noqa: PLC0415
 
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
-    click.echo(write_output(RankingOutput(ts, answer.host, note, answer.ranking)))
+    click.echo(write_output(RankingOutput(ts, answer.host, note, answer.ranking, " ".join(told(answer)))))
 
 
 def _write_page(

@@ -126,6 +126,7 @@ class RankingOutput:
         host: the mark's.
         mark: its note.
         ranking: of the frame that was nearest, whose time is written as `frame_ts`.
+        sentence: what it is, in plain words, of the host too; empty where an older laggard wrote it.
 
     """
 
@@ -135,6 +136,7 @@ class RankingOutput:
     host: str
     mark: str
     ranking: Ranking
+    sentence: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -147,6 +149,7 @@ class RankingOutput:
             "score": _number(self.ranking.score),
             "model_age_s": _number(self.ranking.age_s),
             "young": bool(self.ranking.young),
+            "sentence": self.sentence,
             "rows": _rows(self.ranking),
         }
 
@@ -239,7 +242,8 @@ def read_output(text: str | bytes, place: str) -> Output:
                 age_s=fields.number("model_age_s"),
                 young=fields.boolean("young"),
             )
-            return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking)
+            sentence = fields.text("sentence") if "sentence" in fields else ""
+            return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
         case "score":
             return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
         case "dead_letter":

@@ -86,6 +86,7 @@ _TS: Final = _number("The time that it is about, by the clock of the host: secon
 _OPERATOR: Final = _text("The operator that found it: `gaussian`.")
 _AGE: Final = _perhaps("How long the operator has been learning this key, in seconds.", minimum=0)
 _YOUNG: Final = _flag("Whether that is too short to be relied on.")
+_SENTENCE: Final = _text("What it is, in plain words. For people: its wording may change at any time.")
 _ROWS: Final = {
     "type": "array",
     "description": "The evidence: the worst rows first; not all of them.",
@@ -99,15 +100,24 @@ _KEYS: Final = {
 }
 
 
-def _kind(kind: str, description: str, properties: Schema, *, keyed: bool = False, ranked: bool = False) -> Schema:
+def _kind(
+    kind: str,
+    description: str,
+    properties: Schema,
+    *,
+    keyed: bool = False,
+    ranked: bool = False,
+    optional: tuple[str, ...] = (),
+) -> Schema:
     """A record's schema.
 
     Args:
         kind: the record's.
         description: what it says.
-        properties: its fields, all required.
+        properties: its fields, required but for those that are optional.
         keyed: whether it has exactly one of the fields that hold a key, too.
         ranked: whether it has rows with features.
+        optional: what an older laggard of the same major version did not write.
 
     """
     schema = {
@@ -116,6 +126,7 @@ def _kind(kind: str, description: str, properties: Schema, *, keyed: bool = Fals
         "title": kind,
         **_object(description, {"kind": {"const": kind}, **properties}),
     }
+    schema["required"] = [name for name in schema["required"] if name not in optional]
     if keyed:
         schema["properties"] |= _KEYS
         schema["oneOf"] = [{"required": [name]} for name in KEY_NAMES]
@@ -140,7 +151,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             },
             "score": _perhaps("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1),
             "ranking": _ROWS,
-            "sentence": _text("What it is, in plain words. For people: its wording may change at any time."),
+            "sentence": _SENTENCE,
             "model_age_s": _AGE,
             "young": _YOUNG,
             "live": _flag("Whether it is about now; false for recorded data that was replayed, which never alerts."),
@@ -159,9 +170,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "score": _perhaps("Of that frame; null where none was near."),
             "model_age_s": _AGE,
             "young": _YOUNG,
+            "sentence": _SENTENCE,
             "rows": _ROWS,
         },
         ranked=True,
+        optional=("sentence",),
     ),
     "score": _kind(
         "score",

@@ -112,10 +112,10 @@ ANOMALY_JSON = {
             },
         ),
         (
-            RankingOutput(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING),
+            RankingOutput(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING, "`hog` waits."),
             {
                 "kind": "ranking", "ts": 1.7e9 + 2.0, "host": "web-1", "mark": "checkout hangs", "frame_ts": 1.7e9,
-                "score": 2.5, "model_age_s": 3600.0, "young": False, "rows": ROWS,
+                "score": 2.5, "model_age_s": 3600.0, "young": False, "sentence": "`hog` waits.", "rows": ROWS,
             },
         ),
         (
@@ -162,7 +162,7 @@ def anomalies(draw: st.DrawFn) -> Anomaly:
 
 OUTPUTS = st.one_of(
     anomalies(),
-    st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS),
+    st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
     st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS),
     st.builds(DeadLetterOutput, st.floats(allow_infinity=False), TEXTS, TEXTS),
 )
@@ -205,13 +205,14 @@ def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
     read_or_refuse(text)
 
 
-def test_a_row_of_an_older_laggard_has_its_own_past_and_waits_for_nobody() -> None:
-    written = RankingOutput(1.7e9, "web-1", "slow", RANKING).to_json()
+def test_what_an_older_laggard_wrote_has_no_sentence_and_rows_with_a_past_that_wait_for_nobody() -> None:
+    written = RankingOutput(1.7e9, "web-1", "slow", RANKING, "`hog` waits.").to_json()
+    del written["sentence"]
     for name in ("basis", "waits"):
         del written["rows"][0][name]
     read = read_output(json.dumps(written), PLACE)
     assert isinstance(read, RankingOutput)
-    assert (read.ranking.rows[0].basis, read.ranking.rows[0].waits) == ("itself", False)
+    assert (read.ranking.rows[0].basis, read.ranking.rows[0].waits, read.sentence) == ("itself", False, "")
 
 
 def test_fields_that_are_not_known_are_passed_over() -> None:

@@ -86,6 +86,10 @@ def test_a_program_gets_one_object(why: Call):
     assert told["kind"] == "ranking"
     assert (told["ts"], told["frame_ts"], told["host"], told["mark"]) == (at(155) + 1, at(155), "web-1", "")
     assert [len(row["features"]) for row in told["rows"]] == [1, 1]
+    assert [(row["basis"], row["waits"]) for row in told["rows"]] == [("itself", False)] * 2
+    assert told["sentence"].startswith(
+        "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to"
+    )
     assert told["rows"][0]["row"] == HOG
     assert told["rows"][0]["features"][0].keys() == {"feature", "value", "mean", "standard_deviation", "score"}
 
