@@ -125,7 +125,7 @@ class Gaussian:
 
     """
 
-    state_version: ClassVar[int] = 3
+    state_version: ClassVar[int] = 2
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from laggard.operators.gaussian.episodes import Episodes
 
 
 def from_1(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew neither episodes nor cohorts: both begin empty."""
+    """Version 1 knew neither episodes nor cohorts, which begin empty, and counted ticks against the budget."""
     episodes = Episodes.empty(len(state["features"]), len(state["rows"]))
     last = state["times"][3]
     return {
@@ -19,13 +19,9 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
         "times": [*state["times"], last],
         "cohorts": Cohorts().snapshot(),
         "suspects": [],
+        "calibration": anew(state["calibration"]),
     }
 
 
-def from_2(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 counted ticks against the budget, not incidents."""
-    return {**state, "calibration": anew(state["calibration"])}
-
-
-MIGRATIONS = {1: from_1, 2: from_2}
+MIGRATIONS = {1: from_1}
 """By the version that a state has: what makes the next one's of it."""

@@ -83,7 +83,7 @@ class River:
 
     """
 
-    state_version: ClassVar[int] = 3
+    state_version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -167,14 +167,10 @@ class River:
 
 
 def _from_1(state: dict[str, Any]) -> dict[str, Any]:
-    return {**state, "usual": GAUSSIAN_MIGRATIONS[1](state["usual"])}
+    return {**state, "usual": GAUSSIAN_MIGRATIONS[1](state["usual"]), "calibration": anew(state["calibration"])}
 
 
-def _from_2(state: dict[str, Any]) -> dict[str, Any]:
-    return {**state, "usual": GAUSSIAN_MIGRATIONS[2](state["usual"]), "calibration": anew(state["calibration"])}
-
-
-MIGRATIONS = {1: _from_1, 2: _from_2}
+MIGRATIONS = {1: _from_1}
 """By the version that a state has: what makes the next one's of it."""
 
 
