@@ -80,7 +80,7 @@ class Verdict:
         culprits: rows that take far more than usual, worst first; those that are nearly as unusual as the first.
         taker: the worst row of those that do not merely wait, however usual it is; None where there is none.
         victims: rows that wait far longer than usual, longest first.
-        causes: what ails the host itself, or nobody in particular; without those that a culprit explains.
+        causes: what ails the host, without what a culprit explains: what is about the resources that it takes.
         pressures: of the host, far above their usual.
         booted_s: how long before the frame the host booted; NaN where that is unknown or long ago.
 
@@ -131,10 +131,14 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
     found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting))
     if row is None:
         return found
+    explained = found.resources
+    left = tuple(cause for cause in ails if cause.outside or not culprits or cause.resource not in explained)
+    told = {cause.feature.feature for cause in left}
+    pressing = (each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf)))
     return replace(
         found,
-        causes=tuple(cause for cause in ails if cause.outside or not culprits),
-        pressures=tuple(each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf))),
+        causes=left,
+        pressures=tuple(each for each in pressing if each.feature not in told),
         booted_s=HostCounters(row).booted_s(ranking.ts),
     )
 
