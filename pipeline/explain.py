@@ -72,7 +72,8 @@ def comparison(feature: FeatureScore) -> str:
         return f"{_share(factor)} the usual {usual}"
     distance = abs(value - mean) / deviation if deviation > 0.0 else math.nan
     if not math.isnan(distance):
-        return f"{_distance(distance)} standard deviations {'above' if value > mean else 'below'} the usual {usual}"
+        unit = "standard deviation" if (shown := _distance(distance)) == "1" else "standard deviations"
+        return f"{shown} {unit} {'above' if value > mean else 'below'} the usual {usual}"
     return f"usually {usual}"
 
 

@@ -17,7 +17,7 @@ from laggard.pipeline.series import LONGEST_S
 from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
 from laggard.pipeline.telling import FAINT, compared, story
 from laggard.pipeline.units import NOT_THERE, readable, readable_duration, readable_usual
-from laggard.pipeline.verdict import only_waits
+from laggard.pipeline.verdict import judge, only_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,13 +85,22 @@ def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
     return story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
 
 
-def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page) -> Iterator[Text]:
-    """Each row with its score, name, pid and command, and below it its features; those that only wait come last."""
+def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:
+    """Each row with its score, name, pid and command, and below it its features; those that only wait come last.
+
+    Args:
+        ranking: worst row first.
+        commands: by row id, the command line.
+        page: where it is shown.
+        verdict: of the same frame, where more is known of it than the ranking.
+
+    """
+    victims = {each.row.row for each in (verdict or judge(ranking)).victims}
     names = [printable(each.feature) for row in ranking.rows for each in row.features]
     narrow = page.width < NARROW
     longest = min(max(map(len, names), default=0), max(page.width - (22 if narrow else 54), 8))
-    takers = [row for row in ranking.rows if not only_waits(row)]
-    waiting = [row for row in ranking.rows if only_waits(row)]
+    waiting = [row for row in ranking.rows if row.row in victims or only_waits(row)]
+    takers = [row for row in ranking.rows if row not in waiting]
     for row in (*takers, *waiting):
         if takers and waiting and row is waiting[0]:
             yield Text("  Waiting for others:", "dim")

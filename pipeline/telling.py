@@ -82,11 +82,11 @@ def verdict_sentence(
         if verdict.culprits[0].score <= 1.0 and not scored:
             told += " It is not enough for an alert."
         suffer = [each for each in verdict.victims if each.resources & verdict.resources]
-        others = [each for each in verdict.victims if each not in suffer]
+        others = [each for each in verdict.victims if each not in suffer and _far(each)]
         told += _victims(suffer, f"Then wait for {'it' if len(verdict.culprits) == 1 else 'them'}")
         return told + _victims(others, "For something else wait, longer than usual")
     taker = verdict.taker
-    if verdict.causes or any(each.row.score > 1.0 or each.feature.score >= FAINT for each in verdict.victims):
+    if verdict.causes or any(map(_far, verdict.victims)):
         told = "No process takes far more than usual."
         if taker is not None and _notable(taker):
             told += f" {_capital(_begun(taker, commands, scope, 'Of those that take, most unlike itself is '))}"
@@ -120,7 +120,7 @@ def host_lines(verdict: Verdict, since: str = "") -> list[str]:
         first, *others = [each.told for each in verdict.causes]
         told.append(f"It is the host, no single process: {'; and '.join([first + since, *others])}.")
     elif verdict.causes:
-        told.append("Beside that, the host itself: " + "; and ".join(each.told for each in verdict.causes) + ".")
+        told.append("Beside that, on the host: " + "; and ".join(each.told for each in verdict.causes) + ".")
     if verdict.culprits and verdict.pressures:
         felt = "; ".join(beside_usual(each, "host") for each in verdict.pressures)
         told.append(f"The machine feels it: {felt}.")
@@ -203,6 +203,10 @@ def _victims(victims: Sequence[Victim], begin: str) -> str:
         told.append(f"{left} more")
     listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
     return f" {begin}: {listed}."
+
+
+def _far(victim: Victim) -> bool:
+    return victim.row.score > 1.0 or victim.feature.score >= FAINT
 
 
 def _notable(row: RowScore) -> bool:

@@ -10,7 +10,7 @@ from laggard.pipeline.causes import FIRM, HostCounters, causes
 from laggard.pipeline.explain import ALIKE, judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.causes import Cause, Resource
@@ -23,6 +23,11 @@ WAITS: Final[Mapping[str, float]] = {
 }
 """What happens to a process for want of a resource that others have, not how it is scheduled by itself; and how much of
 it, in its base unit, is told at least."""
+
+FAULTS: Final = "page_faults_major_per_s"
+READS: Final = frozenset({FAULTS, "io_read_bytes_per_s", "io_delay_ratio"})
+SPREAD: Final = 5
+"""So many rows that read and fault in what was in memory before suffer from a cold cache; fewer may be its cause."""
 
 SCHEDULED: Final = frozenset({"timeslices_per_s", "switches_voluntary_per_s"})
 """What neither takes from others nor tells of waiting."""
@@ -75,7 +80,7 @@ class Verdict:
         culprits: rows that take far more than usual, worst first; those that are nearly as unusual as the first.
         taker: the worst row of those that do not merely wait, however usual it is; None where there is none.
         victims: rows that wait far longer than usual, longest first.
-        causes: what ails the host itself, or nobody in particular; without those that a culprit explains.
+        causes: what ails the host, without what a culprit explains: what is about the resources that it takes.
         pressures: of the host, far above their usual.
         booted_s: how long before the frame the host booted; NaN where that is unknown or long ago.
 
@@ -108,25 +113,47 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
         host: the host's own row with all its features, None where that is not known.
 
     """
-    takers = [row for row in ranking.rows if not only_waits(row)]
-    culprits: tuple[RowScore, ...] = ()
-    if takers and stands_out(takers[0]):
-        least = ALIKE * takers[0].score
-        culprits = tuple(row for row in takers if stands_out(row) and row.score >= least)
+    row = host.rows[0] if host is not None and host.rows else None
+    ails = () if row is None else causes(row)
+    takers = [each for each in ranking.rows if not only_waits(each)]
+    culprits = _culprits(takers)
+    if any(each.feature.feature == FAULTS for each in ails):
+        readers = [each for each in culprits if _reads_anew(each)]
+        if len(readers) >= SPREAD:
+            takers = [each for each in takers if each not in readers]
+            culprits = _culprits(takers)
     waiting = [
-        Victim(row, feature) for row in ranking.rows if row not in culprits and (feature := waits_for(row)) is not None
+        Victim(each, feature)
+        for each in ranking.rows
+        if each not in takers and (feature := waits_for(each)) is not None
     ]
     waiting.sort(key=lambda each: -judged(each.feature) / WAITS[each.feature.feature])
-    found = Verdict(culprits, takers[0] if takers else None, tuple(waiting))
-    if host is None or not host.rows:
+    found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting))
+    if row is None:
         return found
-    row = host.rows[0]
+    explained = found.resources
+    left = tuple(cause for cause in ails if cause.outside or not culprits or cause.resource not in explained)
+    told = {cause.feature.feature for cause in left}
+    pressing = (each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf)))
     return replace(
         found,
-        causes=tuple(cause for cause in causes(row) if cause.outside or not culprits),
-        pressures=tuple(each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf))),
+        causes=left,
+        pressures=tuple(each for each in pressing if each.feature not in told),
         booted_s=HostCounters(row).booted_s(ranking.ts),
     )
+
+
+def _culprits(takers: Sequence[RowScore]) -> list[RowScore]:
+    if not (takers and stands_out(takers[0])):
+        return []
+    return [row for row in takers if stands_out(row) and row.score >= ALIKE * takers[0].score]
+
+
+def _reads_anew(row: RowScore) -> bool:
+    """Whether what is most unusual about a row is that it reads, and it faults in what was in memory before."""
+    if not row.features or row.features[0].feature not in READS:
+        return False
+    return any(each.feature == FAULTS and above(each, WAITS[FAULTS]) for each in row.features)
 
 
 def stands_out(row: RowScore) -> bool:
@@ -146,8 +173,6 @@ def only_waits(row: RowScore) -> bool:
 
 def waits_for(row: RowScore) -> FeatureScore | None:
     """The feature that tells best how long a row waits, None where it does not wait longer than usual."""
-    if not only_waits(row):
-        return None
     found = [each for each in row.features if above(each, WAITS.get(each.feature, math.inf))]
     return max(found, key=lambda each: judged(each) / WAITS[each.feature], default=None)
 

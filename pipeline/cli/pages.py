@@ -90,7 +90,7 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
     yield from findings(answer)
     if answer.ranking.rows:
         yield Text()
-        yield from ranked(answer.ranking, answer.commands, page)
+        yield from ranked(answer.ranking, answer.commands, page, answer.verdict)
     about = answer.subject
     if about is not None and series is not None:
         yield Text()

@@ -118,7 +118,7 @@ def result(path: Path) -> Result:
             for topic in (ANOMALIES, DEAD_LETTERS)
             for one in bus.read(Partition(TOPICS.name(topic), 0), 0)
         ]
-        snapshots = [one for one in bus.snapshots(WIRED.name, INPUT) if one.key]
+        snapshots = [one for one in bus.snapshots(WIRED.snapshots, INPUT) if one.key]
         return Result(
             [one.value for one in bus.read(INPUT, 0)],
             outputs,

@@ -140,7 +140,7 @@ def test_a_wrong_password_is_no_matter_of_waiting(options: KafkaOptions, client:
             assert time.monotonic() - began < 30, "one that waits would do so for ever"
 
 
-def machine(folder: Path, options: KafkaOptions, password: str) -> Machine:
+def machine(folder: Path, options: KafkaOptions, password: str, prefix: str = "laggard.") -> Machine:
     """A machine whose settings hold a password."""
     settings = {
         "bus.location": f"kafka://{options.bootstrap[0]}",
@@ -151,6 +151,7 @@ def machine(folder: Path, options: KafkaOptions, password: str) -> Machine:
         "kafka.password": password,
         "kafka.request_timeout": "2s",
         "topics.partitions": 1,
+        "topics.prefix": prefix,
     }
     return Machine(folder, settings)
 
@@ -188,7 +189,7 @@ def test_a_secret_on_a_command_line_is_refused(options: KafkaOptions, tmp_path: 
 
 
 def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
-    right = machine(tmp_path / "right", options, HUSH)
+    right = machine(tmp_path / "right", options, HUSH, "examined.")
     found = {one["check"]: one for one in json.loads(right.run(["doctor", "--json"]).stdout)["findings"]}
     assert (found["topics"]["level"], found["topics"]["advice"]) == ("problem", "`laggard topics create`")
     assert "rights" not in found, "of topics that are missing brokers tell no rights"
@@ -205,7 +206,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
         "advice": "",
     }
     assert found["rights"]["found"].startswith("user me may be agent, worker, reader, viewer, admin")
-    assert "0 workers in group laggard.gaussian" in found["lag"]["found"]
+    assert "0 workers in group examined.gaussian" in found["lag"]["found"]
     wrong = machine(tmp_path / "wrong", options, WRONG)
     found = {one["check"]: one for one in json.loads(wrong.run(["doctor", "--json"]).stdout)["findings"]}
     assert found["brokers"]["level"] == "problem"

@@ -40,6 +40,7 @@ def test_a_value_that_is_no_number_is_compared_as_far_as_that_goes(value, told):
         (0.0, 50.0, 1.0, "0 % of the usual 50 ± 1"),
         (5.0, 50.0, 1.0, "10 % of the usual 50 ± 1"),
         (52.0, 50.0, 1.0, "2 standard deviations above the usual 50 ± 1"),
+        (51.0, 50.0, 1.0, "1 standard deviation above the usual 50 ± 1"),
         (55.0, 50.0, 0.0, "usually 50"),
         (125.0, 50.0, 1.0, "2.5 times the usual 50 ± 1"),
         (12_345.0, 1.0, 1.0, "12,000 times the usual 1 ± 1"),

@@ -200,6 +200,8 @@ def test_who_waits_for_something_else_is_not_said_to_wait_for_the_culprit():
     text = sentence(ranking(row(), waiting("nginx[7@5]", feature=CROWDED)), {})
     assert "Then wait" not in text
     assert "For something else wait, longer than usual: `nginx` (pid 7, waits for a free core 43 %" in text
+    little = replace(CROWDED, score=0.3)
+    assert "nginx" not in sentence(ranking(row(), waiting("nginx[7@5]", feature=little)), {})
 
 
 def test_victims_of_one_name_are_told_together_and_many_are_counted():
@@ -249,7 +251,14 @@ def test_beside_a_culprit_the_host_adds_what_it_feels_and_what_no_process_can_do
         "The machine feels it: some task waits for I/O 62 % of the time, usually 2 ± 3 %."
     ]
     assert host_lines(judge(ranking(row()), about_host(STOLEN))) == [
-        "Beside that, the host itself: the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."
+        "Beside that, on the host: the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."
+    ]
+    crowded = FeatureScore("pressure_cpu_some_ratio", 0.9, 0.1, 0.05, 60.0)
+    assert host_lines(judge(ranking(row()), about_host(crowded))) == [
+        "Beside that, on the host: some task waits for a CPU 90 % of the time, usually 10 ± 5 %."
+    ], "who writes does not explain it"
+    assert host_lines(judge(ranking(row(features=(USES,))), about_host(crowded))) == [
+        "The machine feels it: some task waits for a CPU 90 % of the time, usually 10 ± 5 %."
     ]
     assert host_lines(judge(ranking(row()), about_host())) == []
     assert host_lines(judge(ranking(row()))) == []

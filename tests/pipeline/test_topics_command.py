@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 slow = pytest.mark.slow
 
+SNAPSHOTS = f"snapshots.{WIRED.snapshots}"
 CREATES = "`laggard topics create` creates what is missing"
 
 
@@ -182,7 +183,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
 
 @slow
 def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, prefix: str, broker: Cluster) -> None:
-    names = [prefix + topic.name for topic in TOPICS] + [f"{prefix}snapshots.gaussian"]
+    names = [prefix + topic.name for topic in TOPICS] + [f"{prefix}{SNAPSHOTS}"]
     code, out, _ = laggard("topics", "check")
     assert code == FAILED
     assert out == f"{', '.join(names)}: missing\n    {CREATES}\n"
@@ -203,7 +204,7 @@ def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, pre
     said = f"All {len(names)} topics are as they should be.\n"
     assert laggard("topics", "check", "--set", "topics.partitions=3") == (0, said, "")
     # What the broker's own tool says of them.
-    described = broker.tools.run("kafka-topics", "--describe", "--topic", f"{prefix}snapshots.gaussian")
+    described = broker.tools.run("kafka-topics", "--describe", "--topic", f"{prefix}{SNAPSHOTS}")
     assert "PartitionCount: 3" in described
     for config in ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.2", "segment.ms=3600000"):
         assert config in described
@@ -212,7 +213,7 @@ def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, pre
     assert found["location"] == broker.location
     assert [each["name"] for each in found["topics"]] == [f"{prefix}counters", f"{prefix}anomalies"]
     assert found["topics"][0]["configs"]["retention.ms"] == str(48 * 3600 * 1000)
-    code, out, _ = laggard("topics", "describe", "snapshots.gaussian", "--set", "topics.partitions=3")
+    code, out, _ = laggard("topics", "describe", SNAPSHOTS, "--set", "topics.partitions=3")
     assert code == 0
     assert out.splitlines()[1:4] == [
         "  holds       an operator's state of one key",
@@ -227,7 +228,7 @@ def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, pre
 @slow
 def test_what_differs_is_said_and_left_alone(laggard: Laggard, prefix: str, broker: Cluster) -> None:
     laggard("topics", "create", "--set", "topics.partitions=2")
-    anomalies, snapshots = f"{prefix}anomalies", f"{prefix}snapshots.gaussian"
+    anomalies, snapshots = f"{prefix}anomalies", f"{prefix}{SNAPSHOTS}"
     with KafkaAdminClient(bootstrap_servers=broker.internal) as admin:
         changes = {
             anomalies: {"retention.ms": "1000", "max.message.bytes": "1000"},

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.verdict import WAITS, above, judge, narrowed, only_waits
+from laggard.pipeline.verdict import SPREAD, WAITS, above, judge, narrowed, only_waits
 
 WAITED = FeatureScore("cpu_wait_ratio", 0.5, 0.02, 0.01, 12.0)
 USED = FeatureScore("cpu_user_ratio", 0.5, 0.02, 0.01, 20.0)
@@ -69,6 +69,37 @@ def test_a_little_waiting_makes_no_victim(feature):
 )
 def test_what_is_told_is_far_above_its_usual_by_every_measure(value, recent, mean, deviation, expected):
     assert above(FeatureScore("cpu_wait_ratio", value, mean, deviation, 1.0, recent), 0.05) is expected
+
+
+FAULTS = FeatureScore("page_faults_major_per_s", 90.0, 0.1, 0.3, 18.0)
+READS = FeatureScore("io_read_bytes_per_s", 9e6, 1e3, 1e3, 30.0)
+COLD = row(
+    "host",
+    3.0,
+    (
+        FeatureScore("page_faults_major_per_s", 900.0, 1.0, 3.0, 60.0),
+        FeatureScore("paging_in_bytes_per_s", 9e7, 1e4, 1e4, 60.0),
+    ),
+)
+
+
+@pytest.mark.parametrize(("readers", "blamed"), [(SPREAD - 1, SPREAD - 1), (SPREAD, 0), (40, 0)])
+def test_who_reads_anew_what_was_in_memory_is_a_victim_where_many_do(readers, blamed):
+    rows = [row(f"app-{number}", 3.0, (READS, FAULTS)) for number in range(readers)]
+    verdict = judge(ranking(*rows), ranking(COLD))
+    assert len(verdict.culprits) == blamed
+    assert len(verdict.victims) == readers - blamed
+    assert bool(verdict.causes) is not bool(blamed)
+
+
+def test_who_empties_the_cache_is_to_blame_for_it():
+    rows = [row(f"app-{number}", 3.0, (READS, FAULTS)) for number in range(SPREAD)]
+    writes = FeatureScore("memory_rss_bytes", 9e9, 1e6, 1e6, 30.0)
+    verdict = judge(ranking(row("hog", 5.0, (writes,)), *rows), ranking(COLD))
+    assert [each.name for each in verdict.culprits] == ["hog"]
+    assert len(verdict.victims) == SPREAD
+    without = judge(ranking(*rows), ranking(row("host", 1.0, ())))
+    assert len(without.culprits) == SPREAD, "the host's cache is as usual"
 
 
 def test_without_rows_nobody_is_to_blame():

@@ -181,7 +181,7 @@ def test_a_clean_stop_does_not_wait_for_a_recovery(shared: SharedBus, want: Any)
     shared.give(P1, 1)
     until(lambda: bool(one.recovering()), one)
     replayed = shared.replayed[P1]
-    (job,) = one._turns[0].member._recoverer._jobs.values()
+    job = one._turns[0].member._recoverer._jobs[P1]
 
     def let_go() -> None:
         job.stopped.wait(60.0)
