@@ -77,14 +77,14 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
-# What nobody would notice: half a percent of a core, a few pages, a handful of anything. By the end of the name, for
+# What nobody would notice: a thousandth of a core, a few pages, a handful of anything. By the end of the name, for
 # devices have features of their own.
 _RESOLUTION: Mapping[str, float] = {
-    "_ratio": 0.005,
-    "_bytes": 256 * 1024.0,
-    "_bytes_per_s": 64 * 1024.0,
-    "_characters_per_s": 64 * 1024.0,
-    "_per_s": 10.0,
+    "_ratio": 0.001,
+    "_bytes": 64 * 1024.0,
+    "_bytes_per_s": 16 * 1024.0,
+    "_characters_per_s": 16 * 1024.0,
+    "_per_s": 2.0,
     "page_faults_major_per_s": 1.0,
     "threads": 0.5,
     "descriptors": 1.0,

@@ -8,7 +8,7 @@ from scipy.stats import poisson  # type: ignore[import-untyped]
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.records import Frame, encode
-from laggard.pipeline.settings import read_settings
+from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.task import Task
 from laggard.pipeline.wiring import wire
 from laggard.producers.processes import FEATURES
@@ -64,7 +64,7 @@ def test_troubles_are_in_processes_and_begin_after_half_a_day() -> None:
 
 
 def test_what_is_judged_is_what_a_task_tells() -> None:
-    (wired,) = wire(read_settings(environ={}, flags=[]))
+    (wired,) = wire(read_settings(environ={}, flags=[parse_assignment("gaussian.false_alarms=20/day")]))
     task, watcher = Task(wired, Partition("laggard.counters", 0)), Watcher()
     told: list[tuple[float, str]] = []
     for number, tick in enumerate(Machine(TINY, 0.5, 2).ticks()):
@@ -74,7 +74,7 @@ def test_what_is_judged_is_what_a_task_tells() -> None:
             task.process(Incoming(task.partition, task.position, "h", encode(frame), tick.ts))
             told += [(tick.ts, scope) for _ in task.outputs]
             task.outputs.clear()
-    verdict = judge(watcher.trace("tiny"), 1.0)
+    verdict = judge(watcher.trace("tiny"), 20.0)
     assert told
     assert list(verdict.fired) == sorted(told)
 

@@ -49,7 +49,7 @@ def frames(ticks: range) -> Iterator[Frame]:
         host[0, -1] = at(-1000.0 if tick < REBOOTED else REBOOTED - 4.0)
         if tick in SLOWED:
             values[:, FEATURES.index("cpu_wait_ratio")] += noise.normal(0.45, 0.02, len(ROWS))
-            host[0, COUNTERS.index("cpu_steal_ratio")] = 0.38
+            host[0, COUNTERS.index("cpu_steal_ratio")] = 0.62
             host[0, COUNTERS.index("pressure_cpu_some_ratio")] = 0.9
         if not REBOOTED - DOWN <= tick < REBOOTED:
             yield Frame("host", "web-1", "process", at(tick), 2 * tick, LAYOUT, values)
@@ -72,14 +72,14 @@ def told(recorded: Recorded, capsys: pytest.CaptureFixture[str], tick: float) ->
 def test_a_host_that_is_slowed_from_outside_is_said_to_be_and_who_waits_is_told_apart(slowed, capsys):
     text = told(slowed, capsys, SLOWED.stop - 1)
     assert (
-        "It is the host, no single process: the hypervisor takes 38 % of its CPUs away, usually 0.1 ± 0.1 %, since "
+        "It is the host, no single process: the hypervisor takes 62 % of its CPUs away, usually 0.1 ± 0.1 %, since "
         in text
     )
     assert f"({(len(SLOWED) - 1) * TICK_S:.0f} s)." in text
     assert "No process takes far more than usual. Longer than usual wait: " in text
     assert "11 `worker` (one waits for a free core " in text
     assert "Waiting for others:" not in text, "there is no other that is to blame"
-    assert "cpu_steal_ratio of web-1, 0 to 38 %" in text
+    assert "cpu_steal_ratio of web-1, 0 to 62 %" in text
 
 
 def test_once_it_is_over_the_host_is_as_usual_although_its_load_falls_slowly(slowed, capsys):
@@ -98,10 +98,10 @@ def test_a_line_of_a_tick_tells_of_the_host_too(slowed):
     asked = slowed.history.ask("web-1", at(SLOWED.stop - 1), 5, 3)
     line = tick_line(asked)
     assert "\n" not in line
-    assert "the hypervisor takes 38 % of its CPUs away" in line
+    assert "the hypervisor takes 62 % of its CPUs away" in line
 
 
 def test_an_anomaly_of_the_host_says_its_cause(slowed):
     (partition,) = slowed.bus.partitions("laggard.anomalies")
     found = [record.value.decode() for record in slowed.bus.read(partition, 0) if b'"row":"host"' in record.value]
-    assert [each for each in found if "On the host the hypervisor takes 38 % of its CPUs away" in each]
+    assert [each for each in found if "On the host the hypervisor takes 62 % of its CPUs away" in each]
