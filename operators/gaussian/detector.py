@@ -242,6 +242,8 @@ class Gaussian:
         self._bank, self._fresh_ts = bank, None
         if self._prospects is not None:
             self._suspects, self._prospects = self._prospects, None
+        elif self._suspects:
+            self._suspects = _recent(self._suspects, ts)
         if followed is not None and self._cohorts is not None:
             young = self._cohorts.learn(followed, ts, judged.evidence)
             if young is not followed:
@@ -268,7 +270,7 @@ class Gaussian:
         All of it follows from the state: what was judged at the last tick may be long forgotten.
         """
         last, bank = self._times.last, self._bank
-        suspects = {row: each for row, each in self._suspects.items() if 0.0 <= ts - each[0] <= GONE_S}
+        suspects = _recent(self._suspects, ts)
         if self.likelihood == "paper" or not 0.0 < ts - last <= GONE_S:
             return suspects
         rows, features = int((bank.last_ts == last).sum()), int((bank.feature_ts == last).sum())
@@ -450,6 +452,10 @@ class Gaussian:
         self._calibration.restore(state["calibration"])
         self._aligned = self._weights = self._floor = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
+
+
+def _recent(suspects: dict[str, tuple[float, RowScore]], ts: float) -> dict[str, tuple[float, RowScore]]:
+    return {row: each for row, each in suspects.items() if 0.0 <= ts - each[0] <= GONE_S}
 
 
 def _plain(row: RowScore) -> list[Any]:

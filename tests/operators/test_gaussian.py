@@ -11,7 +11,7 @@ import pytest
 
 from laggard.operators.gaussian import Gaussian
 
-from .conftest import Names, lively, names
+from .conftest import Names, lively, names, plain
 from .slow_gaussian import SlowGaussian
 
 if TYPE_CHECKING:
@@ -500,3 +500,24 @@ def test_who_ended_a_moment_ago_is_still_ranked_and_fades(chance: np.random.Gene
     assert all(one.score > other.score for one, other in itertools.pairwise(there))
     assert there[0].features[0].feature == "feature_3"
     assert there[0].features[0].value == pytest.approx(300.0, rel=0.1)
+
+
+@pytest.mark.parametrize("cut", range(300, 330, 3))
+def test_what_is_known_of_the_ended_is_the_same_wherever_it_was_restored(cut: int, chance: np.random.Generator) -> None:
+    rest = names([row for row in PROCESSES.rows if row != "p7[7]"], 14)
+    stream = []
+    for tick in range(335):
+        layout = PROCESSES if tick < 306 else rest
+        values = usual(layout, chance)
+        if 300 <= tick < 306:
+            values[7, 3] = 300.0
+        stream.append((float(tick), layout, values))
+    whole, first, second = Gaussian(), Gaussian(), Gaussian()
+    for ts, layout, values in stream:
+        whole.learn(ts, layout, values)
+        if ts < cut:
+            first.learn(ts, layout, values)
+    second.restore(first.snapshot())
+    for ts, layout, values in stream[cut:]:
+        second.learn(ts, layout, values)
+    assert plain(second.snapshot()) == plain(whole.snapshot())
