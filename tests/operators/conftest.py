@@ -48,6 +48,32 @@ def lively(ticks: int, seed: int, *, features: int = 12, interval_s: float = 5.0
     return stream
 
 
+def restless(ticks: int, seed: int) -> list[Tick]:
+    """A machine on which processes start, end and come again under the same name, and now and then one goes wrong."""
+    chance = np.random.default_rng(seed)
+    rows, pid, ts = [f"p{each}[{each}]" for each in range(8)], 100, 1e9
+    layout, stream = names(rows, 12), []
+    for _ in range(ticks):
+        ts += float(chance.choice([1.0, 5.0, 0.0, -2.0, 700.0], p=[0.9, 0.05, 0.02, 0.02, 0.01]))
+        if chance.random() < 0.25:
+            kept = []
+            for row in rows:
+                pid += 1
+                if chance.random() < 0.95:
+                    kept.append(row if chance.random() < 0.85 else f"{row.split('[')[0]}[{pid}]")
+            rows = [*kept, f"p{chance.integers(12)}[{pid}]"]
+            layout = names(rows, 12 - int(chance.integers(0, 2)))
+        elif chance.random() < 0.2:
+            layout = names(rows, list(layout.features))  # the same names, but another object
+        values = chance.lognormal(0.0, 1.0, (len(layout.rows), len(layout.features)))
+        if chance.random() < 0.2:
+            values[chance.integers(len(rows)), 2] *= 1000.0
+        if chance.random() < 0.1:
+            values[chance.random(values.shape) < 0.1] = np.nan
+        stream.append((ts, layout, values))
+    return stream
+
+
 def plain(state: Any) -> Any:
     """A snapshot in a form that compares bit for bit."""
     if isinstance(state, np.ndarray):

@@ -11,7 +11,7 @@ import pytest
 
 from laggard.operators.gaussian import Gaussian
 
-from .conftest import Names, lively, names, plain
+from .conftest import Names, lively, names, plain, restless
 from .slow_gaussian import SlowGaussian
 
 if TYPE_CHECKING:
@@ -500,6 +500,25 @@ def test_who_ended_a_moment_ago_is_still_ranked_and_fades(chance: np.random.Gene
     assert all(one.score > other.score for one, other in itertools.pairwise(there))
     assert there[0].features[0].feature == "feature_3"
     assert there[0].features[0].value == pytest.approx(300.0, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rows_that_come_and_go_are_the_same_wherever_the_state_was_restored(seed: int) -> None:
+    stream = restless(160, seed)
+    whole = Gaussian(minimum_features=1)
+    states, expected = [], []
+    for ts, layout, values in stream:
+        states.append(whole.snapshot())
+        expected.append(repr(whole.score(ts, layout, values).ranking(5, 3)))
+        whole.learn(ts, layout, values)
+    for cut in range(0, 160, 12):
+        second, found = Gaussian(minimum_features=1), []
+        second.restore(states[cut])
+        for ts, layout, values in stream[cut:]:
+            found.append(repr(second.score(ts, layout, values).ranking(5, 3)))
+            second.learn(ts, layout, values)
+        assert found == expected[cut:]
+        assert plain(second.snapshot()) == plain(whole.snapshot())
 
 
 @pytest.mark.parametrize("cut", range(300, 330, 3))
