@@ -85,7 +85,7 @@ class Gaussian:
     judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
     usual.
 
-    Memory: 104 bytes per row and feature in the state and as much again for what follows from it, for the rows and
+    Memory: 104 bytes per row and feature in the state and less than as much for what follows from it, for the rows and
     features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`.
 
     Reference: "S0", sections 3 and 4.
