@@ -69,6 +69,7 @@ _WEIGHTS: Mapping[str, float] = {
     "cpu_wait_ratio": 0.25,
     "cpu_children_ratio": 0.25,
     "io_delay_ratio": 0.25,
+    "io_cancelled_write_bytes_per_s": 0.25,
     "timeslices_per_s": 0.25,
     "switches_voluntary_per_s": 0.25,
     "switches_involuntary_per_s": 0.25,

@@ -143,7 +143,7 @@ class Process(Task):
         self._stat_text = self._io_text = self._status_text = b""
         self._io: tuple[float, ...] = _UNREADABLE_IO
         self._io_last: tuple[float, ...] = (0.0,) * len(Io._fields)  # where it is a number
-        self._io_before = self._io_last  # what it did before the file of today was the one to ask
+        self._io_before: tuple[float, ...] = ()  # what it did before the file of today was the one to ask, if any did
         self._io_alone: bool | None = None
         self._io_faults = 0
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
@@ -275,7 +275,9 @@ class Process(Task):
             counted = _UNREADABLE_IO
         if switched and counted is not _UNREADABLE_IO:  # it goes on from where it was
             self._io_before = tuple(last - now for last, now in zip(self._io_last, counted, strict=True))
-        self._io = tuple(before + now for before, now in zip(self._io_before, counted, strict=True))
+        self._io = counted
+        if self._io_before:
+            self._io = tuple(before + now for before, now in zip(self._io_before, counted, strict=True))
         if counted is not _UNREADABLE_IO:
             self._io_last = self._io
         if reaped:
