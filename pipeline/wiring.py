@@ -67,7 +67,6 @@ _WEIGHTS: Mapping[str, float] = {
     "memory_shared_bytes": 0.5,
     "cpu_system_ratio": 0.33,
     "cpu_wait_ratio": 0.25,
-    "cpu_children_ratio": 0.25,
     "io_delay_ratio": 0.25,
     "io_cancelled_write_bytes_per_s": 0.25,
     "timeslices_per_s": 0.25,

@@ -73,10 +73,12 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "cohorts": {"cohorts": False},
     "episodes": {"episodes": False},
     "share": {"share": 0.0},
+    "resolution": {"resolution": {}},
 }
 """What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
-tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; and likelihoods without
-a unit, of which the first two are part."""
+tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; likelihoods without a
+unit, of which all the others are part; new processes compared with how others of their name began; what is far off
+learned as an episode first; ranking by the share of what rises; and a least change that anybody would notice."""
 
 
 class Method(Protocol):
