@@ -124,7 +124,7 @@ class Takeover:
     def run(self, count: int) -> None:
         with opened(self.location, self.prefix) as bus, contextlib.ExitStack() as ended:
             specs = self.topics.specs()
-            bus.create([*specs, *self.topics.specs([self.topics.snapshots(WIRED.name)])] if self.kafka else specs)
+            bus.create([*specs, *self.topics.specs([self.topics.snapshots(WIRED.snapshots)])] if self.kafka else specs)
             command = [sys.executable, "-m", "tests.benchmarks.recovery", "--part", self.location, self.prefix]
             owner = subprocess.Popen(command, stdout=subprocess.PIPE)
             ended.callback(owner.wait)
