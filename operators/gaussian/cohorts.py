@@ -69,6 +69,16 @@ class Young(NamedTuple):
     stage: NDArray[np.intp]
     peak: Matrix
 
+    def picked(self, these: Sequence[int] | NDArray[np.intp]) -> Young:
+        """Some of them."""
+        return Young(
+            tuple(self.rows[number] for number in these),
+            tuple(self.keys[number] for number in these),
+            self.born[these],
+            self.stage[these],
+            self.peak[:, these],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -133,18 +143,19 @@ class Cohorts:
 
         """
         features = tuple(layout.features)
-        before, peak = self.young, _remapped(self.young.peak, self.features, features, axis=0)
+        before = self.young._replace(peak=_remapped(self.young.peak, self.features, features, axis=0))
         index = {row: number for number, row in enumerate(before.rows)}
         new = set(fresh) if 0.0 <= gap_s <= NEW_GAP_S else ()
         columns = [column for column, row in enumerate(layout.rows) if row in index or column in new]
         rows = tuple(layout.rows[column] for column in columns)
         source = np.array([index.get(row, -1) for row in rows], np.intp)
-        ended = np.array([number for row, number in index.items() if row not in set(rows)], np.intp)
+        there = set(rows)
+        ended = np.array([number for row, number in index.items() if row not in there], np.intp)
         old = source >= 0
         born, stage = np.full(len(rows), ts), np.zeros(len(rows), np.intp)
         born[old], stage[old] = before.born[source[old]], before.stage[source[old]]
         peaks = np.full((len(features), len(rows)), np.nan)
-        peaks[:, old] = peak[:, source[old]]
+        peaks[:, old] = before.peak[:, source[old]]
         commands = layout.commands
         keys = tuple(
             before.keys[index[row]]
@@ -156,13 +167,7 @@ class Cohorts:
             features,
             Young(rows, keys, born, stage, peaks),
             np.array(columns, np.intp),
-            Young(
-                tuple(before.rows[number] for number in ended),
-                tuple(before.keys[number] for number in ended),
-                before.born[ended],
-                before.stage[ended],
-                peak[:, ended],
-            ),
+            before.picked(ended),
         )
 
     def learn(self, followed: Followed, ts: float, evidence: Matrix) -> Followed:
@@ -180,12 +185,6 @@ class Cohorts:
         for number in range(len(followed.ended.rows)):
             self._take(followed.ended, number, ts)
         young, columns = followed.young, followed.columns
-        if not columns.size:
-            self._forget()
-            self.young = young
-            if not followed.ended.rows:
-                return followed
-            return Followed(followed.features, young, columns, _none(len(followed.features)))
         stage = _stage(young.born, ts)
         older = np.flatnonzero(stage != young.stage)
         for number in older.tolist():
@@ -200,13 +199,7 @@ class Cohorts:
         grown = stage >= len(STAGES_S)
         if grown.any():
             kept = np.flatnonzero(~grown)
-            young = Young(
-                tuple(young.rows[number] for number in kept),
-                tuple(young.keys[number] for number in kept),
-                young.born[kept],
-                young.stage[kept],
-                young.peak[:, kept],
-            )
+            young = young.picked(kept)
             columns = columns[kept]
         self.young = young
         return Followed(followed.features, young, columns, _none(len(followed.features)))
@@ -246,7 +239,6 @@ class Cohorts:
         unsure = [number for number in range(rows) if own[number] < OWN_VALUES]
         if not unsure:
             return None
-        same = followed.features == self.features
         namesakes = _Namesakes(bank, features)
         found, bases = np.zeros((3, features, len(unsure))), []
         stages = _stage(followed.young.born, ts)
@@ -255,7 +247,7 @@ class Cohorts:
             column, keys, stage = int(followed.columns[number]), followed.young.keys[number], int(stages[number])
             asked = (keys, stage, bank.names[column])
             if asked not in cached:
-                cached[asked] = self._past(keys, stage, bank.names[column], namesakes, followed.features, same=same)
+                cached[asked] = self._past(keys, stage, bank.names[column], namesakes, followed.features)
             past, basis = cached[asked]
             found[:, :, place] = past
             bases.append(basis)
@@ -271,15 +263,13 @@ class Cohorts:
         name: str,
         namesakes: _Namesakes,
         features: tuple[str, ...],
-        *,
-        same: bool,
     ) -> tuple[Matrix, Basis]:
         """Weight, mean and squared deviations, shape (3, features), and what they come from."""
         known = next((each for key in keys if (each := self._at(key, stage)) is not None), None)
         past = np.zeros((3, len(features)))
         instances = 0.0
         if known is not None:
-            past[:] = known if same else _remapped(known, self.features, features, axis=1)
+            past = _remapped(known, self.features, features, axis=1)
             instances = float(past[0].max(initial=0.0))
         grown = namesakes.of(name, NAMESAKES * max(1.0 - instances / 5.0, 0.0))
         if grown is not None:
@@ -290,7 +280,7 @@ class Cohorts:
         starts = self._at(ANY, stage)
         if starts is None:
             return past, "all"
-        return (starts.copy() if same else _remapped(starts, self.features, features, axis=1)), "starts"
+        return _remapped(starts, self.features, features, axis=1), "starts"
 
     def _at(self, key: str, stage: int) -> Matrix | None:
         known = self._known.get(key)
