@@ -147,12 +147,13 @@ def main(arguments: list[str]) -> None:
         os.setsid()
         os.close(writing)
         os.close(int(commands))
-        os.read(reading, 1)  # until the brake has ended: nothing is ever written
-        grip.release()
+        if not os.read(reading, 1):  # it has ended without a word
+            grip.release()
         os._exit(0)
     os.close(reading)
     os.write(sys.stdout.fileno(), ON)
     run(grip, int(commands), float(share), cycles=kind == "signals")
+    os.write(writing, OFF)  # it has let go itself: what comes after is no longer the guard's to undo
 
 
 class Brake:
