@@ -93,6 +93,10 @@ _RESOLUTION: Mapping[str, float] = {
 }
 
 
+# How much a process holds, which it gives back when it ends: what can leak.
+_STOCKS = ("_bytes", "threads", "descriptors", "sockets", "children")
+
+
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators that the settings ask for, in that order."""
     return tuple(_WIRES[name](settings) for name in settings.words("operators"))
@@ -121,6 +125,7 @@ def _gaussian(settings: Settings) -> Wired:
             weights=_WEIGHTS,
             resolution=_RESOLUTION,
             waits=tuple(WAITS),
+            stocks=_STOCKS,
         ),
         Gaussian.state_version,
         {

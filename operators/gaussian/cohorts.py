@@ -177,6 +177,8 @@ class Cohorts:
             What is still young; the argument itself where nothing has become older or ended.
 
         """
+        if not (followed.young.rows or followed.ended.rows) and self.features == followed.features:
+            return followed
         if self.features != followed.features:
             self._known = {
                 key: _remapped(each, self.features, followed.features, 2) for key, each in self._known.items()

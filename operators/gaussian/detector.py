@@ -14,6 +14,7 @@ from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import EPISODE_S
 from laggard.operators.gaussian.likelihood import (
     Likelihood,
+    Pool,
     Reference,
     Weights,
     floor_of,
@@ -25,6 +26,7 @@ from laggard.operators.gaussian.likelihood import (
     scale_free_rows,
 )
 from laggard.operators.gaussian.moments import Moments
+from laggard.operators.gaussian.rises import Rises, stocks_of
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ LONG_TICK = 0.9
 FAR = 15.0
 """An anomaly of eight standard deviations: a row that has one is ranked however few of its features vary. Of a program
 that does nothing but compute few do, and S0's rule is for means over them."""
+
+POOL_S = 300.0
+"""All rows together are looked at again after so long, or after an eighth of the stream's age while it is young."""
 
 SUSPICIOUS = 0.1
 """A row with this score is remembered for a while, should it end."""
@@ -105,6 +110,8 @@ class Gaussian:
             notice is no anomaly, however constant the feature was. Only with `scale_free`.
         waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
             whatever they weigh, is marked so in rankings.
+        stocks: the ends of the names of features that tell how much a row holds; one that grows steadily is compared
+            with what was usual before it began to, see `Rises`. Only with `scale_free`.
         cohorts: whether a new row is compared with how others of its name began, see `Cohorts`. Only with `scale_free`.
         episodes: whether what is far off is learned as an episode first, see `Episodes`. Only with `scale_free`.
         share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 for not at
@@ -140,6 +147,7 @@ class Gaussian:
         weights: Mapping[str, float] | None = None,
         resolution: Mapping[str, float] | None = None,
         waits: Collection[str] = (),
+        stocks: Collection[str] = (),
         cohorts: bool = True,
         episodes: bool = True,
         share: float = 0.6,
@@ -161,6 +169,7 @@ class Gaussian:
         self.weights = dict(weights or {})
         self.resolution = dict(resolution or {})
         self.waits = frozenset(waits)
+        self.stocks = tuple(stocks) if likelihood == "scale_free" else ()
         self.episodes = episodes and likelihood == "scale_free"
         self.share = share if likelihood == "scale_free" else 0.0
         self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
@@ -170,8 +179,10 @@ class Gaussian:
         self._prospects: dict[str, tuple[float, RowScore]] | None = None  # those once an alignment is learned
         self._bank = Bank.empty()
         self._times = _Times()
+        self._rises = Rises.none()
+        self._pool = _Pooled(math.nan, (), Pool(np.zeros(0), np.zeros(0)))
         # What follows from the state and the last names and values; never part of a snapshot.
-        self._aligned: tuple[Layout, Bank, Followed | None] | None = None
+        self._aligned: tuple[Layout, Bank, Followed | None, _Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment with new rows that is not learned yet
         self._reference: Reference | None = None
         self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
@@ -194,11 +205,11 @@ class Gaussian:
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged.scores
-        bank, followed = self._align(layout, ts)
+        bank, followed, pooled = self._align(layout, ts)
         rows, features = values.shape
         reference = self._reference
         if reference is None or not self._span[0] <= ts < self._span[1]:
-            found = self._refer(bank, followed, ts, (features, rows), self._floor)
+            found = self._refer(bank, followed, pooled.pool, ts, (features, rows), self._floor)
             reference, self._span, self._bases = found
             self._floor = reference.floor
             self._reference = reference
@@ -238,7 +249,7 @@ class Gaussian:
         scores = self.score(ts, layout, values)
         judged, self._judged = self._judged, None
         assert judged is not None
-        bank, followed = self._align(layout, ts)
+        bank, followed, self._pool = self._align(layout, ts)
         self._bank, self._fresh_ts = bank, None
         if self._prospects is not None:
             self._suspects, self._prospects = self._prospects, None
@@ -247,11 +258,11 @@ class Gaussian:
         if followed is not None and self._cohorts is not None:
             young = self._cohorts.learn(followed, ts, judged.evidence)
             if young is not followed:
-                self._aligned = (layout, bank, young)
+                self._aligned = (layout, bank, young, self._pool)
                 self._reference = None
         rows, features = values.shape
         self._latest, self._settled = judged.evidence, judged.whole
-        self._turn(ts)
+        self._turn(ts, layout)
         head = self._open
         if head is None:
             head = self._open = bank.open.head(features, rows)
@@ -271,16 +282,16 @@ class Gaussian:
         """
         last, bank = self._times.last, self._bank
         suspects = _recent(self._suspects, ts)
-        if self.likelihood == "paper" or not 0.0 < ts - last <= GONE_S:
+        rows, features = int((bank.last_ts == last).sum()), len(self._pool.features)
+        if self.likelihood == "paper" or not (features and 0.0 < ts - last <= GONE_S):
             return suspects
-        rows, features = int((bank.last_ts == last).sum()), int((bank.feature_ts == last).sum())
         there = set(layout.rows)
         gone = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
         if not gone:
             return suspects
         before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
         followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
-        reference, _, bases = self._refer(bank, followed, last, (features, rows))
+        reference, _, bases = self._refer(bank, followed, self._pool.pool, last, (features, rows))
         evidence = bank.evidence[:features, :rows]
         raw = self._rows(evidence, reference, whole=False)
         level = self._calibration.level
@@ -325,8 +336,8 @@ class Gaussian:
         raw[counted < needed] = np.nan
         return raw
 
-    def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None]:
-        """The bank with this frame's rows and features first, and which of them are young."""
+    def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None, _Pooled]:
+        """The bank with this frame's rows and features first, which rows are young, and all of them together."""
         # Rows that are new are so from the tick at which they are learned.
         if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
             bank, followed = self._bank, None
@@ -339,13 +350,22 @@ class Gaussian:
                 followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
             if not bank.begins_with(layout):
                 bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
-            self._aligned = (layout, bank, followed)
+            pooled, features = self._pool, tuple(layout.features)
+            if pooled.features != features:
+                pooled = _Pooled(ts, features, _pool(bank, layout))
+            self._aligned = (layout, bank, followed, pooled)
             self._weights = self._floor = self._reference = self._open = None
             self._settled = False
-        return self._aligned[1], self._aligned[2]
+        return self._aligned[1:]
 
     def _refer(
-        self, bank: Bank, followed: Followed | None, ts: float, shape: tuple[int, int], floor: Matrix | None = None
+        self,
+        bank: Bank,
+        followed: Followed | None,
+        pool: Pool,
+        ts: float,
+        shape: tuple[int, int],
+        floor: Matrix | None = None,
     ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
         """What is usual for the first features and rows; for a row without a past that of others.
 
@@ -353,26 +373,36 @@ class Gaussian:
         known already.
         """
         features, rows = shape
-        weight, mean, squares = (
-            part[:features, :rows] for part in (bank.usual.weight, bank.usual.mean, bank.usual.squares)
-        )
+        usual = bank.usual.head(features, rows)
         span, bases, prior = (-math.inf, math.inf), {}, None
         if followed is not None and self._cohorts is not None and followed.columns.size:
             span = self._cohorts.span(followed, ts)
             prior = self._cohorts.prior(followed, bank, ts)
         if prior is not None:
             columns = prior.columns
-            own = Moments(weight[:, columns], mean[:, columns], squares[:, columns])
-            merged = prior.moments.merged(own, 1.0)
-            weight, mean, squares = weight.copy(), mean.copy(), squares.copy()
+            weight, mean, squares = usual.weight.copy(), usual.mean.copy(), usual.squares.copy()
+            merged = prior.moments.merged(Moments(weight[:, columns], mean[:, columns], squares[:, columns]), 1.0)
             weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
+            usual = Moments(weight, mean, squares)
             bases = dict(zip(columns.tolist(), prior.bases, strict=True))
+        usual = self._before_rises(usual, bank.rows[:rows], bank.features[:features])
         if self._weights is None or len(self._weights.each) != features:
             self._weights = Weights.of(bank.features[:features], self.weights, self.resolution)
         if floor is None:
             recurring = bank.episodes.second[:features, :rows] if self.episodes else None
             floor = floor_of(self._weights, recurring, rows)
-        return Reference.of(Moments(weight, mean, squares), self._weights, floor), span, bases
+        return Reference.of(usual, self._weights, pool, floor), span, bases
+
+    def _before_rises(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
+        """What is usual, but in cells that rise steadily what was so before they did."""
+        steady = [cell for cell in self._rises.steady if cell.row in rows and cell.feature in features]
+        if not steady:
+            return usual
+        mean, squares = usual.mean.copy(), usual.squares.copy()
+        for cell in steady:
+            place = features.index(cell.feature), rows.index(cell.row)
+            mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
+        return Moments(usual.weight, mean, squares, even=usual.even)
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
         """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
@@ -399,7 +429,7 @@ class Gaussian:
             self._bank.evidence[:features, :rows] = self._latest
             self._latest = None
 
-    def _turn(self, ts: float) -> None:
+    def _turn(self, ts: float, layout: Layout) -> None:
         """Close the open block of ticks when its time is over, and learn the one before it.
 
         After a gap, or when the clock has stepped back, both are learned: none of their ticks is recent.
@@ -420,11 +450,27 @@ class Gaussian:
         if not 0.0 <= ts - times.last < self.context_s / 16.0:
             self._bank.turn(1.0, 0.0 if self.episodes else None)
         closed = times.closed
-        if self.episodes and not 0.0 <= ts - closed < EPISODE_S:
-            self._bank.end_episodes(max(ts - closed, 0.0))
+        if not 0.0 <= ts - closed < EPISODE_S:
+            self._look(layout, max(ts - closed, 0.0))
             closed, self._floor = ts, None
+        if not 0.0 <= ts - self._pool.ts < min(POOL_S, 0.125 * (ts - times.first)):
+            self._pool = _Pooled(ts, self._pool.features, _pool(self._bank, layout))
+            assert self._aligned is not None
+            self._aligned = (*self._aligned[:3], self._pool)
         self._reference = self._open = None
         self._times = _Times(times.first, ts, ts, ts, 1, closed)
+
+    def _look(self, layout: Layout, seconds: float) -> None:
+        """End the episodes that are over and look at what rises, so many seconds after this was last done."""
+        bank = self._bank
+        if self.episodes:
+            bank.end_episodes(seconds)
+        stocks = stocks_of(layout.features, self.stocks)
+        if stocks.size:
+            self._rises, ended = self._rises.after(layout, stocks, bank.usual, bank.waiting)
+            for cell in ended if self.episodes else ():
+                place = bank.features.index(cell.feature), bank.rows.index(cell.row)
+                bank.episodes.note(*place, cell.level - cell.mean)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -432,6 +478,10 @@ class Gaussian:
         return {
             **self._bank.snapshot(),
             "times": list(self._times),
+            "rises": self._rises.snapshot(),
+            "pool_ts": self._pool.ts,
+            "pool_mean": self._pool.pool.mean.copy(),
+            "pool_spread": self._pool.pool.spread.copy(),
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
             "cohorts": (self._cohorts or Cohorts()).snapshot(),
@@ -445,6 +495,12 @@ class Gaussian:
         self._bank = Bank.restored(state)
         first, opened, merged, last, ticks, closed = state["times"]
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks), float(closed))
+        self._rises = Rises.restored(state["rises"])
+        mean, spread = (np.array(state[name], dtype=np.float64) for name in ("pool_mean", "pool_spread"))
+        if not mean.shape == spread.shape <= (len(self._bank.features),):
+            expected = f"as many numbers as a frame has features, at most {len(self._bank.features)}"
+            raise ValueError(f"pool_mean, pool_spread: expected {expected}, got {mean.size} and {spread.size}")
+        self._pool = _Pooled(float(state["pool_ts"]), self._bank.features[: mean.size], Pool(mean, spread))
         if self._cohorts is not None:
             self._cohorts = Cohorts.restored(state["cohorts"])
         suspects = [(float(seen), _row_score(plain)) for seen, *plain in state["suspects"]]
@@ -473,6 +529,18 @@ def _plain(row: RowScore) -> list[Any]:
 def _row_score(plain: list[Any]) -> RowScore:
     row, name, score, age_s, basis, waits, features = plain
     return RowScore(row, name, score, tuple(FeatureScore(*each) for each in features), age_s, basis, waits)
+
+
+class _Pooled(NamedTuple):
+    """All rows together, of which features, and when they were looked at."""
+
+    ts: float
+    features: tuple[str, ...]
+    pool: Pool
+
+
+def _pool(bank: Bank, layout: Layout) -> Pool:
+    return Pool.of(bank.usual.head(len(layout.features), len(layout.rows)))
 
 
 class _Names(NamedTuple):

@@ -83,7 +83,7 @@ class Episodes:
 
         """
         deviation = block.mean - usual.mean
-        values, before = _of_rows(block.weight), _of_rows(usual.weight)
+        values, before = block.counts, usual.counts
         # The block's mean square deviation from the usual mean, times its values, beside the usual variance.
         apart = deviation * deviation
         apart *= values
@@ -111,10 +111,10 @@ class Episodes:
         if not far.any():
             return block
         cells, limit = found[far], limit[far]
-        mean, limited = block.mean.flatten(), block.squares.flatten()
-        mean[cells] = usual.mean.ravel()[cells] + np.maximum(np.minimum(off[far], limit), -limit)
-        limited[cells] = np.minimum(squares[far], weight[far] * limit * limit)
-        return Moments(block.weight, mean.reshape(deviation.shape), limited.reshape(deviation.shape))
+        limited = Moments(block.weight, block.mean.copy(), block.squares.copy(), even=block.even)
+        limited.mean.ravel()[cells] = usual.mean.ravel()[cells] + np.maximum(np.minimum(off[far], limit), -limit)
+        limited.squares.ravel()[cells] = np.minimum(squares[far], weight[far] * limit * limit)
+        return limited
 
     def close(self, seconds: float, block: Moments, mean: NDArray[np.float64]) -> None:
         """End the episodes that are over: those of cells whose last block is less than half as high.
@@ -126,20 +126,24 @@ class Episodes:
 
         """
         decay = np.float32(np.exp(-seconds / MEMORY_S))
-        running, highest, second = _flat(self.running), _flat(self.highest), _flat(self.second)
+        running = _flat(self.running)
         # Where there is none it stays -inf.
-        highest *= decay
-        second *= decay
+        self.highest *= decay
+        self.second *= decay
         ended = np.flatnonzero((self.running > NONE) & ~(2.0 * (block.mean - mean) >= self.running))
-        height, first = running[ended], highest[ended]
-        second[ended] = np.maximum(second[ended], np.minimum(height, first))
-        highest[ended] = np.maximum(first, height)
+        self._note(ended, running[ended])
         running[ended] = NONE
 
+    def note(self, feature: int, row: int, height: float) -> None:
+        """Take in an episode of one cell that was seen by other means."""
+        cell = np.array([np.ravel_multi_index((feature, row), self.highest.shape)])
+        self._note(cell, np.array([min(height, HIGHEST)], np.float32))
 
-def _of_rows(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights as one line, if those of all features of a row are the same."""
-    return weight[0] if weight.size and bool((weight == weight[0]).all()) else weight
+    def _note(self, cells: NDArray[np.intp], height: Heights) -> None:
+        highest, second = _flat(self.highest), _flat(self.second)
+        first = highest[cells]
+        second[cells] = np.maximum(second[cells], np.minimum(height, first))
+        highest[cells] = np.maximum(first, height)
 
 
 def _flat(heights: Heights) -> Heights:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from laggard.operators.gaussian.episodes import KNOWN
+from laggard.operators.gaussian.moments import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from laggard.operators.gaussian.moments import Moments
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
@@ -66,6 +65,43 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """All rows together: what a row without a past of its own is compared with.
+
+    Attributes:
+        mean: the weighted mean M of each feature, shape (features,).
+        spread: the weighted mean T over all rows of |m - M| + s, where m is a row's mean and s^2 = S / w: near the
+            deviation over all rows and ticks, but one row that takes a thousand times as much is not all of it.
+
+    """
+
+    mean: Vector
+    spread: Vector
+
+    @classmethod
+    def of(cls, usual: Moments) -> Pool:
+        """Of rows, shape (features, rows)."""
+        weight, mean, squares = usual.weight, usual.mean, usual.squares
+        if not weight.size:
+            return cls(np.zeros(len(weight)), np.zeros(len(weight)))
+        # Often all features of a row have been there equally long: then much depends on the row alone.
+        count = usual.counts
+        even = count is not weight
+        counts = np.maximum(count.sum(axis=-1), 1.0)
+        # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
+        # digits cancel than there are in the number of rows.
+        anchor = mean[:, count.argmax()] if even else mean[np.arange(len(mean)), count.argmax(axis=1)]
+        sums = "fr,r->f" if even else "fr,fr->f"
+        offset = mean - anchor[:, None]
+        shift = np.einsum(sums, offset, count) / counts
+        offset -= shift[:, None]
+        np.abs(offset, out=offset)
+        apart = np.einsum(sums, offset, count)
+        own = np.sqrt(squares, out=offset)
+        return cls(anchor + shift, (apart + np.einsum(sums, own, np.sqrt(count))) / counts)
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What is usual, in the form that a tick is judged with; made once for each block that is learned.
 
@@ -104,14 +140,12 @@ class Reference:
     seen: bool
 
     @classmethod
-    def of(cls, usual: Moments, weights: Weights, floor: Matrix | None = None) -> Reference:
+    def of(cls, usual: Moments, weights: Weights, pool: Pool, floor: Matrix | None = None) -> Reference:
         """Prepare the usual values. `floor`: the variance that each cell has at least, see `floor_of`.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
-        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)). There p is `POOLED`, and T the weighted mean over all rows
-        of |m - M| + s, where M is the mean of all and s^2 = S / w: near the deviation over all rows and ticks, but one
-        row that takes a thousand times as much is not all of it. The prediction is a Student's t with w - 1 + k degrees
-        of freedom, around the mean, with the scale
+        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)). There p is `POOLED`, and T the spread of the pool. The
+        prediction is a Student's t with w - 1 + k degrees of freedom, around the mean, with the scale
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
 
@@ -120,30 +154,19 @@ class Reference:
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         features = len(weight)
-        # Often all features of a row have been there equally long: then much depends on the row alone.
-        even = bool(weight.size and (weight == weight[0]).all())
-        count = weight[0] if even else weight
-        counts = np.maximum(count.sum(axis=-1), 1.0)
-        # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
-        # digits cancel than there are in the number of rows.
-        if weight.size:
-            anchor = mean[:, count.argmax()] if even else mean[np.arange(features), count.argmax(axis=1)]
-        else:
-            anchor = np.zeros(features)
-        sums = "fr,r->f" if even else "fr,fr->f"
-        offset = mean - anchor[:, None]
-        shift = np.einsum(sums, offset, count) / counts
-        offset -= shift[:, None]
-        np.abs(offset, out=offset)
-        apart = np.einsum(sums, offset, count)
-        own = np.sqrt(squares, out=offset)
-        spread = PSEUDO * ((apart + np.einsum(sums, own, np.sqrt(count))) / counts) ** 2
+        count = usual.counts
+        even = count is not weight
+        spread = PSEUDO * pool.spread**2
         silent = np.flatnonzero((spread <= 0.0) & (weights.least <= 0.0))
+        if silent.size:  # perhaps no longer
+            again = PSEUDO * Pool.of(Moments(weight[silent], mean[silent], squares[silent])).spread ** 2
+            spread[silent] = again
+            silent = silent[again <= 0.0]
         spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
-        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count), out=own)
+        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count))
         inverse += squares
         if floor is not None:
             inverse += floor * (count + (PSEUDO - 1.0))
@@ -152,7 +175,7 @@ class Reference:
         inverse[silent] = 0.0
         constant = squares <= 0.0
         varying = features - _count(constant) if constant.any() else np.full(constant.shape[1], features)
-        center = mean if count.all() else np.where(weight > 0.0, mean, (anchor + shift)[:, None])
+        center = mean if count.all() else np.where(weight > 0.0, mean, pool.mean[:, None])
         if even:
             trusted, uneven = _trusted(count), np.zeros(0, np.intp)
         else:

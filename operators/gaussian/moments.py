@@ -30,12 +30,28 @@ class Moments:
         weight: how many values were learned, forgotten ones counted in part.
         mean: their weighted mean; 0 where nothing was learned.
         squares: the weighted sum of squared deviations from the mean, never negative.
+        even: whether the weights along the first axis are the same, None while nobody has looked. Saves passes; nothing
+            depends on it.
 
     """
 
     weight: Matrix
     mean: Matrix
     squares: Matrix
+    even: bool | None = field(default=None, kw_only=True, compare=False)
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """The weights, without the first axis where they are the same along it."""
+        if self.even is None:
+            self.even = bool(self.weight.size and (self.weight == self.weight[0]).all())
+        counts: NDArray[np.float64] = self.weight[0] if self.even else self.weight
+        return counts
+
+    def head(self, height: int, width: int) -> Moments:
+        """The first lines and columns, as a view."""
+        parts = (part[:height, :width] for part in (self.weight, self.mean, self.squares))
+        return Moments(*parts, even=self.even or None)
 
     @classmethod
     def empty(cls, *shape: int) -> Moments:
@@ -47,18 +63,24 @@ class Moments:
 
         W = d w,  w' = W + v,  m' = m + (n - m) v / w',  S' = d S + T + (n - m)^2 W v / w'
         """
-        kept = self.weight * decay
-        weight = kept + other.weight
-        share = other.weight / (weight + TINY)
+        before, added = self.counts, other.counts
+        even = bool(self.even and other.even)
+        if not even:
+            before, added = self.weight, other.weight
+        kept = before * decay
+        weight = kept + added
+        share = added / (weight + TINY)
         deviation = other.mean - self.mean
-        step = np.multiply(share, deviation, out=share)
+        step = share * deviation
         deviation *= step
         deviation *= kept
-        squares = np.multiply(self.squares, decay, out=kept)
+        squares = self.squares * decay
         squares += other.squares
         squares += deviation
         step += self.mean
-        return Moments(weight, step, squares)
+        if even:
+            weight = np.broadcast_to(weight, step.shape).copy()
+        return Moments(weight, step, squares, even=even or None)
 
     def variance(self) -> Matrix:
         """The unbiased variance, S / (w - 1); 0 where fewer than two values are in it."""

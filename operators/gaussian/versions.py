@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from laggard.operators.calibration import anew
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import Episodes
+from laggard.operators.gaussian.rises import Rises
 
 
 def from_1(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew neither episodes nor cohorts, which begin empty, and counted ticks against the budget."""
+    """Version 1 knew neither episodes nor cohorts, which begin empty, and counted ticks against the budget.
+
+    Nor did it keep what all rows are together: without features it is found anew at the first frame.
+    """
     episodes = Episodes.empty(len(state["features"]), len(state["rows"]))
     last = state["times"][3]
     return {
@@ -19,6 +25,10 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
         "times": [*state["times"], last],
         "cohorts": Cohorts().snapshot(),
         "suspects": [],
+        "rises": Rises.none().snapshot(),
+        "pool_ts": last,
+        "pool_mean": np.zeros(0),
+        "pool_spread": np.zeros(0),
         "calibration": anew(state["calibration"]),
     }
 

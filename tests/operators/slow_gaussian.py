@@ -33,11 +33,16 @@ class SlowGaussian:
         self.evidence: dict[Cell, float] = {}
         self.opened = self.merged = self.last = math.nan
         self.ticks = 0
+        self.first = self.pooled = math.nan
+        self.features: tuple[str, ...] = ()
+        self.pool: dict[str, tuple[float, float]] = {}
 
     def score(self, ts: float, layout: Names, values: list[list[float]]) -> tuple[list[list[float]], list[float]]:
         """Each cell's anomaly and each row's, NaN for what is left out."""
         judged = self._evidence(ts, layout, values)
-        pool = {feature: self._pool(layout, feature) for feature in layout.features}
+        pool = self._pools(layout)
+        # A feature that was one constant in all rows may not be any more.
+        pool |= {each: (pool[each][0], self._pool(layout, each)[1]) for each in pool if pool[each][1] == 0.0}
         seen = any(self.usual[row, feature] for row in layout.rows for feature in layout.features)
         cells, rows = [], []
         for row in layout.rows:
@@ -83,6 +88,11 @@ class SlowGaussian:
         variance = squares / (weight - 1)
         return 0.5 * math.log(2 * math.pi * variance) + (value - mean) ** 2 / (2 * variance), True
 
+    def _pools(self, layout: Names) -> dict[str, tuple[float, float]]:
+        if self.features == layout.features:
+            return dict(self.pool)
+        return {feature: self._pool(layout, feature) for feature in layout.features}
+
     def _pool(self, layout: Names, feature: str) -> tuple[float, float]:
         """Mean of a feature over all rows of the frame and all their usual values, and the square of its spread."""
         everything = [each for row in layout.rows for each in self.usual[row, feature]]
@@ -107,15 +117,17 @@ class SlowGaussian:
 
     def learn(self, ts: float, layout: Names, values: list[list[float]]) -> None:
         self.evidence |= self._evidence(ts, layout, values)
-        self._turn(ts)
+        if self.features != layout.features:
+            self.pool, self.features, self.pooled = self._pools(layout), layout.features, ts
+        self._turn(ts, layout)
         for row, line in zip(layout.rows, values, strict=True):
             for feature, value in zip(layout.features, line, strict=True):
                 if abs(value) <= 1e140:
                     self.open.append(((row, feature), value))
 
-    def _turn(self, ts: float) -> None:
+    def _turn(self, ts: float, layout: Names) -> None:
         if self.ticks == 0 and math.isnan(self.opened):
-            self.opened = self.merged = ts
+            self.opened = self.merged = self.first = ts
         elif (
             ts < self.opened
             or (ts - self.opened >= self.exclude_s / 2 and self.ticks >= 5)
@@ -127,6 +139,9 @@ class SlowGaussian:
             self._take_waiting()
             if not 0 <= ts - self.last < self.context_s / 16:
                 self._take_waiting()
+            if not 0 <= ts - self.pooled < min(300.0, (ts - self.first) / 8):
+                self.pool = {feature: self._pool(layout, feature) for feature in layout.features}
+                self.pooled = ts
             self.opened = self.merged = ts
             self.ticks = 0
         self.ticks += 1

@@ -1,0 +1,179 @@
+"""What grows steadily: a leak so slow that what is usual would follow it is compared with what was usual before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from laggard.operators.gaussian.episodes import SURE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.gaussian.moments import Moments
+
+    Vector = NDArray[np.float64]
+
+BEGUN = 1.0
+"""What is so many standard deviations above its usual may begin to rise."""
+
+STEADY = 12.0
+"""A rise is steady after so many steps up, one for each look every `EPISODE_S`: an hour. Of values that go up and down by
+chance, one in about 300 gets there."""
+
+DOWN = 2.0
+"""A step down takes back so many steps up ..."""
+
+MOST = STEADY + 4.0
+"""... of at most so many, so that a quarter of an hour without a step up ends the rise."""
+
+
+class Cell(NamedTuple):
+    """A cell that rises steadily.
+
+    Attributes:
+        row: its id.
+        feature: its name.
+        mean: the usual one before it began to rise.
+        variance: likewise.
+        level: its height when it was last looked at.
+
+    """
+
+    row: str
+    feature: str
+    mean: float
+    variance: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rises:
+    """The cells that may be rising.
+
+    A Gaussian that forgets follows what grows by the same amount each minute: it is always one standard deviation
+    behind, so a leak that takes hours is never far off. Here the level of a cell that has left its usual is looked at
+    now and then; while it goes up from look to look, what was usual at first is kept beside.
+
+    Memory: a few numbers for each cell that is above its usual, at most all cells of `stocks`.
+
+    Attributes:
+        rows: ids, one for each cell.
+        features: names, one for each cell.
+        mean: the usual one before, shape (cells,).
+        variance: likewise.
+        level: what it was when it was last looked at.
+        steps: how many steps up it has made, less `DOWN` for each step down.
+
+    """
+
+    rows: tuple[str, ...]
+    features: tuple[str, ...]
+    mean: Vector
+    variance: Vector
+    level: Vector
+    steps: Vector
+
+    @classmethod
+    def none(cls) -> Rises:
+        """Nothing rises."""
+        return cls((), (), *(np.zeros(0) for _ in range(4)))
+
+    @property
+    def steady(self) -> tuple[Cell, ...]:
+        """Those that have risen for long enough."""
+        return self._cells(np.flatnonzero(self.steps >= STEADY))
+
+    def _cells(self, these: NDArray[np.intp]) -> tuple[Cell, ...]:
+        return tuple(
+            Cell(
+                self.rows[number],
+                self.features[number],
+                float(self.mean[number]),
+                float(self.variance[number]),
+                float(self.level[number]),
+            )
+            for number in map(int, these)
+        )
+
+    def after(
+        self, layout: Layout, stocks: NDArray[np.intp], usual: Moments, block: Moments
+    ) -> tuple[Rises, tuple[Cell, ...]]:
+        """Look at all cells again.
+
+        Args:
+            layout: the names of the frame.
+            stocks: which features tell how much is held, so that they can leak.
+            usual: what is usual, shape (features, rows) of the frame at least.
+            block: the last ticks, of the same shape.
+
+        Returns:
+            What may be rising now; and what rose steadily and no longer does.
+
+        """
+        shape = (len(stocks), len(layout.rows))
+        weight, mean, squares, values, level = (
+            part[stocks, : shape[1]] for part in (usual.weight, usual.mean, usual.squares, block.weight, block.mean)
+        )
+        variance = squares / np.maximum(weight, 1.0)
+        rising = level - mean
+        begun = (values > 0.0) & (weight >= SURE) & (rising > 0.0) & (rising * rising > BEGUN * BEGUN * variance)
+
+        column = {row: number for number, row in enumerate(layout.rows)}
+        line = {layout.features[feature]: number for number, feature in enumerate(stocks.tolist())}
+        missing = (-1, -1)
+        pairs = zip(self.rows, self.features, strict=True)
+        cells = [
+            (line[feature], column[row]) if row in column and feature in line else missing for row, feature in pairs
+        ]
+        lines, columns = np.array(cells, np.intp).reshape(-1, 2).T
+        there = lines >= 0
+        now = np.where(there, level[lines, columns], -np.inf) if lines.size else np.zeros(0)
+        steps = np.where(now > self.level, np.minimum(self.steps + 1.0, MOST), self.steps - DOWN)
+        lasts = there & (steps >= 0.0) & (now > self.mean)
+        ended = there & (self.steps >= STEADY) & ~(lasts & (steps >= STEADY))
+        kept = np.flatnonzero(lasts & ~ended)
+        begun[lines[kept], columns[kept]] = False
+        fresh = np.nonzero(begun)
+        return Rises(
+            (*(self.rows[number] for number in kept), *(layout.rows[number] for number in fresh[1])),
+            (
+                *(self.features[number] for number in kept),
+                *(layout.features[stocks[number]] for number in fresh[0]),
+            ),
+            np.concatenate([self.mean[kept], mean[fresh]]),
+            np.concatenate([self.variance[kept], variance[fresh]]),
+            np.concatenate([now[kept], level[fresh]]),
+            np.concatenate([steps[kept], np.zeros(len(fresh[0]))]),
+        ), self._cells(np.flatnonzero(ended))
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "rows": list(self.rows),
+            "features": list(self.features),
+            **{name: getattr(self, name).copy() for name in VECTORS},
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Rises:
+        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        rows, features = tuple(state["rows"]), tuple(state["features"])
+        vectors = {name: np.array(state[name], dtype=np.float64) for name in VECTORS}
+        for name, values in {"features": np.zeros(len(features)), **vectors}.items():
+            if values.shape != (len(rows),):
+                raise ValueError(f"rises: {name}: expected {len(rows)}, got {values.size}")
+        return cls(rows, features, *vectors.values())
+
+
+VECTORS = ("mean", "variance", "level", "steps")
+
+
+def stocks_of(features: Sequence[str], ends: Sequence[str]) -> NDArray[np.intp]:
+    """Which features tell how much is held, by the ends of their names."""
+    return np.array([number for number, name in enumerate(features) if name.endswith(tuple(ends))], np.intp)
