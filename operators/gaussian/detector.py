@@ -209,7 +209,7 @@ class Gaussian:
         rows, features = values.shape
         reference = self._reference
         if reference is None or not self._span[0] <= ts < self._span[1]:
-            found = self._refer(bank, followed, pooled.pool, ts, (features, rows), self._floor)
+            found = self._refer(bank, followed, ts, (features, rows), pool=pooled.pool, floor=self._floor)
             reference, self._span, self._bases = found
             self._floor = reference.floor
             self._reference = reference
@@ -291,7 +291,7 @@ class Gaussian:
             return suspects
         before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
         followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
-        reference, _, bases = self._refer(bank, followed, self._pool.pool, last, (features, rows))
+        reference, _, bases = self._refer(bank, followed, last, (features, rows), pool=self._pool.pool)
         evidence = bank.evidence[:features, :rows]
         raw = self._rows(evidence, reference, whole=False)
         level = self._calibration.level
@@ -362,9 +362,10 @@ class Gaussian:
         self,
         bank: Bank,
         followed: Followed | None,
-        pool: Pool,
         ts: float,
         shape: tuple[int, int],
+        *,
+        pool: Pool,
         floor: Matrix | None = None,
     ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
         """What is usual for the first features and rows; for a row without a past that of others.

@@ -23,11 +23,11 @@ BEGUN = 1.0
 """What is so many standard deviations above its usual may begin to rise."""
 
 STEADY = 12.0
-"""A rise is steady after so many steps up, one for each look every `EPISODE_S`: an hour. Of values that go up and down by
-chance, one in about 300 gets there."""
+"""A rise is steady after so many steps up, one for each look every `EPISODE_S`: an hour. Of random walks less than one
+in a hundred gets there in four hours."""
 
 DOWN = 2.0
-"""A step down takes back so many steps up ..."""
+"""A look at which it is not higher than ever takes back so many steps up ..."""
 
 MOST = STEADY + 4.0
 """... of at most so many, so that a quarter of an hour without a step up ends the rise."""
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
         feature: its name.
         mean: the usual one before it began to rise.
         variance: likewise.
-        level: its height when it was last looked at.
+        level: the highest that it was when it was looked at.
 
     """
 
@@ -58,7 +58,7 @@ class Rises:
 
     A Gaussian that forgets follows what grows by the same amount each minute: it is always one standard deviation
     behind, so a leak that takes hours is never far off. Here the level of a cell that has left its usual is looked at
-    now and then; while it goes up from look to look, what was usual at first is kept beside.
+    now and then; while it is higher at almost each look than ever before, what was usual at first is kept beside.
 
     Memory: a few numbers for each cell that is above its usual, at most all cells of `stocks`.
 
@@ -67,8 +67,8 @@ class Rises:
         features: names, one for each cell.
         mean: the usual one before, shape (cells,).
         variance: likewise.
-        level: what it was when it was last looked at.
-        steps: how many steps up it has made, less `DOWN` for each step down.
+        level: the highest that it was when it was looked at.
+        steps: how many steps up it has made, less `DOWN` for each look without one.
 
     """
 
@@ -140,15 +140,13 @@ class Rises:
         kept = np.flatnonzero(lasts & ~ended)
         begun[lines[kept], columns[kept]] = False
         fresh = np.nonzero(begun)
+        fresh_rows, fresh_features = fresh[1].tolist(), stocks[fresh[0]].tolist()
         return Rises(
-            (*(self.rows[number] for number in kept), *(layout.rows[number] for number in fresh[1])),
-            (
-                *(self.features[number] for number in kept),
-                *(layout.features[stocks[number]] for number in fresh[0]),
-            ),
+            (*(self.rows[number] for number in kept), *(layout.rows[number] for number in fresh_rows)),
+            (*(self.features[number] for number in kept), *(layout.features[number] for number in fresh_features)),
             np.concatenate([self.mean[kept], mean[fresh]]),
             np.concatenate([self.variance[kept], variance[fresh]]),
-            np.concatenate([now[kept], level[fresh]]),
+            np.concatenate([np.maximum(now, self.level)[kept], level[fresh]]),
             np.concatenate([steps[kept], np.zeros(len(fresh[0]))]),
         ), self._cells(np.flatnonzero(ended))
 

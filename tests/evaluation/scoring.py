@@ -74,11 +74,13 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "episodes": {"episodes": False},
     "share": {"share": 0.0},
     "resolution": {"resolution": {}},
+    "rises": {"stocks": ()},
 }
 """What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
 tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; likelihoods without a
 unit, of which all the others are part; new processes compared with how others of their name began; what is far off
-learned as an episode first; ranking by the share of what rises; and a least change that anybody would notice."""
+learned as an episode first; ranking by the share of what rises; a least change that anybody would notice; and what
+grows for hours compared with what was before."""
 
 
 class Method(Protocol):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAKERS: dict[str, Callable[[], Any]] = {
-    "gaussian": Gaussian,
+    "gaussian": lambda: Gaussian(stocks=("_2", "_3")),
     "gaussian, the paper's": lambda: Gaussian(likelihood="paper"),
     "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
 }
