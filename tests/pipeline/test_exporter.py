@@ -27,7 +27,7 @@ from laggard.pipeline.metrics import MAX_LABEL, MAX_STREAMS, METRICS, STALE_S, T
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES
-from tests.deploy.tools import promtool
+from tests.monitoring.debian import promtool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
 
 
 def promtool_says(page: str) -> tuple[int, str]:
-    done = subprocess.run([promtool(), "check", "metrics"], input=page, text=True, capture_output=True, check=False)
+    done = subprocess.run([*promtool(), "check", "metrics"], input=page, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
