@@ -23,8 +23,9 @@ from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import Exporter, label, metrics_registry
+from laggard.pipeline.incidents import Incident, Incidents
 from laggard.pipeline.metrics import MAX_LABEL, MAX_STREAMS, METRICS, STALE_S, TASK_LABELS, document
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES
 from tests.monitoring.debian import promtool
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
+CALM = Incidents()
+ANOMALY = "0d1e5e3a-9d0c-5b1c-8f7e-3f1e0a4b7c55"
 TS = 1_700_000_000.0
 FEATURES = ("cpu_user_ratio", "memory_rss_bytes")
 
@@ -80,6 +83,10 @@ def frame(names: Sequence[str], scope: str = "process", host: str = "web-1") -> 
     return Frame("host", host, scope, TS, 1, make_layout(rows, names, FEATURES), np.zeros((len(rows), 2)))
 
 
+def host_frame(host: str = "web-1", **values: float) -> Frame:
+    return Frame("host", host, "host", TS, 1, make_layout(("host",), ("host",), values), np.array([[*values.values()]]))
+
+
 def agent_frame(values: Sequence[float], host: str = "web-1") -> Frame:
     layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
     return Frame("host", host, "agent", TS, 1, layout, np.array([values], np.float64))
@@ -91,13 +98,19 @@ class Page:
     def __init__(self, top_rows: int = 2) -> None:
         self.clock = Clock()
         self.telemetry = Telemetry()
-        self.exporter = Exporter(self.telemetry, top_rows, self.clock)
+        self.exporter = Exporter(self.telemetry, top_rows, {"gaussian": 0.5}, self.clock)
         self.registry = CollectorRegistry()
         self.registry.register(self.exporter)
 
-    def scored(self, rows: Sequence[tuple[str, float]], host: str = "web-1", scope: str = "process") -> Given:
+    def scored(
+        self,
+        rows: Sequence[tuple[str, float]],
+        host: str = "web-1",
+        scope: str = "process",
+        incidents: Incidents = CALM,
+    ) -> Given:
         scores = Given(rows)
-        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores)
+        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores, incidents)
         return scores
 
     def text(self) -> str:
@@ -116,15 +129,19 @@ class Page:
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
-    page.scored([("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)])
+    incident = Incident(ANOMALY, TS - 60.0, True, "nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05)
+    rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
+    page.scored(rows, incidents=Incidents(2, incident))
     page.scored([("host", 0.8)], scope="host")
+    page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
+    page.exporter.received(host_frame(cpu_busy_ratio=0.5))
     page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0]))
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
         if name != "partition":
             setattr(task, name, 100 + number)
     for seconds in (0.0, 0.005, 0.02, 3.0, 1000.0):
-        task.latency_seconds.add(seconds)
+        task.latency_seconds.add_record("web-1", TS - seconds, seconds)
         task.processing_seconds.add(seconds, times=2)
         task.commit_duration_seconds.add(seconds / 10)
     task.recovery_seconds = 1.5
@@ -199,7 +216,9 @@ def test_rows_of_one_name_are_one_series_and_the_rest_is_counted() -> None:
     assert page.samples("laggard_row_score") == {("web-1", "b"): 1.9, ("web-1", "d"): 0.3}
     assert page.samples("laggard_feature_score") == {
         ("web-1", "b", "cpu_user_ratio"): 3.8,
+        ("web-1", "b", "memory_rss_bytes"): 1.9,
         ("web-1", "d", "cpu_user_ratio"): 0.6,
+        ("web-1", "d", "memory_rss_bytes"): 0.3,
     }
     assert page.samples("laggard_rows_left_out") == {("web-1",): 2}
     assert scores.asked == [4, 16, 23]  # the first twenty are all called b
@@ -239,7 +258,7 @@ def test_an_operators_answer_is_shown_as_it_was_given() -> None:
         scores = gaussian.score(now.ts, layout, values)
         if tick == 200:
             for page in pages:
-                page.exporter.scored("gaussian", now, scores)
+                page.exporter.scored("gaussian", now, scores, CALM)
             before = pages[0].text()
         gaussian.learn(now.ts, layout, values)
     assert pages[1].text() == before  # though the operator has learned a hundred more
@@ -314,7 +333,8 @@ def test_keys_that_look_alike_do_not_spoil_the_page() -> None:
 def test_an_application_may_be_called_as_a_host_is() -> None:
     page = Page()
     page.scored([("row", 0.5)])
-    page.exporter.scored("gaussian", dataclasses.replace(frame(["row"]), keyed_by="application"), Given([("row", 0.5)]))
+    other = dataclasses.replace(frame(["row"]), keyed_by="application")
+    page.exporter.scored("gaussian", other, Given([("row", 0.5)]), CALM)
     assert 'laggard_score{application="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
     assert 'laggard_score{host="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
 
@@ -322,7 +342,7 @@ def test_an_application_may_be_called_as_a_host_is() -> None:
 @given(st.text(st.characters(codec=None), max_size=3 * MAX_LABEL))
 def test_any_name_is_a_label_that_is_read_back(name: str) -> None:
     page = Page()
-    page.exporter.scored("gaussian", frame(["a"], host=name), Given([("a", 0.5)]))
+    page.exporter.scored("gaussian", frame(["a"], host=name), Given([("a", 0.5)]), CALM)
     assert list(page.samples("laggard_score")) == [(label(name),)]
     assert len(label(name)) <= MAX_LABEL
 
