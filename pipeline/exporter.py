@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import accumulate
 from operator import itemgetter
@@ -21,17 +22,31 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Exemplar
 
-from laggard.pipeline.metrics import BY_NAME, MAX_LABEL, MAX_STREAMS, METRICS, PREFIX, STALE_S, TASK_LABELS
+from laggard.pipeline.metrics import (
+    BY_NAME,
+    HOST_DEVICES,
+    HOST_FEATURES,
+    MAX_LABEL,
+    MAX_STREAMS,
+    METRICS,
+    PREFIX,
+    STALE_S,
+    TASK_LABELS,
+    TOP_FEATURES,
+)
+from laggard.pipeline.observers import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from laggard.operators.ranking import Ranking, RowScore
-    from laggard.pipeline.records import Frame
+    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.pipeline.incidents import Incidents
+    from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
 
-AGENT_SCOPE = "agent"
+AGENT_SCOPE, HOST_SCOPE = "agent", "host"
 
 
 class Scores(Protocol):
@@ -46,7 +61,7 @@ class Scores(Protocol):
 
 
 class _Stream(NamedTuple):
-    """Whose newest frame is shown; the operator is empty for an agent's own frames."""
+    """Whose newest frame is shown; the operator is empty for frames that none has scored."""
 
     keyed_by: str
     key: str
@@ -60,6 +75,7 @@ class _Sample(NamedTuple):
     metric: str
     labels: dict[str, str]
     value: float
+    exemplar: Exemplar | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +84,7 @@ class _Shown:
 
     frame: Frame
     scores: Scores | None
+    incidents: Incidents | None
     came_s: float
     tick_s: float
     samples: Sequence[_Sample] | None = None  # made when they are first asked for
@@ -76,7 +93,7 @@ class _Shown:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
 
 
-class Exporter(Collector):
+class Exporter(Collector, Observer):
     """Collects everything that laggard has to say to Prometheus. May be called from several threads.
 
     To note a frame costs about a microsecond. It is ranked when it is scraped: most frames never are.
@@ -84,6 +101,7 @@ class Exporter(Collector):
     Parameters:
         telemetry: what the runner counts.
         top_rows: how many names of rows have series of their own in each stream.
+        budgets: by operator, the false incidents that a host may have a day.
         clock: seconds on a clock that never steps.
 
     Example:
@@ -96,24 +114,50 @@ class Exporter(Collector):
 
     """
 
-    def __init__(self, telemetry: Telemetry, top_rows: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        top_rows: int,
+        budgets: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._telemetry = telemetry
         self._top_rows = top_rows
+        self._budgets = budgets or {}
         self._clock = clock
         self._lock = threading.Lock()
         self._shown: OrderedDict[_Stream, _Shown] = OrderedDict()  # the one silent longest first
+        self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
         self._frames_left_out = 0
 
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
         """Show what an operator answered to this frame."""
-        self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores)
+        self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, incidents)
 
     def received(self, frame: Frame) -> None:
-        """Show what an agent says about itself; other frames are shown when they are scored."""
-        if frame.scope == AGENT_SCOPE and len(frame.values):
-            self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None)
+        """Show what an agent says about itself, or a host about itself; others are shown when they are scored."""
+        if frame.scope in {AGENT_SCOPE, HOST_SCOPE} and len(frame.values):
+            self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None, None)
 
-    def _note(self, stream: _Stream, frame: Frame, scores: Scores | None) -> None:
+    def marked(self, operator: str, mark: Mark) -> None:
+        """Count a mark. Every operator sees it."""
+        with self._lock:
+            self._marks[mark.host, operator] = self._marks.pop((mark.host, operator), 0) + 1
+            if len(self._marks) > MAX_STREAMS:
+                self._marks.popitem(last=False)
+
+    def lost(self, operator: str, keys: Iterable[str]) -> None:
+        """Show no more of these keys: another worker does now."""
+        keys = set(keys)
+        with self._lock:
+            for stream in [
+                stream for stream in self._shown if stream.key in keys and stream.operator in {operator, ""}
+            ]:
+                del self._shown[stream]
+            for key in keys:
+                self._marks.pop((key, operator), None)
+
+    def _note(self, stream: _Stream, frame: Frame, scores: Scores | None, incidents: Incidents | None) -> None:
         now = self._clock()
         with self._lock:
             before = self._shown.pop(stream, None)
@@ -123,7 +167,7 @@ class Exporter(Collector):
                     self._frames_left_out += 1
                     return
                 del self._shown[silent]
-            self._shown[stream] = _Shown(frame, scores, now, now - before.came_s if before else 0.0)
+            self._shown[stream] = _Shown(frame, scores, incidents, now, now - before.came_s if before else 0.0)
 
     def describe(self) -> Iterable[Family]:
         """The metrics without samples, so that registering does not collect."""
@@ -136,6 +180,9 @@ class Exporter(Collector):
             for stream in [stream for stream, one in self._shown.items() if one.stale(now)]:
                 del self._shown[stream]
             shown = sorted(self._shown.items(), key=itemgetter(0))
+            marks: dict[str, int] = {}
+            for (host, _), count in self._marks.items():
+                marks[host] = max(count, marks.get(host, 0))
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -147,13 +194,19 @@ class Exporter(Collector):
         _add(families, [_Sample("build", build, 1), *(_Sample(name, {}, value) for name, value in process.items())])
         # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
         # the whole page: the first one stays.
-        series: dict[tuple[str, *tuple[tuple[str, str], ...]], _Sample] = {}
+        seen: set[_Stream] = set()
+        shared: dict[tuple[str, *tuple[tuple[str, str], ...]], _Sample] = {}  # by several streams of a key
         for stream, one in shown:
+            labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
+            if labelled in seen:
+                continue
+            seen.add(labelled)
             if one.samples is None:
-                one.samples = _samples(stream.operator, one.frame, one.scores, self._top_rows)
-            for sample in one.samples:
-                series.setdefault((sample.metric, *sample.labels.items()), sample)
-        _add(families, series.values())
+                one.samples = _samples(labelled, one, self._top_rows)
+            _add(families, one.samples)
+            for sample in _shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks):
+                shared.setdefault((sample.metric, *sample.labels.items()), sample)
+        _add(families, shared.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)
         return [family for family in families.values() if family.samples]
@@ -178,16 +231,20 @@ def label(text: str) -> str:
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 
-def _samples(operator: str, frame: Frame, scores: Scores | None, top_rows: int) -> Sequence[_Sample]:
-    labels: dict[str, str] = {frame.keyed_by: label(frame.key)}
+def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[_Sample]:
+    """What is shown of a stream alone; its names are labels already."""
+    labels: dict[str, str] = {stream.keyed_by: stream.key}
+    frame, scores = one.frame, one.scores
     if scores is None:
-        features = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
+        if stream.scope != AGENT_SCOPE:
+            return []
+        values = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
         return [
-            _Sample(metric.name, labels, features[metric.feature])
+            _Sample(metric.name, labels, values[metric.feature])
             for metric in METRICS
-            if not math.isnan(features.get(metric.feature, math.nan))
+            if not math.isnan(values.get(metric.feature, math.nan))
         ]
-    labels |= {"operator": label(operator), "scope": label(frame.scope)}
+    labels |= {"operator": stream.operator, "scope": stream.scope}
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))
     samples = [
         _Sample("score", labels, scores.score),
@@ -198,18 +255,79 @@ def _samples(operator: str, frame: Frame, scores: Scores | None, top_rows: int) 
     ]
     for name, row in worst.items():
         samples.append(_Sample("row_score", {**labels, "row": name}, row.score))
-        samples += (
-            _Sample("feature_score", {**labels, "row": name, "feature": label(feature.feature)}, feature.score)
-            for feature in row.features
-        )
+        features: dict[str, FeatureScore] = {}
+        for found in row.features:
+            features.setdefault(label(found.feature), found)
+        for feature, found in features.items():
+            which = {**labels, "row": name, "feature": feature}
+            samples.append(_Sample("feature_score", which, found.score))
+            samples += _present(
+                which,
+                feature_value=found.value,
+                feature_usual=found.mean,
+                feature_usual_deviation=found.standard_deviation,
+            )
+    if one.incidents is not None:
+        samples += _incident_samples(labels, one.incidents, scores.score)
     return samples
+
+
+def _incident_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[_Sample]:
+    incident = incidents.live
+    yield _Sample("incidents_open", labels, incident is not None)
+    if incident is None:
+        yield _Sample("incidents", labels, incidents.opened)
+        return
+    exemplar = Exemplar({"anomaly": incident.id}, 1.0, incident.ts) if incident.id else None
+    yield _Sample("incidents", labels, incidents.opened, exemplar)
+    labels = {**labels, "row": label(incident.name), "feature": label(incident.feature)}
+    yield _Sample("incident_score", labels, score)
+    yield _Sample("incident_start_timestamp_seconds", labels, incident.ts)
+    yield from _present(
+        labels,
+        incident_value=incident.value,
+        incident_usual=incident.usual,
+        incident_usual_deviation=incident.usual_deviation,
+    )
+
+
+def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[_Sample]:
+    """What several streams of one key have in common; whichever comes first may show it."""
+    labels: dict[str, str] = {stream.keyed_by: stream.key}
+    if budget is not None:
+        yield _Sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
+    if stream.keyed_by != "host":
+        return
+    yield _Sample("marks", labels, marks.get(frame.key, 0))
+    if stream.scope == HOST_SCOPE and len(frame.values):
+        values = frame.values[0].tolist()
+        for name, columns, highest in _host_columns(frame.layout.features):
+            there = [value for column in columns if not math.isnan(value := values[column])]
+            if there:
+                yield _Sample("host_value", {**labels, "feature": name}, max(there) if highest else sum(there))
+
+
+@lru_cache(maxsize=256)
+def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int], bool]]:
+    """By label: in which columns of a host's frame that is, and whether the highest is shown and not the sum."""
+    columns = {feature: column for column, feature in enumerate(features) if not feature.startswith("network_lo_")}
+    own = [(name, [columns[name]], False) for name in HOST_FEATURES if name in columns]
+    for kind, end in HOST_DEVICES:
+        of_devices = [at for name, at in columns.items() if name.startswith(f"{kind}_") and name.endswith(f"_{end}")]
+        own.append((f"{kind}_{end}", of_devices, end.endswith("_ratio")))
+    return own
+
+
+def _present(labels: dict[str, str], **values: float) -> Iterable[_Sample]:
+    """Samples of the values that are there."""
+    return [_Sample(name, labels, value) for name, value in values.items() if not math.isnan(value)]
 
 
 def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
     """The worst row of each name, of the worst `names`; rows come worst first, so the first of a name is its worst."""
     asked = min(2 * names, rows)  # enough as a rule: to rank a row costs more than to score it
     while True:
-        ranking = scores.ranking(rows=asked, features=1)
+        ranking = scores.ranking(rows=asked, features=TOP_FEATURES)
         worst: dict[str, RowScore] = {}
         for row in ranking.rows:
             if len(worst) == names:
@@ -227,7 +345,9 @@ def _families() -> dict[str, Family]:
 
 def _add(families: Mapping[str, Family], samples: Iterable[_Sample]) -> None:
     for sample in samples:
-        families[sample.metric].add_sample(BY_NAME[sample.metric].exposed, sample.labels, sample.value)
+        families[sample.metric].add_sample(
+            BY_NAME[sample.metric].exposed, sample.labels, sample.value, exemplar=sample.exemplar
+        )
 
 
 def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
@@ -244,7 +364,8 @@ def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
 
 def _add_histogram(family: Family, labels: dict[str, str], seen: Distribution) -> None:
     reached = list(accumulate(tuple(seen.counts)))  # a copy: the runner goes on counting
-    for bound, count in zip((*map(repr, seen.bounds), "+Inf"), reached, strict=True):
-        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count)
+    for bound, count, example in zip((*map(repr, seen.bounds), "+Inf"), reached, seen.examples, strict=True):
+        exemplar = Exemplar({"host": label(example.key)}, example.seconds, example.ts) if example else None
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count, exemplar=exemplar)
     family.add_sample(f"{family.name}_sum", labels, seen.total)
     family.add_sample(f"{family.name}_count", labels, reached[-1])

@@ -29,11 +29,13 @@ class Waiting(NamedTuple):
     Attributes:
         polled_at: when it was polled, on the monotonic clock.
         ts: when it was made, seconds since the Unix epoch; None where its time tells something else.
+        key: the record's.
 
     """
 
     polled_at: float
     ts: float | None
+    key: str
 
 
 class Gap(NamedTuple):
@@ -95,7 +97,7 @@ class Held:
                 self.task.wired.name, *record.partition, record.offset, position,
             )  # fmt: skip
         made = self.task.process(record)
-        self.waiting.append(Waiting(now, record.ts if made else None))
+        self.waiting.append(Waiting(now, record.ts if made else None, record.key))
 
     def part(self, topics: Topics) -> Part | None:
         """What is to be committed now; None where there is nothing. What it gives is not given again."""

@@ -165,6 +165,8 @@ class Member:
 
     def _take(self, polled: Polled) -> None:
         for partition in polled.revoked:
+            if (held := self._held.get(partition)) is not None:
+                held.task.lost()
             self._drop(partition)
             self._lost.pop(partition, None)
             counted = self._telemetry.task(self.wired.name, partition)
@@ -271,10 +273,10 @@ class Member:
         telemetry.commits += 1
         telemetry.outputs += len(part.outputs)
         telemetry.commit_duration_seconds.add(took_s)
-        for polled_at, ts in held.waiting:
+        for polled_at, ts, key in held.waiting:
             telemetry.processing_seconds.add(self._committed_at - polled_at)
             if ts is not None:
-                telemetry.latency_seconds.add(wall - ts)
+                telemetry.latency_seconds.add_record(key, ts, wall - ts)
         held.waiting.clear()
         telemetry.snapshots += len(part.snapshots)
         telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in part.snapshots)

@@ -5,16 +5,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from laggard.operators.calibration import QUIET_S
+
 PREFIX = "laggard_"
 
 MAX_LABEL = 100
 """Characters of a label's value; a longer one is cut and ends in an ellipsis."""
 
-MAX_STREAMS = 1000
-"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent."""
+MAX_STREAMS = 4000
+"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent. A host has two
+streams of each operator, and an agent."""
+
+TOP_FEATURES = 3
+"""So many features of a row have series of their own, the worst ones."""
 
 STALE_S = 300.0
 """A stream is shown no longer when it has been silent for this long and for three of its ticks."""
+
+
+HOST_FEATURES = (
+    "cpus",
+    "cpu_busy_ratio",
+    "cpu_io_wait_ratio",
+    "cpu_steal_ratio",
+    "load_1m",
+    "memory_available_bytes",
+    "swap_used_bytes",
+    *(f"pressure_{what}_{who}_ratio" for what in ("cpu", "io", "memory") for who in ("some", "full")),
+)
+"""Of a host's frame these are shown ..."""
+
+HOST_DEVICES = (
+    ("disk", "read_bytes_per_s"),
+    ("disk", "write_bytes_per_s"),
+    ("disk", "busy_ratio"),
+    ("network", "receive_bytes_per_s"),
+    ("network", "transmit_bytes_per_s"),
+)
+"""... and, as KIND_END, the sum of these over all devices of a kind; of ratios the highest. Not the loopback's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +71,7 @@ class Metric:
 
 
 _STREAM = ("host", "operator", "scope")
+_FEATURE = (*_STREAM, "row", "feature")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -62,9 +91,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "feature_score",
         "gauge",
-        (*_STREAM, "row", "feature"),
-        "How unusual the worst feature of that row is.",
+        _FEATURE,
+        f"How unusual the worst features of that row are, at most {TOP_FEATURES}.",
     ),
+    Metric("feature_value", "gauge", _FEATURE, "What such a feature is in the newest frame, in the unit of its name."),
+    Metric("feature_usual", "gauge", _FEATURE, "The mean of what is usual for it."),
+    Metric("feature_usual_deviation", "gauge", _FEATURE, "The standard deviation of what is usual for it."),
     Metric(
         "rows_left_out",
         "gauge",
@@ -72,6 +104,60 @@ METRICS: tuple[Metric, ...] = (
         "Names of rows in the newest frame that have no laggard_row_score. A gauge: what is left out of one frame is "
         "there again in the next, so that a running total would only count ticks.",
     ),
+    Metric(
+        "incidents_open",
+        "gauge",
+        _STREAM,
+        "1 while an incident is open, else 0: from a score above 1 until it has been 1 or less for "
+        f"{QUIET_S:.0f} s. Of live frames only.",
+    ),
+    Metric(
+        "incidents",
+        "counter",
+        _STREAM,
+        "Incidents opened by live frames, since the stream's state began: a worker that takes it over counts on. Its "
+        "exemplar is the id of the anomaly that opened the newest, while that is open.",
+    ),
+    Metric(
+        "incident_score",
+        "gauge",
+        _FEATURE,
+        "There while an incident is open: the newest score of its stream. Row and feature are those that it opened "
+        "with; empty where they are not known.",
+    ),
+    Metric(
+        "incident_value",
+        "gauge",
+        _FEATURE,
+        "That feature of that row, in the unit of its name: the value farthest from the usual since it opened.",
+    ),
+    Metric("incident_usual", "gauge", _FEATURE, "The mean of what was usual for it when the incident opened."),
+    Metric(
+        "incident_usual_deviation",
+        "gauge",
+        _FEATURE,
+        "The standard deviation of what was usual for it when the incident opened.",
+    ),
+    Metric(
+        "incident_start_timestamp_seconds",
+        "gauge",
+        _FEATURE,
+        "When the incident opened, by its frame, since the Unix epoch.",
+    ),
+    Metric(
+        "false_alarms_budget_per_day",
+        "gauge",
+        ("host", "operator"),
+        "How many incidents a day are told of a host where nothing is wrong (setting OPERATOR.false_alarms).",
+    ),
+    Metric(
+        "host_value",
+        "gauge",
+        ("host", "feature"),
+        f"Counters of the host itself in its newest frame: {', '.join(HOST_FEATURES)}; and of all its disks and "
+        f"interfaces together {', '.join(f'{kind}_{end}' for kind, end in HOST_DEVICES)}.",
+    ),
+    Metric("marks", "counter", ("host",), "Marks that came, since this process has the host."),
     Metric("frame_timestamp_seconds", "gauge", _STREAM, "The time of the newest frame, since the Unix epoch."),
     Metric("model_age_seconds", "gauge", _STREAM, "How long the model has been learning."),
     Metric("model_young", "gauge", _STREAM, "1 while the model has not seen enough to be relied on, else 0."),
@@ -104,7 +190,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("anomalies", "counter", TASK_LABELS, "Anomalies emitted."),
     Metric("outputs", "counter", TASK_LABELS, "Records written to other topics, whatever they are."),
     Metric("lag_records", "gauge", TASK_LABELS, "Records on the bus that are not processed and committed yet."),
-    Metric("latency_seconds", "histogram", TASK_LABELS, "From a record's own time to the commit of what it led to."),
+    Metric(
+        "latency_seconds",
+        "histogram",
+        TASK_LABELS,
+        "From a record's own time to the commit of what it led to. Exemplars are the newest records of each bucket: "
+        "their host and time.",
+    ),
     Metric("processing_seconds", "histogram", TASK_LABELS, "From the poll that brought a record to the same commit."),
     Metric("commit_duration_seconds", "histogram", TASK_LABELS, "How long a commit took."),
     Metric("keys", "gauge", TASK_LABELS, "Keys that have a state."),

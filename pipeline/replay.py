@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
 from laggard.pipeline.task import DeadLetter, Task
@@ -14,6 +15,7 @@ from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.stream import Scores
     from laggard.pipeline.topics import Topic
@@ -34,7 +36,7 @@ class _Pending(NamedTuple):
     told: float | None = None
 
 
-class Replay:
+class Replay(Observer):
     """Operators on recorded records. One partition stands for each topic, so that all records are in one order.
 
     Parameters:
@@ -111,7 +113,7 @@ class Replay:
         self._pending.clear()
         self._tell_scores()
 
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:  # noqa: ARG002
         """An operator answered to a frame. Only notes it: a task goes on whatever happens in here."""
         pending = self._pending.get((operator, frame.key))
         if pending is not None and pending.ts != frame.ts:
@@ -120,9 +122,6 @@ class Replay:
         worst = scores.score if pending is None else max(pending.score, scores.score)
         told = None if pending is None else pending.told
         self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
-
-    def received(self, frame: Frame) -> None:
-        """A frame came that the operator does not want."""
 
     def _complete_before(self, mark: Mark) -> None:
         """The ticks of a host before a mark are over: their scores go before what answers it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.task import Observer
+    from laggard.pipeline.observers import Observer
     from laggard.pipeline.topics import Topics
     from laggard.pipeline.wiring import Wired
 

@@ -144,6 +144,10 @@ class States:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def keys(self) -> tuple[str, ...]:
+        """All keys that have a state, the one heard least recently first."""
+        return tuple(self._keys)
+
     def get(self, key: str) -> Keyed | None:
         """The state of a key, None where it has none."""
         return self._keys.get(key)

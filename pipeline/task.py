@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.incidents import Incident
 from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
@@ -28,8 +29,9 @@ from laggard.pipeline.telling import sentence, story
 from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from laggard.pipeline.observers import Observer
     from laggard.pipeline.records import Received
     from laggard.pipeline.stream import Scores, Stream
     from laggard.pipeline.wiring import Wired
@@ -52,16 +54,6 @@ NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0,
 """The answer to a mark when no frame is near it."""
 
 _logger = logging.getLogger(__name__)
-
-
-class Observer(Protocol):
-    """Who wants to see frames and scores as they come; called in the task's thread, and not for replayed records."""
-
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
-        """The operator answered to a frame."""
-
-    def received(self, frame: Frame) -> None:
-        """A frame came that the operator does not want."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +150,7 @@ class Task:
         if record.headers and self._namesakes.found(record):
             self._tell_namesakes(frame.key)
         if frame.scope not in self.wired.scopes:
-            self._observe(frame, None)
+            self._observe(frame.key, lambda observer: observer.received(frame))
             return
         keyed = self.states.open(frame.key, self.position)
         stream = keyed.streams[frame.scope]
@@ -220,19 +212,28 @@ class Task:
             return
         stream.accept(frame, record.offset, scores, trigger)
         if fires:
-            try:
-                self.outputs.append(self._anomaly(record, frame, scores))
-                self._counts.anomalies += 1
-            except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-                self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
-        self._observe(frame, scores)
+            self._open(record, stream, frame, scores)
+        name, incidents = self.wired.name, stream.incidents
+        self._observe(frame.key, lambda observer: observer.scored(name, frame, scores, incidents))
 
-    def _anomaly(self, record: Incoming, frame: Frame, scores: Scores) -> Anomaly:
-        found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+    def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
+        """Open an incident, and tell of it."""
+        anomaly = anomaly_id(self.wired.name, frame.key, f"{self._place(record)}")
+        incident = Incident(anomaly, frame.ts, self._is_live(record))
+        try:
+            found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+            incident = incident.blaming(found, frame.scope)
+            self.outputs.append(self._anomaly(incident, frame, scores, found))
+            self._counts.anomalies += 1
+        except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
+            self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
+        stream.incidents = stream.incidents.opening(incident)
+
+    def _anomaly(self, incident: Incident, frame: Frame, scores: Scores, found: Ranking) -> Anomaly:
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
         commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
         return Anomaly(
-            id=anomaly_id(self.wired.name, frame.key, f"{self._place(record)}"),
+            id=incident.id,
             operator=self.wired.name,
             parameters=self.wired.parameters,
             keyed_by=frame.keyed_by,
@@ -243,8 +244,11 @@ class Task:
             sentence=sentence(found, commands, frame.scope),
             model_age_s=ranking.age_s,
             young=ranking.young,
-            live=self._live and not _recorded_earlier(record),
+            live=incident.live,
         )
+
+    def _is_live(self, record: Incoming) -> bool:
+        return self._live and not _recorded_earlier(record)
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
         if not record.key or mark.host != record.key:
@@ -267,6 +271,8 @@ class Task:
                 return
             keyed.marks.add(mark.sequence)
             self.states.heard(record.key, record.offset)
+        if self._is_live(record):
+            self._observe(mark.host, lambda observer: observer.marked(self.wired.name, mark))
         ranking = ranking or NOTHING_RANKED
         self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
 
@@ -280,19 +286,21 @@ class Task:
         self._counts.dead_letters += 1
         self.outputs.append(DeadLetter(self.wired.name, record, reason[:LONGEST_REASON]))
 
-    def _observe(self, frame: Frame, scores: Scores | None) -> None:
+    def _observe(self, key: str, tell: Callable[[Observer], None]) -> None:
         for observer in self._observers:
             try:
-                if scores is None:
-                    observer.received(frame)
-                else:
-                    observer.scored(self.wired.name, frame, scores)
+                tell(observer)
             except Exception:
                 # It only looks on: what it misses changes no result.
-                _logger.exception("%s cannot show a frame of %r", type(observer).__name__, frame.key)
+                _logger.exception("%s cannot show what came of %r", type(observer).__name__, key)
 
     def _place(self, record: Incoming) -> str:
         return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
+
+    def lost(self) -> None:
+        """Tell the observers that another worker has the partition now."""
+        keys = self.states.keys()
+        self._observe(self.partition.topic, lambda observer: observer.lost(self.wired.name, keys))
 
     def refresh(self) -> None:
         """Bring the telemetry of the states up to date."""

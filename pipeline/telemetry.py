@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +19,21 @@ LATENCY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
+class Example(NamedTuple):
+    """One record of many.
+
+    Attributes:
+        key: the record's.
+        ts: its time, seconds since the Unix epoch.
+        seconds: how long it took.
+
+    """
+
+    key: str
+    ts: float
+    seconds: float
+
+
 class Distribution:
     """Durations counted by size.
 
@@ -26,6 +41,7 @@ class Distribution:
         bounds: upper bounds of the buckets in seconds, inclusive, ascending.
         counts: one for each bound, and one for what is above the last.
         total: the sum of all durations, in seconds.
+        examples: of each of `counts` the newest that was given with its record; None where there is none.
 
     """
 
@@ -33,12 +49,19 @@ class Distribution:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
+        self.examples: list[Example | None] = [None] * len(self.counts)
 
-    def add(self, seconds: float, times: int = 1) -> None:
-        """Count a duration. What a clock that steps makes negative counts as 0."""
+    def add(self, seconds: float, times: int = 1) -> int:
+        """Count a duration; gives its place in `counts`. What a clock that steps makes negative counts as 0."""
         seconds = max(seconds, 0.0)
-        self.counts[bisect_left(self.bounds, seconds)] += times
+        place = bisect_left(self.bounds, seconds)
+        self.counts[place] += times
         self.total += seconds * times
+        return place
+
+    def add_record(self, key: str, ts: float, seconds: float) -> None:
+        """Count the duration of a record, which becomes the example of its size."""
+        self.examples[self.add(seconds)] = Example(key, ts, max(seconds, 0.0))
 
 
 def _latency() -> Distribution:

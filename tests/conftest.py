@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.alone import Room
 from tests.brokers.fixtures import broker, new_cluster
+from tests.monitoring import servers
+from tests.monitoring.fixtures import alertmanager, prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-__all__ = ["broker", "new_cluster"]
+__all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
 
 # On a machine that others use too, how long an example took says nothing. Every run tries the same examples, so that a
 # change fails for what it changes; `--hypothesis-profile=search` tries others.
@@ -47,6 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with item.config.stash[_ROOM].entered(alone=item.get_closest_marker("alone") is not None):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections += servers.logs()
+    return report
 
 
 @pytest.fixture

@@ -123,7 +123,8 @@ def test_third_party_imports_are_declared() -> None:
 
 def test_every_folder_is_a_listed_package() -> None:
     folders = {"laggard." + ".".join(path.parent.parts) for path in MODULES}
-    assert sorted(folders) == sorted(PROJECT["tool"]["setuptools"]["packages"])
+    data = {"laggard.deploy"}  # nothing to import, but what `laggard grafana` publishes
+    assert sorted(folders | data) == sorted(PROJECT["tool"]["setuptools"]["packages"])
     assert [folder for folder in folders if not (ROOT / folder[8:].replace(".", "/") / "__init__.py").is_file()] == []
 
 
@@ -134,6 +135,12 @@ def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tree)
     for room in ROOMS:
         shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    published = [
+        path.relative_to(ROOT)
+        for folder in ("alerting", "dashboards")
+        for path in (ROOT / "deploy/grafana" / folder).glob("*")
+    ]
+    shutil.copytree(ROOT / "deploy", tree / "deploy")
     build = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
     built = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)],
@@ -144,6 +151,6 @@ def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
     )
     assert built.returncode == 0, built.stderr[-2000:]
     names = zipfile.ZipFile(tmp_path / built.stdout.split()[-1]).namelist()
-    assert {f"laggard/{path}" for path in MODULES} <= set(names)
+    assert {f"laggard/{path}" for path in (*MODULES, *published)} <= set(names)
     assert {f"laggard/{room}/py.typed" for room in ROOMS} <= set(names)
     assert not [name for name in names if name.endswith(".py") and Path(name).relative_to("laggard") not in MODULES]

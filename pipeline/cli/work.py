@@ -10,9 +10,11 @@ import click
 from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
+from laggard.pipeline.observers import Observer
 
 if TYPE_CHECKING:
     from laggard.pipeline.cli.part import Session
+    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
     from laggard.pipeline.runner import Runner
@@ -44,10 +46,11 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
 
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
-        exporter = Exporter(telemetry, settings.count("web.top_rows"))
         progress = Progress(host)
         with bus_of(settings) as bus:
             wired = wire(settings)
+            budgets = {each.name: settings.per_day(f"{each.name}.false_alarms") for each in wired}
+            exporter = Exporter(telemetry, settings.count("web.top_rows"), budgets)
             runner = Runner(
                 bus,
                 wired,
@@ -99,20 +102,17 @@ def _is_up(manager: Notifier, runner: Runner) -> bool:
     return not left
 
 
-class Progress:
-    """An observer that keeps the newest scores of one host, for the supervisor's line."""
+class Progress(Observer):
+    """Keeps the newest scores of one host, for the supervisor's line."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._scores: dict[tuple[str, str], Scores] = {}
 
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:  # noqa: ARG002
         """Keep what an operator answered."""
         if (frame.keyed_by, frame.key) == ("host", self._host):
             self._scores[operator, frame.scope] = scores
-
-    def received(self, frame: Frame) -> None:
-        """Frames without scores say nothing of interest here."""
 
     def report(self, running: Session, runner: Runner, url: str) -> None:
         """Report now and then until the part stops."""

@@ -21,18 +21,22 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline import exporter
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import Exporter, label, metrics_registry
-from laggard.pipeline.metrics import MAX_LABEL, MAX_STREAMS, METRICS, STALE_S, TASK_LABELS, document
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.incidents import Incident, Incidents
+from laggard.pipeline.metrics import HOST_DEVICES, HOST_FEATURES, MAX_LABEL, METRICS, STALE_S, TASK_LABELS, document
+from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
-from laggard.producers.agent import AGENT_FEATURES
-from tests.deploy.tools import promtool
+from laggard.producers.agent import AGENT_FEATURES, Agent
+from tests.monitoring.debian import promtool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
+CALM = Incidents()
+ANOMALY = "0d1e5e3a-9d0c-5b1c-8f7e-3f1e0a4b7c55"
 TS = 1_700_000_000.0
 FEATURES = ("cpu_user_ratio", "memory_rss_bytes")
 
@@ -80,6 +84,12 @@ def frame(names: Sequence[str], scope: str = "process", host: str = "web-1") -> 
     return Frame("host", host, scope, TS, 1, make_layout(rows, names, FEATURES), np.zeros((len(rows), 2)))
 
 
+def host_frame(values: dict[str, float]) -> Frame:
+    return Frame(
+        "host", "web-1", "host", TS, 1, make_layout(("host",), ("host",), values), np.array([[*values.values()]])
+    )
+
+
 def agent_frame(values: Sequence[float], host: str = "web-1") -> Frame:
     layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
     return Frame("host", host, "agent", TS, 1, layout, np.array([values], np.float64))
@@ -91,13 +101,19 @@ class Page:
     def __init__(self, top_rows: int = 2) -> None:
         self.clock = Clock()
         self.telemetry = Telemetry()
-        self.exporter = Exporter(self.telemetry, top_rows, self.clock)
+        self.exporter = Exporter(self.telemetry, top_rows, {"gaussian": 0.5}, self.clock)
         self.registry = CollectorRegistry()
         self.registry.register(self.exporter)
 
-    def scored(self, rows: Sequence[tuple[str, float]], host: str = "web-1", scope: str = "process") -> Given:
+    def scored(
+        self,
+        rows: Sequence[tuple[str, float]],
+        host: str = "web-1",
+        scope: str = "process",
+        incidents: Incidents = CALM,
+    ) -> Given:
         scores = Given(rows)
-        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores)
+        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores, incidents)
         return scores
 
     def text(self) -> str:
@@ -116,15 +132,19 @@ class Page:
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
-    page.scored([("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)])
+    incident = Incident(ANOMALY, TS - 60.0, True, "nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05)
+    rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
+    page.scored(rows, incidents=Incidents(2, incident))
     page.scored([("host", 0.8)], scope="host")
+    page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
+    page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0]))
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
         if name != "partition":
             setattr(task, name, 100 + number)
     for seconds in (0.0, 0.005, 0.02, 3.0, 1000.0):
-        task.latency_seconds.add(seconds)
+        task.latency_seconds.add_record("web-1", TS - seconds, seconds)
         task.processing_seconds.add(seconds, times=2)
         task.commit_duration_seconds.add(seconds / 10)
     task.recovery_seconds = 1.5
@@ -142,7 +162,7 @@ def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
 
 
 def promtool_says(page: str) -> tuple[int, str]:
-    done = subprocess.run([promtool(), "check", "metrics"], input=page, text=True, capture_output=True, check=False)
+    done = subprocess.run([*promtool(), "check", "metrics"], input=page, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -199,7 +219,9 @@ def test_rows_of_one_name_are_one_series_and_the_rest_is_counted() -> None:
     assert page.samples("laggard_row_score") == {("web-1", "b"): 1.9, ("web-1", "d"): 0.3}
     assert page.samples("laggard_feature_score") == {
         ("web-1", "b", "cpu_user_ratio"): 3.8,
+        ("web-1", "b", "memory_rss_bytes"): 1.9,
         ("web-1", "d", "cpu_user_ratio"): 0.6,
+        ("web-1", "d", "memory_rss_bytes"): 0.3,
     }
     assert page.samples("laggard_rows_left_out") == {("web-1",): 2}
     assert scores.asked == [4, 16, 23]  # the first twenty are all called b
@@ -239,7 +261,7 @@ def test_an_operators_answer_is_shown_as_it_was_given() -> None:
         scores = gaussian.score(now.ts, layout, values)
         if tick == 200:
             for page in pages:
-                page.exporter.scored("gaussian", now, scores)
+                page.exporter.scored("gaussian", now, scores, CALM)
             before = pages[0].text()
         gaussian.learn(now.ts, layout, values)
     assert pages[1].text() == before  # though the operator has learned a hundred more
@@ -269,6 +291,205 @@ def test_the_newest_frame_counts() -> None:
     assert page.samples("laggard_row_score") == {("web-1", "b"): 0.6}
 
 
+def test_at_most_three_features_of_a_row_with_what_is_usual() -> None:
+    page = Page()
+    told = (
+        FeatureScore("a_ratio", 0.5, 0.1, 0.05, 9.0),
+        FeatureScore("b_ratio\x01", 0.4, 0.2, 0.0, 8.0, recent=0.3),
+        FeatureScore("b_ratio\x02", 7.0, 7.0, 7.0, 7.0),
+        FeatureScore("c_ratio", 0.3, math.nan, math.nan, 6.0),
+    )
+    scores = Given([("row", 1.5)])
+    scores._rows = [dataclasses.replace(scores._rows[0], features=told)]
+    page.exporter.scored("gaussian", frame(["row"]), scores, CALM)
+    rows = {
+        name: {labels[2]: value for labels, value in page.samples(f"laggard_feature_{name}").items()}
+        for name in ("score", "value", "usual", "usual_deviation")
+    }
+    assert rows == {
+        "score": {"a_ratio": 9.0, "b_ratio\ufffd": 8.0},
+        "value": {"a_ratio": 0.5, "b_ratio\ufffd": 0.4},
+        "usual": {"a_ratio": 0.1, "b_ratio\ufffd": 0.2},
+        "usual_deviation": {"a_ratio": 0.05, "b_ratio\ufffd": 0.0},
+    }
+    scores._rows = [dataclasses.replace(scores._rows[0], features=told[3:])]
+    page.exporter.scored("gaussian", frame(["row"]), scores, CALM)
+    assert page.samples("laggard_feature_value") == {("web-1", "row", "c_ratio"): 0.3}
+    assert page.samples("laggard_feature_usual") == {}
+
+
+INCIDENT_METRICS = [metric.name for metric in METRICS if metric.name.startswith("incident_")]
+
+
+def test_an_incident_has_series_while_it_is_open() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
+    assert page.samples("laggard_incidents_total") == {("web-1",): 0}
+    opened = Incident(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
+    page.scored([("b", 0.7)], incidents=Incidents(3, opened))
+    which = ("web-1", "a\ufffd", "memory_rss_bytes")
+    assert {name: page.samples(f"laggard_{name}") for name in INCIDENT_METRICS} == {
+        "incident_score": {which: 1.5},
+        "incident_value": {which: 9e6},
+        "incident_usual": {which: 1e6},
+        "incident_usual_deviation": {which: 2e5},
+        "incident_start_timestamp_seconds": {which: TS},
+    }
+    assert page.samples("laggard_incidents_open") == {("web-1",): 1}
+    page.scored([("b", 0.7)], incidents=Incidents(3, None))
+    assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
+    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
+    assert page.samples("laggard_incidents_total") == {("web-1",): 3}
+
+
+def test_an_incident_without_evidence_is_an_incident() -> None:
+    page = Page()
+    page.scored([("a", 0.5)], incidents=Incidents(1, Incident("", TS, live=True)))
+    assert page.samples("laggard_incident_score") == {("web-1", "", ""): 1.5}
+    assert page.samples("laggard_incident_start_timestamp_seconds") == {("web-1", "", ""): TS}
+    assert page.samples("laggard_incident_usual") == {}
+    assert " # " not in generate_openmetrics(page.registry).decode()
+
+
+def test_an_incident_of_recorded_data_is_none() -> None:
+    page = Page()
+    page.scored([("a", 0.5)], incidents=Incidents(0, Incident(ANOMALY, TS, live=False)))
+    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
+    assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
+
+
+def test_examples_are_in_open_metrics_alone() -> None:
+    page = busy()
+    families = {family.name: family for family in parse_openmetrics(generate_openmetrics(page.registry).decode())}
+    given = {
+        (sample.labels["le"], *sample.exemplar.labels.items(), sample.exemplar.value, float(sample.exemplar.timestamp))
+        for sample in families["laggard_latency_seconds"].samples
+        if sample.exemplar
+    }
+    assert given == {
+        ("0.005", ("host", "web-1"), 0.005, TS - 0.005),  # the newer of two
+        ("0.025", ("host", "web-1"), 0.02, TS - 0.02),
+        ("5.0", ("host", "web-1"), 3.0, TS - 3.0),
+        ("+Inf", ("host", "web-1"), 1000.0, TS - 1000.0),
+    }
+    (exemplar,) = [sample.exemplar for sample in families["laggard_incidents"].samples if sample.exemplar]
+    assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"anomaly": ANOMALY}, 1.0, TS - 60.0)
+    assert " # " not in page.text()
+    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 5
+
+
+def test_an_example_is_never_too_long_for_a_reader() -> None:
+    page = Page()
+    task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
+    task.latency_seconds.add_record("h\x01" * 1000, TS, 0.1)
+    assert "laggard_latency_seconds_count" in generate_openmetrics(page.registry).decode()
+    families = list(parse_openmetrics(generate_openmetrics(page.registry).decode()))  # it refuses more than 128
+    assert any(sample.exemplar for family in families for sample in family.samples)
+
+
+def test_the_hosts_own_counters_are_a_fixed_list() -> None:
+    values = {
+        "disk_sda_read_bytes_per_s": 10.0,
+        "disk_sdb_read_bytes_per_s": 5.0,
+        "disk_sda_busy_ratio": 0.25,
+        "disk_sdb_busy_ratio": 0.75,
+        "disk_sda_write_bytes_per_s": math.nan,
+        "network_lo_receive_bytes_per_s": 1e9,
+        "network_eth0_receive_bytes_per_s": 7.0,
+        "load_1m": 1.5,
+        "cpu_busy_ratio": math.nan,
+        "switches_per_s": 1e4,
+    }
+    page = Page()
+    page.exporter.received(host_frame(values))
+    shown = {feature: value for (_, feature), value in page.samples("laggard_host_value").items()}
+    assert shown == {
+        "disk_read_bytes_per_s": 15.0,
+        "disk_busy_ratio": 0.75,
+        "network_receive_bytes_per_s": 7.0,
+        "load_1m": 1.5,
+    }
+    assert page.samples("laggard_score") == {}
+    page = Page()
+    for operator in ("gaussian", "river"):
+        page.exporter.scored(operator, host_frame({"load_1m": 2.5}), Given([("host", 0.5)]), CALM)
+    assert page.samples("laggard_host_value") == {("web-1", "load_1m"): 2.5}
+
+
+def test_an_agent_has_the_counters_that_are_shown() -> None:
+    page = Page()
+
+    def publish(records: Sequence[Frame | Mark]) -> None:
+        for each in records:
+            if isinstance(each, Frame):
+                page.exporter.received(each)
+
+    agent = Agent(publish, "me")
+    for _ in range(2):
+        agent.tick()
+    agent.close()
+    shown = {feature for _, feature in page.samples("laggard_host_value")}
+    assert shown <= {*HOST_FEATURES, *(f"{kind}_{end}" for kind, end in HOST_DEVICES)}
+    # Machines without disks, networks and pressure stall information have the others all the same.
+    assert shown >= {
+        "cpus",
+        "cpu_busy_ratio",
+        "cpu_steal_ratio",
+        "load_1m",
+        "memory_available_bytes",
+        "swap_used_bytes",
+    }
+
+
+def test_marks_are_counted_once_whoever_sees_them() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    page.scored([("a", 0.5)], host="web-2")
+    assert page.samples("laggard_marks_total") == {("web-1",): 0, ("web-2",): 0}
+    for operator in ("gaussian", "river"):
+        page.exporter.marked(operator, Mark("web-1", TS, "slow"))
+    page.exporter.marked("river", Mark("web-1", TS, "slower"))
+    page.exporter.marked("river", Mark("unknown", TS, "slow"))
+    assert page.samples("laggard_marks_total") == {("web-1",): 2, ("web-2",): 0}
+
+
+def test_the_hosts_whose_marks_are_counted_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "MAX_STREAMS", 50)
+    page = Page()
+    for number in range(1000):
+        page.exporter.marked("gaussian", Mark(f"h{number}", TS, "slow"))
+    page.scored([("a", 0.5)], host="h999")
+    page.scored([("a", 0.5)], host="h0")
+    assert page.samples("laggard_marks_total") == {("h0",): 0, ("h999",): 1}
+    assert len(page.exporter._marks) == 50
+
+
+def test_the_budget_is_that_of_the_operator() -> None:
+    page = Page()
+    for operator in ("gaussian", "another"):
+        for scope in ("process", "host"):
+            page.exporter.scored(operator, frame(["a"], scope), Given([("a", 0.5)]), CALM)
+    assert 'laggard_false_alarms_budget_per_day{host="web-1",operator="gaussian"} 0.5' in page.text()
+    assert len(page.samples("laggard_false_alarms_budget_per_day")) == 1
+
+
+def test_what_another_worker_has_is_not_shown() -> None:
+    page = Page()
+    for host in ("web-1", "web-2"):
+        page.scored([("a", 0.5)], host=host)
+        page.exporter.received(agent_frame([0.0] * 14, host))
+        page.exporter.marked("gaussian", Mark(host, TS, "slow"))
+    page.exporter.scored("river", frame(["a"]), Given([("a", 0.5)]), CALM)
+    page.exporter.lost("gaussian", ["web-1", "unknown"])
+    assert set(page.samples("laggard_agent_processes")) == {("web-2",)}
+    assert re.findall(r'(?m)^laggard_score{host="(.*?)",operator="(.*?)"', page.text()) == [
+        ("web-1", "river"),
+        ("web-2", "gaussian"),
+    ]
+    assert page.samples("laggard_marks_total") == {("web-1",): 0, ("web-2",): 1}
+
+
 def test_silent_streams_go() -> None:
     page = Page()
     page.scored([("a", 0.5)])
@@ -291,9 +512,10 @@ def test_slow_ticks_are_not_silence() -> None:
     assert page.samples("laggard_score") == {}
 
 
-def test_the_number_of_streams_is_bounded() -> None:
+def test_the_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "MAX_STREAMS", 50)
     page = Page()
-    first = [f"host-{number}" for number in range(MAX_STREAMS)]
+    first = [f"host-{number}" for number in range(50)]
     for host in (*first, "a", "b", "a", *first):
         page.scored([("row", 0.5)], host=host)
     assert set(page.samples("laggard_score")) == {(host,) for host in first}
@@ -314,7 +536,8 @@ def test_keys_that_look_alike_do_not_spoil_the_page() -> None:
 def test_an_application_may_be_called_as_a_host_is() -> None:
     page = Page()
     page.scored([("row", 0.5)])
-    page.exporter.scored("gaussian", dataclasses.replace(frame(["row"]), keyed_by="application"), Given([("row", 0.5)]))
+    other = dataclasses.replace(frame(["row"]), keyed_by="application")
+    page.exporter.scored("gaussian", other, Given([("row", 0.5)]), CALM)
     assert 'laggard_score{application="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
     assert 'laggard_score{host="web-1",operator="gaussian",scope="process"} 1.5' in page.text()
 
@@ -322,7 +545,7 @@ def test_an_application_may_be_called_as_a_host_is() -> None:
 @given(st.text(st.characters(codec=None), max_size=3 * MAX_LABEL))
 def test_any_name_is_a_label_that_is_read_back(name: str) -> None:
     page = Page()
-    page.exporter.scored("gaussian", frame(["a"], host=name), Given([("a", 0.5)]))
+    page.exporter.scored("gaussian", frame(["a"], host=name), Given([("a", 0.5)]), CALM)
     assert list(page.samples("laggard_score")) == [(label(name),)]
     assert len(label(name)) <= MAX_LABEL
 

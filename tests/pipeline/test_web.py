@@ -30,6 +30,7 @@ from laggard.pipeline.web.listen import Listen, ListenError
 from laggard.pipeline.web.marks import MARKS_AT_ONCE, MAX_BODY_BYTES, Allowance, read_mark
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.why import mark_id
+from tests.brokers.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -415,7 +416,7 @@ def test_an_address_of_another_machine_is_named() -> None:
 
 
 def test_it_stops_with_the_event_and_gives_the_port_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = Port()
+    port = Port(number=free_port())  # none that a connection may take meanwhile
     assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
     port.stop.set()
     deadline = time.monotonic() + 60

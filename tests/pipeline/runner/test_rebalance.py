@@ -13,9 +13,11 @@ from laggard.pipeline import backoff, standby
 from laggard.pipeline import runner as running
 from laggard.pipeline.bus import BusError, Commit, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.exporter import Exporter
 from laggard.pipeline.member import Pace
+from laggard.pipeline.telemetry import Telemetry
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
-from tests.pipeline.runner.conftest import INPUT, NEVER, TOPICS, append, runner, settle, stop, stream
+from tests.pipeline.runner.conftest import INPUT, NEVER, TOPICS, append, frame, runner, settle, stop, stream
 from tests.pipeline.runner.shared_bus import SharedBus
 
 if TYPE_CHECKING:
@@ -111,6 +113,28 @@ def half_done(shared: SharedBus) -> None:
         shared.give(partition, 0)
         until(lambda partition=partition: shared.committed(GROUP, partition) > 8, one)  # type: ignore[misc]
         shared.give(partition, None)
+
+
+def test_only_the_worker_that_has_a_partition_shows_its_hosts(shared: SharedBus) -> None:
+    def hosts(exporter: Exporter) -> set[str]:
+        scores = (family.samples for family in exporter.collect() if family.name == "laggard_score")
+        return {sample.labels["host"] for samples in scores for sample in samples}
+
+    exporters = Exporter(Telemetry(), 3), Exporter(Telemetry(), 3)
+    one, two = (joined(shared, observers=[exporter]) for exporter in exporters)
+    for partition in BOTH:
+        shared.give(partition, 0)
+    until(lambda: done(shared, *BOTH), one, two)
+    everything = hosts(exporters[0])
+    shared.give(P1, 1)
+    until(lambda: one.telemetry.task("drift", P1).revocations == 1, one, two)
+    kept = hosts(exporters[0])
+    assert set() < kept < everything
+    append(shared, [frame(host, 1000, 5.0) for host in sorted(everything)])
+    until(lambda: done(shared, *BOTH), one, two)
+    assert [hosts(exporter) for exporter in exporters] == [kept, everything - kept]
+    stop(one)
+    stop(two)
 
 
 def test_a_kept_partition_goes_on_while_another_recovers(shared: SharedBus, want: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.member import Pace
+from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Incoming
     from laggard.pipeline.bus.embedded import EmbeddedBus
+    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.records import Mark
     from laggard.pipeline.stream import Scores
 
@@ -135,13 +137,13 @@ def test_gaussian_is_the_same_wherever_it_was_written_down_and_read_back() -> No
         assert through(cut) == want, cut
 
 
-class Scored:
-    """An observer of scores alone."""
+class Scored(Observer):
+    """Remembers scores alone."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []
 
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
         self.seen.append(scores.score)
 
     def received(self, frame: Frame) -> None:

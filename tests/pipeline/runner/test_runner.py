@@ -299,6 +299,9 @@ def test_everything_is_counted(bus: EmbeddedBus) -> None:
     assert sum(task.processing_seconds.counts) == LENGTH
     # A mark's time is the moment that it asks about.
     assert sum(task.latency_seconds.counts) == LENGTH - sum(isinstance(each, Mark) for each in RECORDS)
+    example = task.latency_seconds.examples[-1]
+    assert example is not None
+    assert (example.key, example.ts) in {(each.key, each.ts) for each in bus.read(INPUT, 0)}
     assert sum(task.commit_duration_seconds.counts) == task.commits
     assert 0.0 < task.latency_seconds.total < LENGTH * 20.0 * LENGTH * 2
 

@@ -10,6 +10,7 @@ import pytest
 
 from laggard.pipeline import states, task
 from laggard.pipeline.namesakes import RUN_HEADER
+from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.snapshots import BASE_KEY, decode_state
@@ -21,18 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laggard.pipeline.bus import Incoming, Snapshot
+    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.stream import Scores
 
 
-class Seen:
-    """An observer that remembers."""
+class Seen(Observer):
+    """Remembers."""
 
     def __init__(self) -> None:
         self.scores: list[tuple[str, str, float]] = []
+        self.incidents: list[Incidents] = []
         self.others: list[str] = []
+        self.marks: list[tuple[str, str]] = []
+        self.gone: list[tuple[str, tuple[str, ...]]] = []
 
-    def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
         self.scores.append((operator, frame.scope, scores.score))
+        self.incidents.append(incidents)
+
+    def marked(self, operator: str, mark: Mark) -> None:
+        self.marks.append((operator, mark.note))
+
+    def lost(self, operator: str, keys: Iterable[str]) -> None:
+        self.gone.append((operator, tuple(keys)))
 
     def received(self, frame: Frame) -> None:
         self.others.append(frame.scope)
@@ -91,14 +103,14 @@ def test_a_scope_that_is_not_wanted_is_only_shown() -> None:
 
 def test_an_observer_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Seen):
-        def scored(self, operator: str, frame: Frame, scores: Scores) -> None:
+        def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
             raise RuntimeError("no")
 
     seen = Seen()
     one = give(new_task(observers=[Failing(), seen]), steady(2))
     assert len(seen.scores) == 2
     assert not one.outputs
-    assert "Failing cannot show a frame of 'h1'" in caplog.text
+    assert "Failing cannot show what came of 'h1'" in caplog.text
 
 
 def test_duplicates_and_late_frames() -> None:

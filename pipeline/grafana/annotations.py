@@ -1,0 +1,71 @@
+"""Annotations of all dashboards: incidents and marks, out of Prometheus and as they were published to Grafana."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from grafana_foundation_sdk.models import dashboard
+
+from laggard.pipeline.grafana.panels import DATA_SOURCE, RED, series, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class PrometheusAnnotation(dashboard.AnnotationQuery):
+    """An annotation query with what only the data source Prometheus knows, which the SDK has no fields for.
+
+    Where a query has a value above 0 it is active; what is active at successive steps is one region.
+
+    Parameters:
+        name: what it is called at the top of the dashboard.
+        expr: the query.
+        color: of its lines and regions.
+        text: of each, with labels in double braces.
+        tags: labels whose values become tags.
+
+    """
+
+    def __init__(self, name: str, expr: str, color: str, text: str, tags: Sequence[str]) -> None:
+        super().__init__(name=name, datasource=DATA_SOURCE, enable=True, icon_color=color, expr=expr)
+        self.text = text
+        self.tags = tuple(tags)
+
+    def to_json(self) -> dict[str, object]:
+        """Its place in a dashboard."""
+        own = {"step": "15s", "titleFormat": self.name, "textFormat": self.text, "tagKeys": ",".join(self.tags)}
+        return {**super().to_json(), **own}
+
+
+def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> list[dashboard.AnnotationQuery]:
+    """Incidents as regions and marks as lines: from Prometheus, and where they were published, from Grafana itself."""
+    opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
+    marks = series("laggard_marks_total", *matchers)
+    return [
+        PrometheusAnnotation(
+            "Incident",
+            worst("host, scope, row, feature", f"last_over_time({opened})"),
+            RED,
+            "{{host}}: {{row}}, {{feature}}",
+            ["host", "scope"],
+        ),
+        PrometheusAnnotation(
+            "Mark",
+            f"sum by (host) ({marks}) - sum by (host) ({marks} offset $__interval) > 0",
+            "blue",
+            "{{host}}: somebody said that it is slow",
+            ["host"],
+        ),
+        dashboard.AnnotationQuery(
+            name="Published",
+            datasource=dashboard.DataSourceRef(type_val="grafana", uid="-- Grafana --"),
+            enable=True,
+            icon_color="purple",
+            target=dashboard.AnnotationTarget(
+                limit=100,
+                match_any=False,
+                tags=["laggard", "$host"] if scope == "host" else ["laggard"],
+                type_val="tags",
+            ),
+        ),
+    ]

@@ -1,0 +1,192 @@
+"""Overview: which hosts have an incident, which are unusual, and what has changed. Where a look begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.grafana.annotations import annotations_by
+from laggard.pipeline.grafana.incidents import incident_columns, incident_labels, incident_links
+from laggard.pipeline.grafana.layout import Row, assemble
+from laggard.pipeline.grafana.panels import (
+    ON_HOST,
+    ORANGE,
+    OVERVIEW_UID,
+    PIPELINE_UID,
+    PLACE,
+    RED,
+    SCORE,
+    dashboard_url,
+    graph,
+    host_url,
+    number,
+    or_zero,
+    series,
+    timeline,
+    worst,
+)
+from laggard.pipeline.grafana.tables import Column, table
+from laggard.pipeline.grafana.variables import common_variables
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    from laggard.pipeline.grafana.layout import PanelBuilder
+
+SILENT_S: Final = 120
+"""A host is silent when its newest frame is older than that at the time looked at: two ticks at the longest interval
+that is usual."""
+
+_OPEN = series("laggard_incidents_open", *ON_HOST)
+_SCORES = series("laggard_score", *ON_HOST)
+_OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
+_NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
+_RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
+_HOST = "Look why: this host at the same time"
+
+
+def overview() -> Dashboard:
+    """The dashboard, built."""
+    return assemble(
+        OVERVIEW_UID,
+        "laggard / Overview",
+        "Which hosts have an incident, which are unusual, and what has changed. A score of 1 is the budget for false "
+        "alarms, by default one per host and day: above 1 is anomalous. From here go to the host.",
+        variables=common_variables(every_host=True),
+        annotations=annotations_by(ON_HOST, "all"),
+        rows=[
+            Row("Now", [*_numbers(), _open_incidents()]),
+            Row("Hosts by score", [_hosts(), _scores()]),
+            Row("What has changed", [_when(), _newest_incidents()]),
+        ],
+    )
+
+
+def _numbers() -> list[PanelBuilder]:
+    return [
+        number(
+            "Open incidents",
+            "Incidents that have not ended: a score passed 1 and has not been at 1 or below for a minute since. The "
+            "table below says which; it leads to the host.",
+            or_zero(f"sum({worst('host, operator, scope', _OPEN)})"),
+            limits=((1, RED),),
+        ),
+        number(
+            "Hosts above 1",
+            "Hosts whose newest frame is more unusual than the budget for false alarms allows.",
+            or_zero(f"count({worst('host', _SCORES)} > 1)"),
+            limits=((1, ORANGE),),
+        ),
+        number(
+            "Hosts watched",
+            "Hosts of which laggard has frames now.",
+            or_zero(f"count({worst('host', _SCORES)})"),
+        ),
+        number(
+            "Silent hosts",
+            f"Hosts that sent frames within the last hour, but none for {SILENT_S} s: the agent, the host or the way "
+            "to the bus is down. See `systemctl status laggard-agent` there.",
+            or_zero(f"count({worst('host', f'last_over_time({_RECENT})')} < time() - {SILENT_S})"),
+            limits=((1, ORANGE),),
+        ),
+        number(
+            "Young models",
+            "Hosts whose model has not yet seen what is usual: think twice before acting upon their scores.",
+            or_zero(f"count({worst('host', series('laggard_model_young', *ON_HOST))} > 0)"),
+        ),
+        number(
+            "Records behind",
+            "Records on the bus that are not processed yet. When this grows, all that is shown here is late.",
+            or_zero(f"sum(max by (operator, topic, partition) ({series('laggard_lag_records', *PLACE)}))"),
+            limits=((1000, ORANGE),),
+            link=("Look at the pipeline", dashboard_url(PIPELINE_UID)),
+        ),
+    ]
+
+
+def _open_incidents() -> PanelBuilder:
+    return table(
+        "Open incidents",
+        "What is wrong now, the worst first: the process and the feature that stood out when it began, the worst value "
+        "since, and what was usual then. Features are in the base unit that their name ends with. A host leads to what "
+        "laggard saw there around the beginning; `laggard why --host HOST` says it in a sentence.",
+        incident_labels(host=True),
+        incident_columns(ON_HOST),
+        sort="Score",
+        links=incident_links(),
+        empty="No incident is open.",
+    )
+
+
+def _hosts() -> PanelBuilder:
+    return table(
+        "Hosts",
+        "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; with a "
+        "budget of one false alarm a day, a few a day may be nothing.",
+        {"host": "Host"},
+        [
+            Column("Score", worst("host", _SCORES), decimals=2, limits=SCORE),
+            Column(
+                "Worst",
+                worst("host", f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')})"),
+                decimals=2,
+                limits=SCORE,
+            ),
+            Column("Incidents", f"round(sum by (host) (increase({_OPENED})))", decimals=0, limits=((1, ORANGE),)),
+            Column(
+                "Marks",
+                f"round(sum by (host) (increase({series('laggard_marks_total', *ON_HOST, window='$__range')})))",
+                decimals=0,
+            ),
+            Column("Known for", worst("host", series("laggard_model_age_seconds", *ON_HOST)), unit="s", decimals=0),
+            Column(
+                "Last frame",
+                f"time() - {worst('host', _NEWEST)}",
+                unit="s",
+                decimals=0,
+                limits=((SILENT_S, ORANGE),),
+            ),
+        ],
+        sort="Worst",
+        links={"Host": (_HOST, host_url())},
+        height=9,
+        span=12,
+        empty="No host in this time range. Does a worker run, and does Prometheus scrape it?",
+    )
+
+
+def _scores() -> PanelBuilder:
+    top = worst("host", f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')} @ end())")
+    return graph(
+        "Scores of the ten most unusual hosts",
+        "Those whose score was highest in the time range. The dashed line is 1, the budget for false alarms; above it "
+        "the axis is logarithmic. Many hosts that rise together have a cause in common: a shared disk, a deployment.",
+        [(f"{worst('host', _SCORES)} and on (host) topk(10, {top})", "{{host}}")],
+        span=12,
+        height=9,
+        limits=SCORE,
+        symlog=True,
+    )
+
+
+def _when() -> PanelBuilder:
+    had = worst("host", f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
+    return timeline(
+        "When hosts had incidents",
+        "Each host that had an incident in the time range. What begins on several at once has one cause.",
+        f"{worst('host', _OPEN)} and on (host) {had} > 0",
+        "{{host}}",
+        {0: ("calm", "transparent"), 1: ("incident", RED)},
+    )
+
+
+def _newest_incidents() -> PanelBuilder:
+    return table(
+        "Incidents of this time range",
+        "The newest first, also those that have ended: compare the time with deployments, jobs and marks. The value is "
+        "the worst that was seen.",
+        incident_labels(host=True),
+        incident_columns(ON_HOST, window="$__range"),
+        sort="Began",
+        links=incident_links(),
+        empty="No incident began or was open in this time range.",
+    )

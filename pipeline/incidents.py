@@ -1,0 +1,137 @@
+"""Incidents of one stream, as metrics show them: what each opened with, and how bad it has been since.
+
+An incident opens when the stream's trigger fires and closes when that is armed again. It is a part of the stream's
+state, so that a worker that takes the stream over goes on with it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from laggard.pipeline.causes import causes
+from laggard.pipeline.explain import judged
+from laggard.pipeline.verdict import judge
+
+if TYPE_CHECKING:
+    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.pipeline.records import Frame
+
+
+class Incident(NamedTuple):
+    """One that is open.
+
+    Attributes:
+        id: of the anomaly that it opened with; empty where that is not known.
+        ts: when it opened, seconds since the Unix epoch.
+        live: whether it is about the present, and not a replay of recorded data.
+        row: the id of the row to blame; empty where none is known.
+        name: its name.
+        feature: what was most unusual about it; empty where no feature is known.
+        value: that feature's value, in its base unit: of those since it opened, the one farthest from the usual, on
+            the side on which it was then. NaN where it is not known.
+        usual: the mean of what was usual when it opened; NaN where nothing was known.
+        usual_deviation: the standard deviation of that.
+
+    """
+
+    id: str
+    ts: float
+    live: bool
+    row: str = ""
+    name: str = ""
+    feature: str = ""
+    value: float = math.nan
+    usual: float = math.nan
+    usual_deviation: float = math.nan
+
+    def blaming(self, ranking: Ranking, scope: str) -> Incident:
+        """The same with what it opens with: the row and the feature that `telling.sentence` names first."""
+        row, feature = blamed(ranking, scope)
+        if row is None:
+            return self
+        told = self._replace(row=row.row, name=row.name)
+        if feature is None:
+            return told
+        return told._replace(
+            feature=feature.feature,
+            value=judged(feature),
+            usual=feature.mean,
+            usual_deviation=feature.standard_deviation,
+        )
+
+    def after(self, frame: Frame) -> Incident:
+        """The same after one more frame, which may be worse."""
+        rows, features = frame.layout.rows, frame.layout.features
+        if self.row not in rows or self.feature not in features:
+            return self
+        value = float(frame.values[rows.index(self.row), features.index(self.feature)])
+        now, worst = value - self.usual, self.value - self.usual
+        return self._replace(value=value) if abs(now) > abs(worst) and now * worst >= 0.0 else self
+
+
+class Incidents(NamedTuple):
+    """All of a stream.
+
+    Attributes:
+        opened: how many live ones have been opened.
+        open: the one that is open.
+
+    """
+
+    opened: int = 0
+    open: Incident | None = None
+
+    @property
+    def live(self) -> Incident | None:
+        """The one that is open, if it is live."""
+        return self.open if self.open is not None and self.open.live else None
+
+    def opening(self, incident: Incident) -> Incidents:
+        """After an incident was opened."""
+        return Incidents(self.opened + incident.live, incident)
+
+    def after(self, frame: Frame, *, over: bool) -> Incidents:
+        """After a frame that opened none; `over` says whether it closes the one that is open."""
+        if self.open is None:
+            return self
+        return Incidents(self.opened, None if over else self.open.after(frame))
+
+    def snapshot(self) -> dict[str, Any]:
+        """As plain data; nothing where there was none."""
+        if not self.opened and self.open is None:
+            return {}
+        return {"incidents": {"opened": self.opened, "open": None if self.open is None else self.open._asdict()}}
+
+
+def restored(state: dict[str, Any]) -> Incidents:
+    """What `snapshot` gave, out of a stream's state; of an older laggard's, an incident that is open without evidence.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is something else.
+
+    """
+    if (found := state.get("incidents")) is None:
+        return Incidents() if state["armed"] else Incidents(0, Incident("", float(state["ts"]), live=True))
+    incident = None if found["open"] is None else Incident(**found["open"])
+    return Incidents(int(found["opened"]), incident)
+
+
+def blamed(ranking: Ranking, scope: str) -> tuple[RowScore | None, FeatureScore | None]:
+    """The row and the feature that a sentence on a ranking names first; None for what there is not.
+
+    Args:
+        ranking: worst row first, with enough rows and features to judge it.
+        scope: what the rows are.
+
+    """
+    if not ranking.rows:
+        return None, None
+    row = ranking.rows[0]
+    if scope == "host":
+        if found := causes(row):
+            return row, found[0].feature
+    else:
+        verdict = judge(ranking)
+        row = verdict.culprits[0] if verdict.culprits else verdict.taker or row
+    return row, row.features[0] if row.features else None

@@ -1,0 +1,28 @@
+"""Who looks on while tasks work: metrics, progress, `--scores`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laggard.pipeline.incidents import Incidents
+    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.stream import Scores
+
+
+class Observer:
+    """Wants to see what comes; called in the task's thread, and not for replayed records. Here nothing is done."""
+
+    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
+        """The operator answered to a frame; `incidents` are those of its stream after it."""
+
+    def received(self, frame: Frame) -> None:
+        """A frame came that the operator does not want."""
+
+    def marked(self, operator: str, mark: Mark) -> None:
+        """A live mark came, for the first time."""
+
+    def lost(self, operator: str, keys: Iterable[str]) -> None:
+        """Another worker has these keys now."""
