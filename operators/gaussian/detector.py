@@ -180,7 +180,7 @@ class Gaussian:
         self._bank = Bank.empty()
         self._times = _Times()
         self._rises = Rises.none()
-        self._pool = _Pooled(math.nan, (), Pool(np.zeros(0), np.zeros(0)))
+        self._pool = _Pooled(math.nan, (), Pool(*np.zeros((3, 0))))
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None, _Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment with new rows that is not learned yet
@@ -481,8 +481,7 @@ class Gaussian:
             "times": list(self._times),
             "rises": self._rises.snapshot(),
             "pool_ts": self._pool.ts,
-            "pool_mean": self._pool.pool.mean.copy(),
-            "pool_spread": self._pool.pool.spread.copy(),
+            "pool": np.stack([self._pool.pool.mean, self._pool.pool.within, self._pool.pool.spread]),
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
             "cohorts": (self._cohorts or Cohorts()).snapshot(),
@@ -497,11 +496,10 @@ class Gaussian:
         first, opened, merged, last, ticks, closed = state["times"]
         self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks), float(closed))
         self._rises = Rises.restored(state["rises"])
-        mean, spread = (np.array(state[name], dtype=np.float64) for name in ("pool_mean", "pool_spread"))
-        if not mean.shape == spread.shape <= (len(self._bank.features),):
-            expected = f"as many numbers as a frame has features, at most {len(self._bank.features)}"
-            raise ValueError(f"pool_mean, pool_spread: expected {expected}, got {mean.size} and {spread.size}")
-        self._pool = _Pooled(float(state["pool_ts"]), self._bank.features[: mean.size], Pool(mean, spread))
+        pool = np.array(state["pool"], dtype=np.float64)
+        if not (pool.ndim == 2 and len(pool) == 3 and pool.shape[1] <= len(self._bank.features)):
+            raise ValueError(f"pool: expected the shape (3, up to {len(self._bank.features)}), got {pool.shape}")
+        self._pool = _Pooled(float(state["pool_ts"]), self._bank.features[: pool.shape[1]], Pool(*pool))
         if self._cohorts is not None:
             self._cohorts = Cohorts.restored(state["cohorts"])
         suspects = [(float(seen), _row_score(plain)) for seen, *plain in state["suspects"]]

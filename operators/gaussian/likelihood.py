@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 Likelihood = Literal["scale_free", "paper"]
 
 POOLED = 0.3
-"""The share of the variance of all rows that stays in that of a row with many values of its own: rows differ by their
-means, which says little of how much one of them varies."""
+"""The share of the variance within rows that stays in that of a row with many values of its own."""
 
 PSEUDO = 2.0
 """How many values of its own the spread of all rows counts for in the spread of one row; more than 1."""
@@ -70,12 +69,14 @@ class Pool:
 
     Attributes:
         mean: the weighted mean M of each feature, shape (features,).
-        spread: the weighted mean T over all rows of |m - M| + s, where m is a row's mean and s^2 = S / w: near the
-            deviation over all rows and ticks, but one row that takes a thousand times as much is not all of it.
+        within: the weighted mean U over all rows of s, where s^2 = S / w: how much a row varies.
+        spread: T, the same of |m - M| + s, where m is a row's mean: near the deviation over all rows and ticks, but one
+            row that takes a thousand times as much is not all of it.
 
     """
 
     mean: Vector
+    within: Vector
     spread: Vector
 
     @classmethod
@@ -83,7 +84,7 @@ class Pool:
         """Of rows, shape (features, rows)."""
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         if not weight.size:
-            return cls(np.zeros(len(weight)), np.zeros(len(weight)))
+            return cls(*np.zeros((3, len(weight))))
         # Often all features of a row have been there equally long: then much depends on the row alone.
         count = usual.counts
         even = count is not weight
@@ -98,7 +99,8 @@ class Pool:
         np.abs(offset, out=offset)
         apart = np.einsum(sums, offset, count)
         own = np.sqrt(squares, out=offset)
-        return cls(anchor + shift, (apart + np.einsum(sums, own, np.sqrt(count))) / counts)
+        within = np.einsum(sums, own, np.sqrt(count)) / counts
+        return cls(anchor + shift, within, apart / counts + within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class Reference:
         """Prepare the usual values. `floor`: the variance that each cell has at least, see `floor_of`.
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
-        them and expects t^2 = T^2 (p + (1 - p) / (1 + w)). There p is `POOLED`, and T the spread of the pool. The
+        them and expects t^2 = (T^2 + w p U^2) / (1 + w), where p is `POOLED`, T the spread of the pool, U that within
+        rows: of a row that is new all others tell how large it may be, of a grown one only how much it may vary. The
         prediction is a Student's t with w - 1 + k degrees of freedom, around the mean, with the scale
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
@@ -156,17 +159,19 @@ class Reference:
         features = len(weight)
         count = usual.counts
         even = count is not weight
-        spread = PSEUDO * pool.spread**2
+        spread, within = PSEUDO * pool.spread**2, PSEUDO * POOLED * pool.within**2
         silent = np.flatnonzero((spread <= 0.0) & (weights.least <= 0.0))
         if silent.size:  # perhaps no longer
-            again = PSEUDO * Pool.of(Moments(weight[silent], mean[silent], squares[silent])).spread ** 2
-            spread[silent] = again
-            silent = silent[again <= 0.0]
+            again = Pool.of(Moments(weight[silent], mean[silent], squares[silent]))
+            spread[silent], within[silent] = PSEUDO * again.spread**2, PSEUDO * POOLED * again.within**2
+            silent = silent[spread[silent] <= 0.0]
         spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
         factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
-        inverse = np.multiply(spread[:, None], POOLED + (1.0 - POOLED) / (1.0 + count))
+        share = 1.0 / (1.0 + count)
+        inverse = spread[:, None] * share
+        inverse += within[:, None] * (1.0 - share)
         inverse += squares
         if floor is not None:
             inverse += floor * (count + (PSEUDO - 1.0))

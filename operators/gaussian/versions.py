@@ -27,8 +27,7 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
         "suspects": [],
         "rises": Rises.none().snapshot(),
         "pool_ts": last,
-        "pool_mean": np.zeros(0),
-        "pool_spread": np.zeros(0),
+        "pool": np.zeros((3, 0)),
         "calibration": anew(state["calibration"]),
     }
 

@@ -35,14 +35,14 @@ class SlowGaussian:
         self.ticks = 0
         self.first = self.pooled = math.nan
         self.features: tuple[str, ...] = ()
-        self.pool: dict[str, tuple[float, float]] = {}
+        self.pool: dict[str, tuple[float, float, float]] = {}
 
     def score(self, ts: float, layout: Names, values: list[list[float]]) -> tuple[list[list[float]], list[float]]:
         """Each cell's anomaly and each row's, NaN for what is left out."""
         judged = self._evidence(ts, layout, values)
         pool = self._pools(layout)
         # A feature that was one constant in all rows may not be any more.
-        pool |= {each: (pool[each][0], self._pool(layout, each)[1]) for each in pool if pool[each][1] == 0.0}
+        pool |= {each: (pool[each][0], *self._pool(layout, each)[1:]) for each in pool if pool[each][2] == 0.0}
         seen = any(self.usual[row, feature] for row in layout.rows for feature in layout.features)
         cells, rows = [], []
         for row in layout.rows:
@@ -65,7 +65,9 @@ class SlowGaussian:
                 rows.append(max(there) if self.scale_free else sum(there) / counted)
         return cells, rows
 
-    def _scale_free(self, value: float, history: Weighted, middle: float, spread: float) -> tuple[float, bool]:
+    def _scale_free(
+        self, value: float, history: Weighted, middle: float, within: float, spread: float
+    ) -> tuple[float, bool]:
         if math.isnan(value):
             return math.nan, False
         weight, mean, squares = moments(history)
@@ -76,8 +78,8 @@ class SlowGaussian:
         varies = squares > 0 or value != center
         if spread == 0.0:
             return (trusted + 1) / 2 * math.log(2.0) if rise > 0 else 0.0, varies
-        spread *= 0.3 + 0.7 / (1.0 + weight)
-        scale = (squares + 2.0 * spread) / degrees * (1 + 1 / (weight + 2.0))
+        expected = (spread**2 + 0.3 * weight * within**2) / (1.0 + weight)
+        scale = (squares + 2.0 * expected) / degrees * (1 + 1 / (weight + 2.0))
         return (trusted + 1) / 2 * math.log1p(rise**2 / (trusted * scale)), varies
 
     def _paper(self, value: float, history: Weighted) -> tuple[float, bool]:
@@ -88,20 +90,21 @@ class SlowGaussian:
         variance = squares / (weight - 1)
         return 0.5 * math.log(2 * math.pi * variance) + (value - mean) ** 2 / (2 * variance), True
 
-    def _pools(self, layout: Names) -> dict[str, tuple[float, float]]:
+    def _pools(self, layout: Names) -> dict[str, tuple[float, float, float]]:
         if self.features == layout.features:
             return dict(self.pool)
         return {feature: self._pool(layout, feature) for feature in layout.features}
 
-    def _pool(self, layout: Names, feature: str) -> tuple[float, float]:
-        """Mean of a feature over all rows of the frame and all their usual values, and the square of its spread."""
+    def _pool(self, layout: Names, feature: str) -> tuple[float, float, float]:
+        """Of a feature over all rows of the frame and all their usual values: mean, spread within rows and in all."""
         everything = [each for row in layout.rows for each in self.usual[row, feature]]
         weight, mean, _ = moments(everything)
-        apart = 0.0
+        apart = within = 0.0
         for row in layout.rows:
             own_weight, own_mean, own_squares = moments(self.usual[row, feature])
-            apart += own_weight * abs(own_mean - mean) + math.sqrt(own_squares * own_weight)
-        return mean, (apart / max(weight, 1.0)) ** 2
+            apart += own_weight * abs(own_mean - mean)
+            within += math.sqrt(own_squares * own_weight)
+        return mean, within / max(weight, 1.0), (apart + within) / max(weight, 1.0)
 
     def _evidence(self, ts: float, layout: Names, values: list[list[float]]) -> dict[Cell, float]:
         step = ts - self.last
