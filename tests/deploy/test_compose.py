@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.grafana.alerts import JOB, PLACE
 from tests.deploy.files import DEPLOY, ROOT, assignments, check_settings, documents
 from tests.deploy.tools import compose_loader
 
@@ -129,6 +130,10 @@ def test_prometheus_finds_the_workers_and_grafana_finds_prometheus(composed: Any
     services = composed["services"]
     (scraping,) = documents((DEPLOY / "compose/prometheus.yml").read_text())
     (job,) = scraping["scrape_configs"]
+    assert job["job_name"] == JOB
+    assert {each["target_label"] for each in job["relabel_configs"]} <= set(PLACE)
+    inside = [volume.split(":")[1] for volume in services["prometheus"]["volumes"]]
+    assert set(scraping["rule_files"]) <= set(inside)
     (found,) = job["dns_sd_configs"]
     assert found["names"] == ["worker"]
     assert services["worker"]["environment"]["LAGGARD_WEB_LISTEN"] == f"0.0.0.0:{found['port']}"
