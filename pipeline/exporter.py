@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
-from prometheus_client.samples import Exemplar
+from prometheus_client.samples import Exemplar, Sample
 
 from laggard.pipeline.metrics import (
-    BY_NAME,
     HOST_DEVICES,
     HOST_FEATURES,
     MAX_LABEL,
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
 
 AGENT_SCOPE, HOST_SCOPE = "agent", "host"
+
+_EXPOSED = {metric.name: metric.exposed for metric in METRICS}
 
 
 class Scores(Protocol):
@@ -344,10 +345,8 @@ def _families() -> dict[str, Family]:
 
 
 def _add(families: Mapping[str, Family], samples: Iterable[_Sample]) -> None:
-    for sample in samples:
-        families[sample.metric].add_sample(
-            BY_NAME[sample.metric].exposed, sample.labels, sample.value, exemplar=sample.exemplar
-        )
+    for metric, labels, value, exemplar in samples:
+        families[metric].samples.append(Sample(_EXPOSED[metric], labels, value, None, exemplar))
 
 
 def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
