@@ -139,8 +139,14 @@ def test_prometheus_finds_the_workers_and_grafana_finds_prometheus(composed: Any
     assert services["worker"]["environment"]["LAGGARD_WEB_LISTEN"] == f"0.0.0.0:{found['port']}"
     (secret,) = services["prometheus"]["secrets"]
     assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
-    (provisioned,) = documents((DEPLOY / "compose/grafana/datasources/prometheus.yaml").read_text())
+    (provisioned,) = documents((DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text())
     (source,) = provisioned["datasources"]
     assert source["url"] == "http://prometheus:9090"
+    (provisioned,) = documents((DEPLOY / "grafana/provisioning/dashboards/laggard.yaml").read_text())
+    (provider,) = provisioned["providers"]
+    mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
+    assert mounts[provider["options"]["path"]] == "../grafana/dashboards"
+    for kind in ("datasources", "dashboards"):
+        assert mounts[f"/etc/grafana/provisioning/{kind}"] == f"../grafana/provisioning/{kind}"
     mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
     assert all((COMPOSE.parent / name).exists() for name in mounted if name.startswith("."))
