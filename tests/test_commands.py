@@ -158,7 +158,7 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
         "ruff: check --output-format concise .",
         "ruff: format --check .",
         "mypy: -p laggard",
-        "mypy: tests",
+        "mypy: tests deploy/subscribers",
         "pytest: --cache-clear -n 2 --dist loadfile -m not slow -k a b",
     ]
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
