@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
-from prometheus_client.samples import Exemplar
+from prometheus_client.samples import Exemplar, Sample
 
 from laggard.pipeline.metrics import (
-    BY_NAME,
     HOST_DEVICES,
     HOST_FEATURES,
     MAX_LABEL,
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
 
 AGENT_SCOPE, HOST_SCOPE = "agent", "host"
 
+_EXPOSED = {metric.name: metric.exposed for metric in METRICS}
+
 
 class Scores(Protocol):
     """What an operator answered to one frame."""
@@ -69,15 +70,6 @@ class _Stream(NamedTuple):
     scope: str
 
 
-class _Sample(NamedTuple):
-    """One line of the page, as yet without its metric's type and help."""
-
-    metric: str
-    labels: dict[str, str]
-    value: float
-    exemplar: Exemplar | None = None
-
-
 @dataclass(slots=True)
 class _Shown:
     """A stream's newest frame, what the operator answered to it, when it came, and how long after the one before."""
@@ -87,7 +79,7 @@ class _Shown:
     incidents: Incidents | None
     came_s: float
     tick_s: float
-    samples: Sequence[_Sample] | None = None  # made when they are first asked for
+    samples: Sequence[Sample] | None = None  # made when they are first asked for
 
     def stale(self, now: float) -> bool:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
@@ -191,11 +183,11 @@ class Exporter(Collector, Observer):
             "retries": self._telemetry.retries,
             "fenced": self._telemetry.fenced,
         }
-        _add(families, [_Sample("build", build, 1), *(_Sample(name, {}, value) for name, value in process.items())])
+        _add(families, [_sample("build", build, 1), *(_sample(name, {}, value) for name, value in process.items())])
         # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
         # the whole page: the first one stays.
         seen: set[_Stream] = set()
-        shared: dict[tuple[str, *tuple[tuple[str, str], ...]], _Sample] = {}  # by several streams of a key
+        shared: dict[tuple[str, *tuple[tuple[str, str], ...]], Sample] = {}  # by several streams of a key
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -205,7 +197,7 @@ class Exporter(Collector, Observer):
                 one.samples = _samples(labelled, one, self._top_rows)
             _add(families, one.samples)
             for sample in _shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks):
-                shared.setdefault((sample.metric, *sample.labels.items()), sample)
+                shared.setdefault((sample.name, *sample.labels.items()), sample)
         _add(families, shared.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)
@@ -231,7 +223,7 @@ def label(text: str) -> str:
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 
-def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[_Sample]:
+def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     """What is shown of a stream alone; its names are labels already."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     frame, scores = one.frame, one.scores
@@ -240,27 +232,27 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[_Sample]:
             return []
         values = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
         return [
-            _Sample(metric.name, labels, values[metric.feature])
+            _sample(metric.name, labels, values[metric.feature])
             for metric in METRICS
             if not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))
     samples = [
-        _Sample("score", labels, scores.score),
-        _Sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
-        _Sample("frame_timestamp_seconds", labels, frame.ts),
-        _Sample("model_age_seconds", labels, ranking.age_s),
-        _Sample("model_young", labels, ranking.young),
+        _sample("score", labels, scores.score),
+        _sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
+        _sample("frame_timestamp_seconds", labels, frame.ts),
+        _sample("model_age_seconds", labels, ranking.age_s),
+        _sample("model_young", labels, ranking.young),
     ]
     for name, row in worst.items():
-        samples.append(_Sample("row_score", {**labels, "row": name}, row.score))
+        samples.append(_sample("row_score", {**labels, "row": name}, row.score))
         features: dict[str, FeatureScore] = {}
         for found in row.features:
             features.setdefault(label(found.feature), found)
         for feature, found in features.items():
             which = {**labels, "row": name, "feature": feature}
-            samples.append(_Sample("feature_score", which, found.score))
+            samples.append(_sample("feature_score", which, found.score))
             samples += _present(
                 which,
                 feature_value=found.value,
@@ -272,17 +264,17 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[_Sample]:
     return samples
 
 
-def _incident_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[_Sample]:
+def _incident_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[Sample]:
     incident = incidents.live
-    yield _Sample("incidents_open", labels, incident is not None)
+    yield _sample("incidents_open", labels, incident is not None)
     if incident is None:
-        yield _Sample("incidents", labels, incidents.opened)
+        yield _sample("incidents", labels, incidents.opened)
         return
     exemplar = Exemplar({"anomaly": incident.id}, 1.0, incident.ts) if incident.id else None
-    yield _Sample("incidents", labels, incidents.opened, exemplar)
+    yield _sample("incidents", labels, incidents.opened, exemplar)
     labels = {**labels, "row": label(incident.name), "feature": label(incident.feature)}
-    yield _Sample("incident_score", labels, score)
-    yield _Sample("incident_start_timestamp_seconds", labels, incident.ts)
+    yield _sample("incident_score", labels, score)
+    yield _sample("incident_start_timestamp_seconds", labels, incident.ts)
     yield from _present(
         labels,
         incident_value=incident.value,
@@ -291,20 +283,20 @@ def _incident_samples(labels: dict[str, str], incidents: Incidents, score: float
     )
 
 
-def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[_Sample]:
+def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[Sample]:
     """What several streams of one key have in common; whichever comes first may show it."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     if budget is not None:
-        yield _Sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
+        yield _sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
     if stream.keyed_by != "host":
         return
-    yield _Sample("marks", labels, marks.get(frame.key, 0))
+    yield _sample("marks", labels, marks.get(frame.key, 0))
     if stream.scope == HOST_SCOPE and len(frame.values):
         values = frame.values[0].tolist()
         for name, columns, highest in _host_columns(frame.layout.features):
             there = [value for column in columns if not math.isnan(value := values[column])]
             if there:
-                yield _Sample("host_value", {**labels, "feature": name}, max(there) if highest else sum(there))
+                yield _sample("host_value", {**labels, "feature": name}, max(there) if highest else sum(there))
 
 
 @lru_cache(maxsize=256)
@@ -318,9 +310,9 @@ def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int
     return own
 
 
-def _present(labels: dict[str, str], **values: float) -> Iterable[_Sample]:
+def _present(labels: dict[str, str], **values: float) -> Iterable[Sample]:
     """Samples of the values that are there."""
-    return [_Sample(name, labels, value) for name, value in values.items() if not math.isnan(value)]
+    return [_sample(name, labels, value) for name, value in values.items() if not math.isnan(value)]
 
 
 def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
@@ -340,14 +332,17 @@ def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, Ro
 
 
 def _families() -> dict[str, Family]:
-    return {metric.name: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
+    """By the name of their samples; by that without its ending, where they are histograms."""
+    return {metric.exposed: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
 
 
-def _add(families: Mapping[str, Family], samples: Iterable[_Sample]) -> None:
+def _sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:
+    return Sample(_EXPOSED[metric], labels, value, None, exemplar)
+
+
+def _add(families: Mapping[str, Family], samples: Iterable[Sample]) -> None:
     for sample in samples:
-        families[sample.metric].add_sample(
-            BY_NAME[sample.metric].exposed, sample.labels, sample.value, exemplar=sample.exemplar
-        )
+        families[sample.name].samples.append(sample)
 
 
 def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
@@ -357,9 +352,9 @@ def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
             continue
         value = getattr(task, metric.name)
         if metric.kind == "histogram":
-            _add_histogram(families[metric.name], labels, value)
+            _add_histogram(families[metric.exposed], labels, value)
         else:
-            families[metric.name].add_sample(metric.exposed, labels, value)
+            families[metric.exposed].add_sample(metric.exposed, labels, value)
 
 
 def _add_histogram(family: Family, labels: dict[str, str], seen: Distribution) -> None:

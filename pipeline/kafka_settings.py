@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from laggard.pipeline.bus.kafka.options import KafkaOptions, is_kafka, servers_of
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.secrets import secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from laggard.pipeline.bus.kafka.options import Client, Sasl, Security
     from laggard.pipeline.settings import Settings
-
-MAX_SECRET_BYTES = 64 << 10
 
 _TLS_ONLY = ("kafka.certificate_file", "kafka.key_file", "kafka.key_password", "kafka.key_password_file")
 _USER = ("kafka.username", "kafka.password")
@@ -32,8 +30,8 @@ def kafka_options(settings: Settings) -> KafkaOptions | None:
     if not is_kafka(location):
         return None
     problems = [*_contradictions(settings)]
-    key_password = _secret(settings, "kafka.key_password", problems)
-    password = _secret(settings, "kafka.password", problems)
+    key_password = secret(settings, "kafka.key_password", problems)
+    password = secret(settings, "kafka.password", problems)
     if problems:
         raise SettingError(problems)
     return KafkaOptions(
@@ -87,31 +85,3 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"{settings.place('kafka.sasl')}: kafka.sasl is {sasl}; expected kafka.token_file or kafka.token_url too"
     for name in tokens if sasl != "oauthbearer" else ():
         yield wrong(name, f"kafka.sasl is {sasl}", "oauthbearer")
-
-
-def _secret(settings: Settings, name: str, problems: list[str]) -> str:
-    """A secret, from the setting itself or from the file that another one names."""
-    path = settings.file(f"{name}_file")
-    if path is None:
-        return settings.text(name)
-    place = settings.place(f"{name}_file")
-    try:
-        return first_line(path)
-    except OSError as error:
-        problems.append(f"{place}: {name}_file: {path} cannot be read: {error.strerror}")
-    except ValueError as error:
-        problems.append(f"{place}: {name}_file: {path}: expected {error}")
-    return ""
-
-
-def first_line(path: Path) -> str:
-    """The secret in a file. Raises OSError, or ValueError saying what was expected."""
-    with path.open("rb") as file:
-        content = file.read(MAX_SECRET_BYTES + 1)
-    try:
-        lines = content.decode().splitlines()
-    except UnicodeDecodeError:
-        lines = []
-    if len(content) > MAX_SECRET_BYTES or not lines or not lines[0] or any(lines[1:]):
-        raise ValueError("one line with the secret")
-    return lines[0]

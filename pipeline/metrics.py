@@ -304,8 +304,6 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 
-BY_NAME = {metric.name: metric for metric in METRICS}
-
 
 _PREFACE = f"""# Metrics
 

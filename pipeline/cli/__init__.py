@@ -26,6 +26,7 @@ COMMANDS = {
     "confirm": ("laggard.pipeline.cli.confirm", "Slow a suspect gently, and see whether it gets better."),
     "replay": ("laggard.pipeline.cli.replay", "Run recorded data through the operators."),
     "topics": ("laggard.pipeline.cli.topics", "Create, list, describe and check the topics; print ACLs."),
+    "grafana": ("laggard.pipeline.cli.grafana", "Publish dashboards, alert rules and annotations to Grafana."),
     "reset": ("laggard.pipeline.cli.reset", "Let an operator forget what it has learned, and learn it anew."),
     "doctor": ("laggard.pipeline.cli.doctor", "Check configuration, permissions, disk, clock and bus."),
 }

@@ -17,7 +17,7 @@ MEANINGS = {
     USAGE: "the command line or a setting is wrong",
     NO_DATA: "nothing is recorded of what was asked for",
     BUSY: "laggard runs here already, or its address is taken",
-    UNAVAILABLE: "the bus cannot be used now",
+    UNAVAILABLE: "the bus, or Grafana, cannot be used now",
     INTERRUPTED: "interrupted",
 }
 

@@ -75,10 +75,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
     with claimed(settings, part) as claim:
         running = Session(claim, supervised=supervised)
         logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-        # Every thread inherits this; the signals are for the one that waits for them. A handler would run in the main
-        # thread, perhaps while that holds the lock of `stop` itself.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-        _start("signals", _await_signals, running.stop)
+        hear_signals(running.stop)
         if supervised:
             os.set_blocking(_STDOUT, False)
             _start("supervisor", _await_supervisor, running.stop)
@@ -102,6 +99,14 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
         ) from None
     with claim:
         yield claim
+
+
+def hear_signals(stop: threading.Event) -> None:
+    """Set `stop` at the first signal to stop, from now until the process ends; a second ^C ends it at once."""
+    # Every thread inherits this; the signals are for the one that waits for them. A handler would run in the main
+    # thread, perhaps while that holds the lock of `stop` itself.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    _start("signals", _await_signals, stop)
 
 
 def _start(name: str, wait: Callable[[threading.Event], None], stop: threading.Event) -> None:

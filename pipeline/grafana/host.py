@@ -47,7 +47,7 @@ def host() -> Dashboard:
         HOST_UID,
         "laggard / Host",
         "Why a machine is slow: its processes by how unusual they are, each with what is usual for it, and the machine "
-        "itself. Opened from an incident it shows the half hour before, and ends ten minutes after it began.",
+        "itself. Opened from an incident it shows the half hour before that began, and at most ten minutes after.",
         variables=[
             *common_variables(every_host=False),
             query_variable(
@@ -254,8 +254,8 @@ def _machine() -> list[PanelBuilder]:
         ),
         _of_machine(
             "Processors and disks",
-            "How busy all processors are together, and the busiest disk. Time that a hypervisor takes away (steal) says "
-            "that the cause is not on this machine.",
+            "How busy all processors are together, and the busiest disk. Time that a hypervisor takes away (steal) "
+            "says that the cause is not on this machine.",
             "cpu_.+_ratio|disk_busy_ratio",
             "percentunit",
         ),

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 BEFORE_S, AFTER_S = 1800, 600
-"""What a link to an incident shows: so long before it began, so that what was usual is seen, and so long after."""
+"""What a link to an incident shows: so long before it began, so that what was usual is seen, and so long after, but
+not what is yet to come: what is asked for the end of the time range would be empty."""
 
 _LABELS = {"host": "Host", "row": "Process", "feature": "Feature", "scope": "Scope", "operator": "Operator"}
 
@@ -38,7 +39,7 @@ def incident_columns(matchers: Sequence[str], window: str = "", *, host: bool = 
         Column("±", spread, unit="sishort", decimals=3),
         Column("Times usual", f"{value} / ({usual} > 0)", unit=TIMES_USUAL, decimals=1),
         Column("from", f"floor({began} - {BEFORE_S}) * 1000", hidden=True),
-        Column("to", f"floor({began} + {AFTER_S}) * 1000", hidden=True),
+        Column("to", f"floor(clamp_max({began} + {AFTER_S}, time())) * 1000", hidden=True),
     ]
 
 

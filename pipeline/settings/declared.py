@@ -110,6 +110,21 @@ def _check_prefix(prefix: Value) -> None:
         raise ValueError("what names of topics may have: at most 150 of A to Z, a to z, 0 to 9, ., _ and -")
 
 
+def _check_grafana_url(url: Value) -> None:
+    import urllib.parse  # noqa: PLC0415 - most runs have no such address
+
+    expected = "where Grafana is: https://HOST, with :PORT and the path that it is served under where it has them"
+    try:
+        parts = urllib.parse.urlsplit(str(url))
+        parts.port  # noqa: B018 - raises ValueError for what is no port
+    except ValueError:
+        raise ValueError(expected) from None
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
+        raise ValueError(expected)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"{expected}; no user and no password, but a token in grafana.token")
+
+
 def _check_token_url(url: Value) -> None:
     from laggard.pipeline.bus.kafka.options import check_token_url  # noqa: PLC0415
 
@@ -406,6 +421,43 @@ SETTINGS: tuple[Setting, ...] = (
         "How many rows of each host have metrics of their own, the worst ones.",
         minimum="0",
         maximum="1000",
+    ),
+    Setting(
+        "grafana.url",
+        "text",
+        "",
+        "Where Grafana is, for `laggard grafana`, with the path that it is served under: `https://grafana.example.com`.",
+        check=_check_grafana_url,
+    ),
+    Setting(
+        "grafana.token",
+        "text",
+        "",
+        "A token of a service account there. The role Admin has all the rights; `laggard grafana check` tells which of "
+        "them are missing.",
+        secret=True,
+    ),
+    Setting("grafana.token_file", "file", "", "A file whose first line is `grafana.token`.", excludes="grafana.token"),
+    Setting(
+        "grafana.ca_file",
+        "file",
+        "",
+        "The certificates of the authorities that vouch for Grafana, as PEM; empty for those that are usual.",
+    ),
+    Setting(
+        "grafana.data_source",
+        "text",
+        "",
+        "The uid or the name of Grafana's data source for the Prometheus that scrapes laggard; empty for the only one, "
+        "or the default one. Where the token may not list data sources: the uid.",
+    ),
+    Setting(
+        "grafana.timeout",
+        "duration",
+        "10s",
+        "A call that Grafana has not answered for so long has failed.",
+        minimum="1s",
+        maximum="5m",
     ),
 )
 

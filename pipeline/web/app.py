@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.exposition import write_metrics
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.guard import Guard
 from laggard.pipeline.web.marks import MAX_BODY_BYTES, Allowance, read_mark
@@ -87,10 +88,12 @@ class _App:
     # Not a coroutine, so that it runs in a thread: a scrape must not keep a probe waiting.
     def metrics(self, request: Request) -> Response:
         try:
-            encode, media_type = choose_encoder(request.headers.get("accept", ""))
+            _, media_type = choose_encoder(request.headers.get("accept", ""))
         except (ValueError, TypeError):  # prometheus_client's answers to a version that is none
-            encode, media_type = choose_encoder("")
-        body, headers = encode(self.registry), {"Vary": "Accept, Accept-Encoding"}
+            _, media_type = choose_encoder("")
+        open_metrics = media_type.startswith("application/openmetrics-text")
+        body = write_metrics(self.registry.collect(), open_metrics=open_metrics)
+        headers = {"Vary": "Accept, Accept-Encoding"}
         if gzip_accepted(request.headers.get("accept-encoding", "")):
             body = gzip.compress(body, compresslevel=1)
             headers["Content-Encoding"] = "gzip"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.grafana.alerts import JOB, PLACE
 from tests.deploy.files import DEPLOY, ROOT, assignments, check_settings, documents
 from tests.deploy.tools import compose_loader
 
@@ -129,13 +130,23 @@ def test_prometheus_finds_the_workers_and_grafana_finds_prometheus(composed: Any
     services = composed["services"]
     (scraping,) = documents((DEPLOY / "compose/prometheus.yml").read_text())
     (job,) = scraping["scrape_configs"]
+    assert job["job_name"] == JOB
+    assert {each["target_label"] for each in job["relabel_configs"]} <= set(PLACE)
+    inside = [volume.split(":")[1] for volume in services["prometheus"]["volumes"]]
+    assert set(scraping["rule_files"]) <= set(inside)
     (found,) = job["dns_sd_configs"]
     assert found["names"] == ["worker"]
     assert services["worker"]["environment"]["LAGGARD_WEB_LISTEN"] == f"0.0.0.0:{found['port']}"
     (secret,) = services["prometheus"]["secrets"]
     assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
-    (provisioned,) = documents((DEPLOY / "compose/grafana/datasources/prometheus.yaml").read_text())
+    (provisioned,) = documents((DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text())
     (source,) = provisioned["datasources"]
     assert source["url"] == "http://prometheus:9090"
+    (provisioned,) = documents((DEPLOY / "grafana/provisioning/dashboards/laggard.yaml").read_text())
+    (provider,) = provisioned["providers"]
+    mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
+    assert mounts[provider["options"]["path"]] == "../grafana/dashboards"
+    for kind in ("datasources", "dashboards"):
+        assert mounts[f"/etc/grafana/provisioning/{kind}"] == f"../grafana/provisioning/{kind}"
     mounted = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
     assert all((COMPOSE.parent / name).exists() for name in mounted if name.startswith("."))

@@ -10,6 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.grafana.alerts import JOB, PLACE
+from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.guard import HEALTH
 from tests.deploy.files import BY_VARIABLE, DEPLOY, check_settings, documents, schema
@@ -26,6 +28,7 @@ CUSTOM = {
     "ScaledObject": "scaledobject-keda-v1alpha1",
     "TriggerAuthentication": "triggerauthentication-keda-v1alpha1",
     "PodMonitor": "podmonitor-monitoring-v1",
+    "PrometheusRule": "prometheusrule-monitoring-v1",
 }
 
 
@@ -143,6 +146,15 @@ def test_probes_ask_what_the_worker_answers(resources: list[Any]) -> None:
     paths = {probe: container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")}
     assert paths == {"startup": "/-/healthy", "liveness": "/-/healthy", "readiness": "/-/ready"}
     assert set(paths.values()) <= set(HEALTH)
+
+
+def test_prometheus_calls_the_job_as_the_rules_do(built: dict[str, list[Any]]) -> None:
+    resources = built["overlays/example"]
+    monitor = of_kind(resources, "PodMonitor")["spec"]
+    assert of_kind(resources, "StatefulSet")["spec"]["template"]["metadata"]["labels"][monitor["jobLabel"]] == JOB
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert [each["targetLabel"] for each in endpoint["relabelings"]] == list(PLACE)
+    assert of_kind(resources, "PrometheusRule")["spec"] == prometheus_rules()
 
 
 def test_workers_scale_on_the_lag_of_their_group_up_to_the_partitions(built: dict[str, list[Any]]) -> None:

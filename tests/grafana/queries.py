@@ -42,7 +42,7 @@ def asked() -> Iterator[Asked]:
         document = json.loads(path.read_text())
         for panel in panels_of(document):
             for target in panel.get("targets", ()):
-                place = f"{path.stem}: {panel['title']}: {target['refId']}"
+                place = f"{path.stem}: {panel['title']} ({panel['type']}): {target['refId']}"
                 yield Asked(place, target["expr"], target["instant"])
         for variable in document["templating"]["list"]:
             if variable["type"] == "query":

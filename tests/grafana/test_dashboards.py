@@ -103,6 +103,11 @@ def test_every_query_is_bound_to_environment_and_cluster() -> None:
             assert wanted <= set(re.findall(r"(\w+)=", selector)), query
 
 
+def test_every_query_has_a_place_of_its_own() -> None:
+    places = [query.place for query in asked()]
+    assert len(set(places)) == len(places) > 80
+
+
 def test_every_metric_is_one_of_those_that_are_exported() -> None:
     from laggard.pipeline.metrics import METRICS  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +45,30 @@ class Machine:
             check=False,
             timeout=timeout_s,
         )
+
+    def run_until(self, words: Sequence[str], said: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
+        """A command that runs until it is stopped: stopped when it has said this, or else killed in the end."""
+        log = self._folder / "said"
+        with (
+            log.open("w") as out,
+            subprocess.Popen(
+                [*LAGGARD, *words],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            ) as process,
+        ):
+            deadline = time.monotonic() + timeout_s
+            while said not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.1)
+            process.terminate()
+            try:
+                process.wait(timeout_s)
+            finally:
+                process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, "", log.read_text())
 
     def written(self) -> bytes:
         """All that laggard keeps in its state directory."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.brokers import Cluster
     from tests.kafka.stream import Result
 
-CAUGHT_UP_S = 90.0
+CAUGHT_UP_S = 150.0
 
 
 class Scene:
@@ -215,6 +215,10 @@ class Flow:
     def flows(self) -> bool:
         """Whether there is more to come."""
         return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Let no more flow."""
+        self._stop.set()
 
     def join(self) -> None:
         """Wait for its end; raises what it raised."""

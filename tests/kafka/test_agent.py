@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +115,12 @@ def frames(bus: KafkaBus, host: str) -> list[Frame]:
     return [each for each in found if isinstance(each, Frame)]
 
 
+def starts(found: list[Frame]) -> int:
+    """How many agents have begun: the first tick of each knows no share of a processor yet."""
+    ticks = [each for each in deduplicated(found) if each.scope == "agent"]
+    return sum(bool(np.isnan(each.values[0, AGENT_FEATURES.index("cpu_ratio")])) for each in ticks)
+
+
 def deduplicated(found: list[Frame]) -> list[Frame]:
     return list({each.sequence: each for each in reversed(found)}.values())[::-1]
 
@@ -143,8 +151,10 @@ def test_an_agent_that_is_there_before_its_broker(new_cluster: NewCluster, tmp_p
         own = frames(bus, "watched")
     assert {each.scope for each in own[:3]} == {"process", "host", "agent"}
     told = log.read_text()
-    assert told.count("what is published waits in") <= 2, "once for the brokers, once for the topic"
-    assert "the bus takes records again" in told
+    # For the brokers, then for the topic; on a busy machine the broker may be away once more.
+    waits = re.findall(r"waits in \S+( until then)?$|(takes records again)", told, re.MULTILINE)
+    assert ("", "takes records again") in waits
+    assert all(one != other for one, other in itertools.pairwise(waits)), "said when it changes, not at each try"
     # The frames of the first ticks waited for the broker.
     waiting = [dict(zip(AGENT_FEATURES, each.values[0], strict=True))["waiting_records"] for each in own[2::3]]
     assert max(waiting) >= 6
@@ -197,6 +207,10 @@ def test_brokers_and_agents_that_are_killed(new_cluster: NewCluster, tmp_path: P
         with agent(cluster, tmp_path / "state", log) as watching:
             Sender(Spool(tmp_path / "driven.db", 1 << 26, 86400.0, TOPIC), bus).close(60.0)
             await_ticks(tmp_path / "state", had + 3)
+            until = time.monotonic() + 120
+            while starts(frames(bus, "watched")) < 4:
+                assert time.monotonic() < until, "what was kept does not arrive"
+                time.sleep(0.2)
             watching.send_signal(signal.SIGTERM)
             assert watching.wait(60) == 0
         found = [each.sequence for each in frames(bus, "driven")]
@@ -209,10 +223,12 @@ def test_brokers_and_agents_that_are_killed(new_cluster: NewCluster, tmp_path: P
     assert [each.sequence for each in own] == sorted(each.sequence for each in own)
     ticks = [each for each in own if each.scope == "agent"]
     features = [dict(zip(AGENT_FEATURES, each.values[0], strict=True)) for each in ticks]
-    pairs = list(zip(ticks, ticks[1:], features[1:], strict=False))
-    lives = [pair for pair in pairs if not np.isnan(pair[2]["cpu_ratio"])]
+    pairs = list(itertools.pairwise(zip(ticks, features, strict=True)))
+    lives = [pair for pair in pairs if not np.isnan(pair[1][1]["cpu_ratio"])]
     assert len(pairs) - len(lives) == 3, "each start of an agent is seen"
-    for before, after, said in lives:
-        # What the agent did not miss itself has arrived.
-        assert round((after.ts - before.ts) / INTERVAL_S) - 1 <= said["missed_ticks"] + 0.5
+    for (before, had_missed), (after, has_missed) in lives:
+        # What the agent did not miss itself has arrived. A tick that is late skips those after it, and says so at once;
+        # it may itself be late by half an interval without having missed one.
+        missed = had_missed["missed_ticks"] + has_missed["missed_ticks"]
+        assert (after.ts - before.ts) / INTERVAL_S <= missed + 1.5 + 0.1
     assert "Traceback" not in log.read_text()

@@ -15,15 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline import exporter
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import Exporter, label, metrics_registry
+from laggard.pipeline.exposition import write_metrics
 from laggard.pipeline.incidents import Incident, Incidents
 from laggard.pipeline.metrics import HOST_DEVICES, HOST_FEATURES, MAX_LABEL, METRICS, STALE_S, TASK_LABELS, document
 from laggard.pipeline.records import Frame, Mark, make_layout
@@ -192,6 +196,28 @@ def test_both_formats_are_read_back() -> None:
     plain = {family.name for family in parse_text(page.text())}
     open_metrics = {family.name for family in parse_openmetrics(generate_openmetrics(page.registry).decode())}
     assert {name.removesuffix("_info") for name in plain} == open_metrics == {f"laggard_{m.name}" for m in METRICS}
+
+
+@pytest.mark.parametrize(("open_metrics", "oracle"), [(False, generate_latest), (True, generate_openmetrics)])
+def test_the_page_is_what_prometheus_client_writes(
+    open_metrics: bool, oracle: Callable[[CollectorRegistry], bytes]
+) -> None:
+    page = busy()
+    page.scored([(name, score) for score, name in enumerate(['"', "\\", "\\n", 'a\\"b', "日"])], host="\n")
+    ProcessCollector(registry=page.registry)
+    families = list(page.registry.collect())
+    odd = Family("laggard_odd", 'with "quotes", \\ and\nlines', "gauge")
+    for number, value in enumerate([math.inf, -math.inf, math.nan, 0, True, 1e-300, 1e6, 123456789.125, 1e22, -1e22]):
+        odd.add_sample(odd.name, {"n": str(number)}, value)
+    families.append(odd)
+
+    class Frozen(Collector):
+        def collect(self) -> Sequence[Family]:
+            return families
+
+    registry = CollectorRegistry()
+    registry.register(Frozen())
+    assert write_metrics(families, open_metrics=open_metrics) == oracle(registry)
 
 
 def test_nothing_that_is_counted_is_hidden() -> None:

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 END_TXN = 26
 """The number of the request that ends a transaction: https://kafka.apache.org/protocol#protocol_api_keys."""
 
-_ANSWERED_S = 0.3
+_ANSWERED_S = 30.0
 
 
 class Proxy:
@@ -78,10 +79,11 @@ class Proxy:
                 continue
             with self._lock:
                 self._lines += [client, broker]
-            self._start(lambda client=client, broker=broker: self._ask(client, broker))  # type: ignore[misc]
-            self._start(lambda client=client, broker=broker: self._answer(broker, client))  # type: ignore[misc]
+            answered = threading.Event()
+            self._start(partial(self._ask, client, broker, answered))
+            self._start(partial(self._answer, broker, client, answered))
 
-    def _ask(self, client: socket.socket, broker: socket.socket) -> None:
+    def _ask(self, client: socket.socket, broker: socket.socket, answered: threading.Event) -> None:
         """Request by request."""
         with client, broker, suppress(OSError):
             while True:
@@ -96,16 +98,18 @@ class Proxy:
                         for line in others:
                             with suppress(OSError):
                                 line.shutdown(socket.SHUT_RDWR)
+                        answered.clear()
                         broker.sendall(struct.pack(">i", length) + request)
-                        threading.Event().wait(_ANSWERED_S)
+                        answered.wait(_ANSWERED_S)
                     self.cut_at_end = None
                     self.cut()
                     return
                 broker.sendall(struct.pack(">i", length) + request)
 
-    def _answer(self, broker: socket.socket, client: socket.socket) -> None:
+    def _answer(self, broker: socket.socket, client: socket.socket, answered: threading.Event) -> None:
         with suppress(OSError):
             while part := broker.recv(65536):
+                answered.set()
                 threading.Event().wait(len(part) / self.bytes_per_s)
                 client.sendall(part)
         with suppress(OSError):

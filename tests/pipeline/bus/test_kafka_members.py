@@ -226,8 +226,10 @@ def test_a_member_that_was_thrown_out_commits_nothing_and_joins_again(
     admin.close()
     with pytest.raises(Fenced):
         member.commit(Commit({partition: 1}, [Outgoing(results, "a", b"void", NOW)]))
-    polled = member.poll(5.0)
-    assert polled.revoked == polled.assigned == {partition}
+    polled = member.poll(1.0)
+    assert polled.revoked == {partition}
+    assert polled.assigned <= {partition}
+    assert polled.assigned or await_assignment(member) == {partition}
     assert member.committed(partition) == 0
     member.commit(Commit({partition: 1}, [Outgoing(results, "a", b"out", NOW)]))
     assert values(everything(bus, results)) == [b"out"]
@@ -239,15 +241,20 @@ def victim(options: KafkaOptions, group: str, topic: str, results: str) -> Itera
     """A member in a process of its own with a transaction open."""
     given = {name: value for name, value in asdict(options).items() if isinstance(value, str | float | int | tuple)}
     command = [sys.executable, "-m", "tests.pipeline.bus.kafka_victim", json.dumps(given), group, topic, results]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "open\n"
-            yield process
-        finally:
-            process.kill()
+    said: list[str] = []
+    while said[-1:] != ["open\n"]:
+        # An impatient group may lose one that the machine lets wait before it has anything open: then it says so.
+        assert len(said) < 3, said
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        ) as process:
+            assert process.stdout is not None
+            try:
+                said.append(process.stdout.readline())
+                if said[-1] == "open\n":
+                    yield process
+            finally:
+                process.kill()
 
 
 def test_what_the_dead_had_open_holds_nobody_up(impatient: KafkaOptions) -> None:

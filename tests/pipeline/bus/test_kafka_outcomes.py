@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pytest
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Incoming, Subscription
 
 pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +60,12 @@ def patient(options: KafkaOptions) -> KafkaOptions:
     return replace(options, request_timeout_s=30.0)
 
 
-def again(ask: Callable[[], object]) -> None:
+def again(ask: Callable[[], T]) -> T:
     """As long as it says that it cannot for now, as the runner does."""
-    deadline = time.monotonic() + 60.0
-    done = False
-    while not done:
+    deadline = time.monotonic() + 150.0
+    while True:
         try:
-            ask()
-            done = True
+            return ask()
         except BusUnavailable:
             assert time.monotonic() < deadline
 
@@ -75,9 +75,10 @@ def reading(bus: KafkaBus, options: KafkaOptions) -> Subscription:
     topic = f"{options.prefix}input"
     with KafkaBus(patient(options)) as other:
         other.append([Outgoing(topic, "a", b"0", NOW)])
-    member = bus.subscribe(f"{options.prefix}group", [topic])
-    await_assignment(member)
-    assert values(take(member, 1)) == [b"0"]
+    # The timeout that is tested is a short one: a broker that answers late is asked again.
+    member = again(lambda: bus.subscribe(f"{options.prefix}group", [topic]))
+    again(lambda: await_assignment(member))
+    assert values(again(lambda: take(member, 1))) == [b"0"]
     return member
 
 
@@ -107,7 +108,7 @@ def test_a_commit_without_an_answer_is_made_once(
         with KafkaBus(patient(options)) as other:
             expected = {"answer": [b"out"], "request": []}[lost]
             if meanwhile == "poll":
-                assert not member.poll(0.5).records
+                assert not again(lambda: member.poll(0.5)).records
                 assert values(everything(other, f"{options.prefix}results")) == expected
             again(lambda: member.commit(commit))
             assert values(everything(other, f"{options.prefix}results")) == [b"out"]
@@ -116,7 +117,7 @@ def test_a_commit_without_an_answer_is_made_once(
             assert list(other.snapshots("operator", partition)) == list(commit.snapshots)
             # What comes next is another one, and is made too.
             other.append([Outgoing(partition.topic, "a", b"1", NOW)])
-            (record,) = take(member, 1)
+            (record,) = again(lambda: take(member, 1))
             further = Commit({partition: record.offset + 1}, [Outgoing(f"{options.prefix}results", "a", b"2", NOW)])
             again(lambda: member.commit(further))
             assert values(everything(other, f"{options.prefix}results")) == [b"out", b"2"]
@@ -177,7 +178,7 @@ def test_an_append_that_nobody_acknowledges_says_how_long_it_waited(
     _, proxy = line
     with KafkaBus(options) as bus:
         reading(bus, options).close()
-        bus.append([Outgoing(f"{options.prefix}input", "a", b"1", NOW)])
+        again(lambda: bus.append([Outgoing(f"{options.prefix}input", "a", b"1", NOW)]))
         proxy.cut()
         waited = f"for now: the brokers have not acknowledged it for {options.request_timeout_s:g} s$"
         with pytest.raises(BusUnavailable, match=waited):
@@ -254,14 +255,20 @@ def test_a_member_with_nothing_to_read_does_not_take_a_slow_line_for_none(
     _, proxy = line
     with KafkaBus(options) as bus:
         member = reading(bus, options)
-        bus.admin._discard()  # it has to connect anew
-        try:
-            proxy.bytes_per_s = 1.2e4  # a tenth of a second or two for what a broker says of itself
-            deadline = time.monotonic() + 3 * options.request_timeout_s
-            while time.monotonic() < deadline:
-                assert not member.poll(0.05).records
-        finally:
-            proxy.bytes_per_s = math.inf
+        # A machine that stands still for a moment is no line at all either; it does not do so three times.
+        for tries_left in (2, 1, 0):
+            bus.admin._discard()  # it has to connect anew
+            try:
+                proxy.bytes_per_s = 1.2e4  # a tenth of a second or two for what a broker says of itself
+                deadline = time.monotonic() + 3 * options.request_timeout_s
+                while time.monotonic() < deadline:
+                    assert not member.poll(0.05).records
+                break
+            except BusUnavailable:
+                if not tries_left:
+                    raise
+            finally:
+                proxy.bytes_per_s = math.inf
         member.close()
 
 

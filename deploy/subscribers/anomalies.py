@@ -1,0 +1,451 @@
+#!/usr/bin/env python3
+"""Follow laggard's topic of anomalies: a program to copy, which needs nothing of laggard's.
+
+    pip install 'kafka-python>=3.0.12,<4' crc32c lz4
+    export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
+    python anomalies.py --group my-tool
+
+It prints a line for each anomaly that is about now; put into `handle` what is to be done instead. An anomaly comes at
+least once: again where the program was killed between handling it and saying so, at most that one. TLS and SASL are set
+by the variables that laggard itself takes: see README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sqlite3
+import sys
+import time
+from collections import deque
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SCHEMA = "urn:laggard:anomaly:1"
+"""The form of anomalies that is understood here; one that a reader would misread has another number."""
+
+SUBJECTS = ("host", "application", "pool", "service")
+POLL_S = 0.5
+SESSION_S = 6.0
+"""So long after a member was killed others get its partitions; brokers take no less unless they are told to."""
+
+MOST_RECORDS = 10
+"""Taken at once. Handling all of them must take less than five minutes, or the group passes them to another member."""
+
+KEPT_IDS = 100_000
+FAILED, MISUSED = 1, 2
+"""Exit codes."""
+
+
+class Mistake(Exception):  # noqa: N818 - whose it is, is its name
+    """What somebody set cannot be used; the text says what was expected."""
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """An operator's score has passed 1, and it is about now.
+
+    Attributes:
+        source: `ce_source`: which operator found it, as a path.
+        id: `ce_id`: with the source, the same whenever this anomaly comes again.
+        time: `ce_time`: what it is about, in ISO 8601.
+        subject: the host, application, pool or service that it is about.
+        value: the record's JSON object: see deploy/anomalies.md.
+        record: as kafka-python brought it.
+
+    """
+
+    source: str
+    id: str
+    time: str
+    subject: str
+    value: dict[str, Any]
+    record: Any
+
+
+def handle(anomaly: Anomaly) -> None:
+    """What is done with an anomaly: put yours here."""
+    young = " (still learning: think twice)" if anomaly.value.get("young") else ""
+    line = f"{anomaly.time} {anomaly.subject}: {anomaly.value.get('sentence')}{young}"
+    # Names of processes are whatever their owners chose: nothing of them may steer a terminal.
+    print("".join(character if character.isprintable() else "?" for character in line), flush=True)
+
+
+def read(record: Any) -> Anomaly | None:
+    """The anomaly in a record; None for what is none, and for what is not about now.
+
+    Raises:
+        ValueError: the record is not what the topic promises; the text says what was expected.
+
+    """
+    try:
+        value = json.loads((record.value or b"").decode(), parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise ValueError("expected JSON in UTF-8") from None
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")  # noqa: TRY004 - of the record, not of the program
+    if value.get("kind") != "anomaly" or value.get("live") is not True:
+        return None
+    headers = {name: (text or b"").decode() for name, text in record.headers}
+    if headers.get("ce_dataschema") != SCHEMA:
+        raise ValueError(f"expected the header ce_dataschema to be {SCHEMA}")
+    if missing := [name for name in ("ce_source", "ce_id", "ce_time") if not headers.get(name)]:
+        raise ValueError(f"expected the headers {', '.join(missing)}")
+    subjects = [value[name] for name in SUBJECTS if name in value]
+    if len(subjects) != 1:
+        raise ValueError(f"expected one of the fields {', '.join(SUBJECTS)}")
+    return Anomaly(headers["ce_source"], headers["ce_id"], headers["ce_time"], str(subjects[0]), value, record)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+def place(record: Any) -> str:
+    """Where a record is: `laggard.anomalies[3]@1042`."""
+    return f"{record.topic}[{record.partition}]@{record.offset}"
+
+
+def say(text: str) -> None:
+    """Tell the person who runs this."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Seen:
+    """The ids of the newest anomalies that were handled, in a SQLite file.
+
+    Parameters:
+        path: of the file; `:memory:` forgets them when the program ends.
+
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._database = sqlite3.connect(path)
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS seen"
+                " (number INTEGER PRIMARY KEY, source TEXT NOT NULL, id TEXT NOT NULL, UNIQUE (source, id))"
+            )
+        except sqlite3.Error as error:
+            raise Mistake(f"--seen {path}: {error}; expected a file that may be written") from None
+
+    def __contains__(self, anomaly: Anomaly) -> bool:
+        query = "SELECT 1 FROM seen WHERE source = ? AND id = ?"
+        return self._database.execute(query, (anomaly.source, anomaly.id)).fetchone() is not None
+
+    def add(self, anomaly: Anomaly) -> None:
+        """Remember it, on the disk once this returns, and forget the oldest."""
+        with self._database:
+            added = self._database.execute(
+                "INSERT OR IGNORE INTO seen (source, id) VALUES (?, ?)", (anomaly.source, anomaly.id)
+            )
+            self._database.execute("DELETE FROM seen WHERE number <= ?", ((added.lastrowid or 0) - KEPT_IDS,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+class Subscription:
+    """The anomalies of a topic that are about now and new, in the order of each subject; for one thread.
+
+        for anomaly in subscription:
+            ...  # whatever is to be done with it
+            subscription.commit()
+
+    What was not committed comes again, to this member of the group or to another one.
+
+    Parameters:
+        connection: see `connection`.
+        topic: where anomalies are.
+        group: members of one group share the anomalies.
+        since_s: so far back a group begins that is new.
+        seen: what has been handled.
+
+    Raises:
+        Mistake: there is no such topic.
+        KafkaError: the brokers do not answer, or refuse.
+
+    """
+
+    def __init__(self, connection: Mapping[str, Any], topic: str, group: str, since_s: float, seen: Seen) -> None:
+        self._seen = seen
+        self._batch: deque[Any] = deque()
+        self._current: Anomaly | None = None
+        self._done: dict[TopicPartition, OffsetAndMetadata] = {}  # to be committed
+        self._generation: int | None = None  # of the group, as far as is known here
+        self._stopping = False
+        self._consumer = KafkaConsumer(
+            **connection,
+            group_id=group,
+            enable_auto_commit=False,
+            # Of partitions that were added, and where the topic has forgotten what was not read yet.
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            max_poll_records=MOST_RECORDS,
+            session_timeout_ms=int(SESSION_S * 1000),
+            heartbeat_interval_ms=int(SESSION_S * 1000 / 3),
+            metrics_enabled=False,
+        )
+        try:
+            self._begin(topic, since_s)
+            self._consumer.subscribe([topic])
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, topic: str, since_s: float) -> None:
+        """Commit where a new group begins: otherwise one that is killed before its first commit begins later anew."""
+        partitions = [TopicPartition(topic, number) for number in self._consumer.partitions_for_topic(topic)]
+        if not partitions:
+            raise Mistake(
+                f"{topic}: there is no such topic, or this user may not see it; expected the topic of anomalies"
+            )
+        if any(self._consumer.committed(partition) is not None for partition in partitions):
+            return
+        since_ms = int((time.time() - since_s) * 1000)
+        found = self._consumer.offsets_for_times(dict.fromkeys(partitions, since_ms))
+        ends = self._consumer.end_offsets(partitions)
+        offsets = {at: OffsetAndMetadata(found[at].offset if found.get(at) else ends[at], "", -1) for at in partitions}
+        with suppress(CommitFailedError):  # somebody else has joined and begun the group meanwhile
+            self._consumer.commit(offsets)
+
+    def check(self, topic: str) -> None:
+        """Raises Mistake where there is no such topic."""
+        if not self._consumer.partitions_for_topic(topic):
+            raise Mistake(f"{topic}: there is no such topic, or this user may not see it")
+
+    def __iter__(self) -> Iterator[Anomaly]:
+        while not self._stopping:
+            if not self._batch:
+                self._commit()
+                self._poll(POLL_S)
+                continue
+            record = self._batch.popleft()
+            anomaly = self._read(record)
+            if anomaly is None:
+                self._note(record)
+            else:
+                self._current = anomaly
+                yield anomaly
+
+    def _read(self, record: Any) -> Anomaly | None:
+        try:
+            anomaly = read(record)
+        except ValueError as error:
+            say(f"{place(record)}: passed over: {error}")
+            return None
+        return None if anomaly is None or anomaly in self._seen else anomaly
+
+    def _poll(self, seconds: float) -> None:
+        """Take what comes next. Where the group has shared out anew, begin with what was not committed."""
+        records = self._consumer.poll(timeout_ms=int(seconds * 1000) + 1)
+        generation = self._consumer.group_metadata().generation_id
+        if generation == self._generation:
+            for each in records.values():
+                self._batch.extend(each)
+            return
+        self._generation = generation
+        self._batch.clear()
+        self._done, self._current = {}, None
+        # Of a partition that stays kafka-python keeps the position, behind what has just been dropped.
+        for partition in self._consumer.assignment():
+            offset = self._consumer.committed(partition)
+            if offset is None:
+                self._consumer.seek_to_beginning(partition)
+            else:
+                self._consumer.seek(partition, offset)
+
+    def commit(self) -> None:
+        """Say that the anomaly that came last has been handled."""
+        if self._current is not None:
+            self._seen.add(self._current)
+            self._note(self._current.record)
+            self._current = None
+            self._commit()
+
+    def _note(self, record: Any) -> None:
+        self._done[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(record.offset + 1, "", -1)
+
+    def _commit(self) -> None:
+        try:
+            if self._done:
+                self._consumer.commit(self._done)
+        except (CommitFailedError, RebalanceInProgressError) as error:
+            say(f"the group has changed, what was not committed comes again: {error}")
+            self._batch.clear()
+            self._generation = None
+        self._done = {}
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, as a member of the group, before the anomaly that came last is tried again.
+
+        Gives false where it must not be tried: it comes again, here or at another member, or the program is to stop.
+        """
+        until = time.monotonic() + seconds
+        while not self._stopping and self._current is not None and (left_s := until - time.monotonic()) > 0:
+            self._consumer.pause(*self._consumer.assignment())
+            self._poll(min(left_s, POLL_S))
+        self._consumer.resume(*self._consumer.paused())
+        return self._current is not None and not self._stopping
+
+    def stop(self) -> None:
+        """End the iteration after the anomaly that is being handled."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Leave the group, which hands the partitions on at once."""
+        self._consumer.close(autocommit=False, timeout_ms=5000)
+
+
+class _TokenFile(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
+    """A token that somebody renews in a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def token(self) -> str:
+        return self._path.read_text().strip()
+
+
+def connection(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What kafka-python's clients are given: from the variables that laggard itself takes, under the same names.
+
+    Raises:
+        Mistake: with the variable and what was expected.
+
+    """
+    location = environment.get("LAGGARD_BUS_LOCATION", "")
+    servers = [server for server in location.removeprefix("kafka://").split(",") if server]
+    if not location.startswith("kafka://") or not servers:
+        raise Mistake("LAGGARD_BUS_LOCATION: expected kafka://HOST:PORT,HOST:PORT, some of the brokers")
+    tls = choice(environment, "LAGGARD_KAFKA_SECURITY", "plaintext", "tls") == "tls"
+    sasl = choice(environment, "LAGGARD_KAFKA_SASL", "none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+    protocol = ("" if sasl == "none" else "SASL_") + ("SSL" if tls else "PLAINTEXT")
+    given: dict[str, Any] = {"bootstrap_servers": servers, "security_protocol": protocol}
+    if tls:
+        given |= {
+            "ssl_cafile": file(environment, "LAGGARD_KAFKA_CA_FILE"),
+            "ssl_certfile": file(environment, "LAGGARD_KAFKA_CERTIFICATE_FILE"),
+            "ssl_keyfile": file(environment, "LAGGARD_KAFKA_KEY_FILE"),
+            # Never none: a password that is not there would be asked for at the terminal.
+            "ssl_password": secret(environment, "LAGGARD_KAFKA_KEY_PASSWORD"),
+        }
+    if sasl == "oauthbearer":
+        path = file(environment, "LAGGARD_KAFKA_TOKEN_FILE")
+        if path is None:
+            raise Mistake("LAGGARD_KAFKA_TOKEN_FILE: expected a file with a token, for LAGGARD_KAFKA_SASL=oauthbearer")
+        given |= {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": _TokenFile(path)}
+    elif sasl != "none":
+        user, password = environment.get("LAGGARD_KAFKA_USERNAME"), secret(environment, "LAGGARD_KAFKA_PASSWORD")
+        if not user or not password:
+            raise Mistake(f"LAGGARD_KAFKA_SASL={sasl}: expected LAGGARD_KAFKA_USERNAME and LAGGARD_KAFKA_PASSWORD_FILE")
+        given |= {"sasl_mechanism": sasl.upper(), "sasl_plain_username": user, "sasl_plain_password": password}
+    return given
+
+
+def choice(environment: Mapping[str, str], name: str, *choices: str) -> str:
+    """A variable that takes one of some values, the first unless it is set. Raises Mistake."""
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise Mistake(f"{name}: expected one of {', '.join(choices)}")
+    return value
+
+
+def file(environment: Mapping[str, str], name: str) -> str | None:
+    """The path that a variable has, of a file that can be read. Raises Mistake."""
+    path = environment.get(name) or None
+    if path is not None:
+        try:
+            with open(path, "rb"):  # noqa: PTH123 - as kafka-python will
+                pass
+        except OSError as error:
+            raise Mistake(f"{name}: {path}: {error.strerror}; expected a file that can be read") from None
+    return path
+
+
+def secret(environment: Mapping[str, str], name: str) -> str:
+    """What a variable holds, or the first line of the file that the same name with _FILE has. Raises Mistake."""
+    path = file(environment, f"{name}_FILE")
+    if path is None:
+        return environment.get(name, "")
+    return (Path(path).read_text().splitlines() or [""])[0]
+
+
+def duration_s(text: str) -> float:
+    """Seconds, of `30s`, `10m`, `1h` or `2d`. Raises ArgumentTypeError."""
+    if not (match := re.fullmatch(r"(\d{1,6})([smhd])", text)):
+        raise argparse.ArgumentTypeError(f"expected a duration like 30s, 10m, 1h or 2d, got {text!r}")
+    return float(int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
+
+
+def options(description: str) -> argparse.ArgumentParser:
+    """The options of whatever follows the topic."""
+    topic = os.environ.get("LAGGARD_TOPICS_PREFIX", "laggard.") + "anomalies"
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--group", required=True, help="the consumer group; what it has read is kept at the brokers")
+    parser.add_argument("--topic", default=topic, help="where anomalies are")
+    parser.add_argument("--since", type=duration_s, default="10m", help="so far back a new group begins", metavar="10m")
+    parser.add_argument("--seen", default=":memory:", metavar="FILE", help="keeps what has been handled over restarts")
+    return parser
+
+
+@contextmanager
+def subscribed(arguments: argparse.Namespace, connected: Mapping[str, Any]) -> Iterator[Subscription]:
+    """The subscription that was asked for, until SIGTERM or ^C; a second one of these ends the program at once.
+
+    Raises what `Seen` and `Subscription` do.
+    """
+    with (
+        closing(Seen(arguments.seen)) as seen,
+        closing(Subscription(connected, arguments.topic, arguments.group, arguments.since, seen)) as subscription,
+    ):
+
+        def stop(number: int, _: object) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            subscription.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        yield subscription
+
+
+def ended(main: Callable[[], int]) -> int:
+    """The exit code of a program, after what went wrong has been said."""
+    try:
+        return main()
+    except Mistake as error:
+        say(str(error))
+        return MISUSED
+    except BrokenPipeError:
+        return FAILED
+    except (KafkaError, OSError, sqlite3.Error) as error:
+        say(f"{type(error).__name__}: {error}")
+        return FAILED
+
+
+def main() -> int:
+    """Hand each anomaly to `handle`."""
+    arguments = options("Print laggard's anomalies as they come.").parse_args()
+    with subscribed(arguments, connection(os.environ)) as subscription:
+        for anomaly in subscription:
+            handle(anomaly)
+            subscription.commit()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))

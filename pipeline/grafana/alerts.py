@@ -1,0 +1,337 @@
+"""What is alerted on, and what is recorded for long: the one definition of all forms that `rules.py` writes.
+
+An alert's text alone says which host, which row, which feature, how much, and how much is usual. Texts are written
+here with places in braces:
+
+    {host}                  a label
+    {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
+    {subject}, {key}        whom an incident is about
+
+`as` says how a number or a label is written: `amount` by the unit that the label `feature` ends with, `count`,
+`duration`, `time`, `epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, where there is such a
+label), `argument` (of a command) and `where` (" in X", likewise); `young` is a remark where the number is 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JOB: Final = "laggard"
+"""The label `job` of what Prometheus scrapes of laggard."""
+
+PLACE: Final = ("environment", "cluster")
+"""Labels that the scrape configuration may add."""
+
+KEY: Final = (*PLACE, "host", "application", "pool")
+"""Whom a frame is about: one of the last three is there."""
+
+STREAM: Final = (*KEY, "operator", "scope")
+INCIDENT: Final = (*STREAM, "row", "feature")
+TASK: Final = (*PLACE, "operator", "topic")
+
+HOST_DASHBOARD: Final = "laggard-host"
+PIPELINE_DASHBOARD: Final = "laggard-pipeline"
+
+Z: Final = 4.0
+"""So many standard deviations beyond the budget incidents are more than chance."""
+
+DAY_S: Final = 86_400.0
+
+Severity = Literal["info", "warning", "critical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that the text of an alert tells, beside what the alert's expression gives.
+
+    Attributes:
+        metric: its name.
+        labels: those of the alert's labels that it has.
+        form: what is made of each of its series, an expression with `{}` where they go; of these the greatest is told.
+
+    """
+
+    metric: str
+    labels: tuple[str, ...]
+    form: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        name: of the alert, and of its runbook.
+        severity: `info` is for a chat, `warning` for a ticket, `critical` for a page.
+        labels: what its series may have; any of them may be missing.
+        expr: PromQL; empty while all is well.
+        wait_s: how long the expression has to give something before the alert fires.
+        keep_s: how long the alert stays after that, so that what comes and goes is one alert.
+        summary: one line, see the module.
+        description: a few sentences, likewise.
+        dashboard: the uid of the dashboard that shows it.
+        numbers: by name. `at` is the moment that it is about, `from` and `to` what the dashboard shows, in ms.
+
+    """
+
+    name: str
+    severity: Severity
+    labels: tuple[str, ...]
+    expr: str
+    wait_s: float
+    keep_s: float
+    summary: str
+    description: str
+    dashboard: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A series that Prometheus computes and keeps: `level:metric:operations`, and its PromQL."""
+
+    name: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules that are evaluated together, every `interval_s`."""
+
+    name: str
+    interval_s: float
+    rules: tuple[Alert | Recording, ...]
+
+
+def groups(faster: float = 1.0) -> tuple[Group, ...]:
+    """All rules.
+
+    Args:
+        faster: divides every time in them, so that a test need not wait.
+
+    """
+    return (
+        Group("laggard-incidents", 30.0 / faster, (_anomaly(faster), _lasting(faster))),
+        Group(
+            "laggard-pipeline",
+            60.0 / faster,
+            (_down(faster), _lag_growing(faster), _host_silent(faster), _dead_letters(faster)),
+        ),
+        Group("laggard-budget", 900.0 / faster, (_over_budget(faster),)),
+        Group("laggard-recordings", 60.0 / faster, _recordings(faster)),
+    )
+
+
+def alerts(faster: float = 1.0) -> tuple[Alert, ...]:
+    """All alerts."""
+    return tuple(rule for group in groups(faster) for rule in group.rules if isinstance(rule, Alert))
+
+
+def span(seconds: float) -> str:
+    """A length of time as PromQL writes it, in whole milliseconds: `15m`, `500ms`."""
+    left = max(round(seconds * 1000.0), 1)
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)
+
+
+def by(labels: tuple[str, ...]) -> str:
+    """The clause that keeps these labels."""
+    return f"by ({', '.join(labels)})"
+
+
+_INCIDENT_NUMBERS: Final = {
+    "score": Number("laggard_incident_score", INCIDENT),
+    "value": Number("laggard_incident_value", INCIDENT),
+    "usual": Number("laggard_incident_usual", INCIDENT),
+    "deviation": Number("laggard_incident_usual_deviation", INCIDENT),
+    "young": Number("laggard_model_young", STREAM),
+    "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
+    "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
+    "to": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} + 2700)"),
+}
+
+_EVIDENCE: Final = "{feature} reached {value as amount}, usually {usual as amount} ± {deviation as amount}"
+
+
+def _anomaly(faster: float) -> Alert:
+    return Alert(
+        "LaggardAnomaly",
+        "info",
+        INCIDENT,
+        f"max {by(INCIDENT)} (laggard_incident_score)",
+        wait_s=0.0,
+        keep_s=300.0 / faster,
+        summary=f"{{subject}}: {_EVIDENCE}",
+        description=(
+            "{subject} has been unlike itself since {at as time}: its score is {measured as count}, where 1 is what "
+            "the false-alarm budget of {operator} allows. {feature} says most of it.{young as young}"
+        ),
+        dashboard=HOST_DASHBOARD,
+        numbers=_INCIDENT_NUMBERS,
+    )
+
+
+def _lasting(faster: float) -> Alert:
+    lasts = f"time() - max {by(INCIDENT)} (laggard_incident_start_timestamp_seconds) > {900 / faster:g}"
+    young = f"max {by(STREAM)} (laggard_model_young) == 1"
+    return Alert(
+        "LaggardAnomalyLasting",
+        "warning",
+        INCIDENT,
+        f"({lasts})\n  unless on ({', '.join(STREAM)}) ({young})",
+        wait_s=120.0 / faster,
+        keep_s=600.0 / faster,
+        summary=f"{{subject}}, for {{measured as duration}}: {_EVIDENCE}",
+        description=(
+            "{subject} has been unlike itself since {at as time}, and it has not ended: its score is {score as count}, "
+            "where 1 is what the false-alarm budget of {operator} allows. {feature} says most of it."
+        ),
+        dashboard=HOST_DASHBOARD,
+        numbers=_INCIDENT_NUMBERS,
+    )
+
+
+def _down(faster: float) -> Alert:
+    of_hour = f'(up{{job="{JOB}"}}[{span(3600 / faster)}])'
+    place = (*PLACE, "job")
+    return Alert(
+        "LaggardDown",
+        "critical",
+        place,
+        f"(group {by(place)} (last_over_time{of_hour})\n"
+        f'  unless group {by(place)} (up{{job="{JOB}"}} == 1))\n'
+        f"  or absent_over_time{of_hour}",
+        wait_s=300.0 / faster,
+        keep_s=300.0 / faster,
+        summary="No worker of laggard answers{environment as where}{cluster as where}",
+        description=(
+            "Prometheus reaches no worker of the job {job}. Until one answers nothing is judged as far as Prometheus "
+            "can see, and no other alert of laggard can fire."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _lag_growing(faster: float) -> Alert:
+    window = span(600 / faster)
+    # Records that come in a second: those that are processed, and those that the lag grows by.
+    growing = f"(deriv(laggard_lag_records[{window}]) > 0)"
+    behind = f"laggard_lag_records / (rate(laggard_records_total[{window}]) + {growing})"
+    return Alert(
+        "LaggardLagGrowing",
+        "warning",
+        TASK,
+        f"max {by(TASK)} (\n  {behind}\n) > {60 / faster:g}",
+        wait_s=600.0 / faster,
+        keep_s=600.0 / faster,
+        summary="{operator} is {measured as duration} behind on {topic}, and falls further behind",
+        description=(
+            "{lag as count} records of the partition that is worst off wait, and more come than are processed. Answers "
+            "and alerts are late by as much."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+        numbers={"lag": Number("laggard_lag_records", TASK)},
+    )
+
+
+def _host_silent(faster: float) -> Alert:
+    host = (*PLACE, "host")
+    # Of the last hours, because a stream that falls silent is soon shown no longer; a point a minute is enough of them.
+    window = f"[{span(21_600 / faster)}:{span(60 / faster)}]"
+    newest = f'max {by(host)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
+    seen = f"max_over_time({{}}{window})"
+    return Alert(
+        "LaggardHostSilent",
+        "warning",
+        host,
+        f"time() - {newest} > {300 / faster:g}",
+        wait_s=300.0 / faster,
+        keep_s=600.0 / faster,
+        summary="No data from {host} for {measured as duration}",
+        description=(
+            "The newest frame of {host} is of {at as time}. Its agent does not run or does not reach the bus, the host "
+            "is off, or no worker has read what it sent."
+        ),
+        dashboard=HOST_DASHBOARD,
+        numbers={
+            "at": Number("laggard_frame_timestamp_seconds", host, seen),
+            "from": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} - 2700)"),
+            "to": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} + 900)"),
+        },
+    )
+
+
+def _dead_letters(faster: float) -> Alert:
+    window = span(600 / faster)
+    return Alert(
+        "LaggardDeadLetters",
+        "warning",
+        TASK,
+        f"ceil(sum {by(TASK)} (increase(laggard_dead_letters_total[{window}]))) > 0",
+        wait_s=900.0 / faster,
+        keep_s=1800.0 / faster,
+        summary=f"{{operator}} could not use {{measured as count}} records of {{topic}} in {window}",
+        description=(
+            "Records keep coming that are damaged, too late, of a version that this laggard does not know, or that the "
+            "operator refused. They are in the topic of dead letters, each with its reason; nothing is learned of them."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _over_budget(faster: float) -> Alert:
+    labels = (*KEY, "operator")
+    week_s = 7.0 * DAY_S / faster
+    allowed = f"{week_s / DAY_S:g} * max {by(labels)} (laggard_false_alarms_budget_per_day)"
+    # Twice the root of a Poisson count has a standard deviation of 1, whatever its mean (Anscombe 1948).
+    counted = f"round({_incidents(labels, week_s, faster)})"
+    # So that the first day, when little is known, is not among those that count.
+    old = f"min {by(labels)} (laggard_model_age_seconds) > {8 * DAY_S / faster:g}"
+    return Alert(
+        "LaggardFalseAlarmsOverBudget",
+        "warning",
+        labels,
+        f"{counted}\n  > (sqrt({allowed}) + {Z / 2:g}) ^ 2\n  and ({old})",
+        wait_s=3600.0 / faster,
+        keep_s=DAY_S / faster,
+        summary="{measured as count} incidents of {key} in a week, and {operator} has a budget of {budget as count}",
+        description=(
+            "That is more than chance makes of the budget of false alarms. Either {key} was in trouble as often, or "
+            "{operator} takes for unusual what is usual there."
+        ),
+        dashboard=HOST_DASHBOARD,
+        numbers={"budget": Number("laggard_false_alarms_budget_per_day", labels, "7 * {}")},
+    )
+
+
+def _incidents(labels: tuple[str, ...], seconds: float, faster: float) -> str:
+    """How many incidents were opened in a time.
+
+    Their count moves with the stream from worker to worker, so that the greatest is it. A point in ten minutes will do:
+    all points of a thousand hosts and a week are more than Prometheus loads for one query.
+    """
+    counts = f"max {by(STREAM)} (laggard_incidents_total)"
+    return f"sum {by(labels)} (increase({counts}[{span(seconds)}:{span(600 / faster)}]))"
+
+
+def _recordings(faster: float) -> tuple[Recording, ...]:
+    host, window = (*PLACE, "host"), span(300 / faster)
+    slow = f"sum {by((*TASK, 'le'))} (rate(laggard_latency_seconds_bucket[{window}]))"
+    return (
+        Recording("host:laggard_score:max", f"max {by(host)} (laggard_score)"),
+        Recording("host:laggard_incidents_open:sum", f"sum {by(host)} (laggard_incidents_open)"),
+        Recording(
+            "host_operator:laggard_incidents:increase1d", _incidents((*host, "operator"), DAY_S / faster, faster)
+        ),
+        Recording("operator_topic:laggard_records:rate5m", f"sum {by(TASK)} (rate(laggard_records_total[{window}]))"),
+        Recording("operator_topic:laggard_lag_records:sum", f"sum {by(TASK)} (laggard_lag_records)"),
+        Recording("operator_topic:laggard_latency_seconds:p99_5m", f"histogram_quantile(0.99, {slow})"),
+    )

@@ -1,0 +1,224 @@
+"""Incidents and marks as annotations in Grafana: follows the topic of anomalies as a consumer of its own.
+
+An anomaly opens an incident, and its annotation begins as a line with the tag `open`. It becomes a region when the end
+is known (see `ends`); where nobody ever knows one, it stays a line.
+
+Nothing is kept but the offsets. Each annotation has its anomaly's id as a tag and is looked for before it is written,
+so that a record that comes again changes nothing; and those that have no end yet are found by their tag.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.backoff import Backoff
+from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
+from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.ends import STEP_S, UNSEEN_S
+from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, Open, id_tag, note_of
+from laggard.pipeline.records.errors import RecordError
+from laggard.pipeline.topics import ANOMALIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.bus import Bus, Incoming, Partition, Subscription
+    from laggard.pipeline.grafana.client import Grafana
+    from laggard.pipeline.grafana.ends import Ends
+    from laggard.pipeline.grafana.notes import Note
+    from laggard.pipeline.topics import Topics
+
+GROUP: Final = "annotations"
+"""The consumer group, below the topics' prefix."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Annotator:
+    """Follows the topic and keeps the annotations. Its methods are for one thread.
+
+    Parameters:
+        bus: where the topic is.
+        topics: the names of the topics.
+        grafana: where the annotations go.
+        ends: knows when incidents end; None where nobody does.
+        since_s: where nothing is committed yet, it begins with what is at most so old.
+        clock: seconds since the Unix epoch.
+        sleep: waits for seconds.
+        told: is called for each annotation with what was done: `written`, `there`, `ended`, `endless`.
+
+    Attributes:
+        open: the annotations without an end.
+
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        grafana: Grafana,
+        ends: Ends | None,
+        *,
+        since_s: float,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], object] = time.sleep,
+        told: Callable[[str, str, float], object] = lambda *_: None,
+    ) -> None:
+        self.open: dict[int, Open] = {}
+        self._bus = bus
+        self._topic = topics.name(ANOMALIES)
+        self._group = topics.group(GROUP)
+        self._grafana = grafana
+        self._ends = ends
+        self._since_s = since_s
+        self._clock = clock
+        self._sleep = sleep
+        self._told = told
+        self._subscription: Subscription | None = None
+        self._waiting: deque[Incoming] = deque()
+        self._offsets: dict[Partition, int] = {}
+        self._backoff = Backoff()
+        self._looked = -STEP_S
+
+    def begin(self) -> None:
+        """Find the annotations that have no end yet, and become a member of the group. Raises what both raise."""
+        for annotation in self._grafana.annotations([TAG, INCIDENT, OPEN]):
+            if (found := Open.read(annotation)) is not None:
+                self.open[found.annotation] = found
+        self._subscription = self._bus.subscribe(self._group, [self._topic])
+
+    def step(self, timeout_s: float) -> None:
+        """Read what is there, waiting at most `timeout_s` for it; write it, commit, and end what has ended.
+
+        While Grafana cannot be reached, nothing is read but the membership kept, and nothing is lost. Raises BusError,
+        and GrafanaError for what trying again does not mend.
+        """
+        assert self._subscription is not None, "begin comes first"
+        now = self._clock()
+        if not self._waiting:
+            self._poll(self._subscription, timeout_s)
+        elif self._backoff.at > now:
+            self._keep(self._subscription, min(timeout_s, self._backoff.at - now))
+        try:
+            self._write()
+            if now - self._looked >= STEP_S:
+                self._looked = now
+                self._end_what_has_ended(now)
+        except GrafanaUnavailable as error:
+            if not self._backoff.failures:
+                _logger.warning("%s; trying again", error)
+            self._backoff.failed(self._clock())
+        else:
+            self._backoff.went_well()
+        self._commit(self._subscription)
+
+    def close(self) -> None:
+        """Leave the group; what was not committed is read again, and found to be there."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def _poll(self, subscription: Subscription, timeout_s: float) -> None:
+        try:
+            polled = subscription.poll(timeout_s)
+        except DamagedRecord as damaged:
+            _logger.warning("passed over: %s", damaged)
+            self._offsets[damaged.partition] = damaged.offset + 1
+            return
+        except BusUnavailable as error:
+            _logger.warning("%s; trying again", error)
+            self._sleep(timeout_s)
+            return
+        self._take(subscription, polled)
+
+    def _keep(self, subscription: Subscription, timeout_s: float) -> None:
+        """Stay a member while nothing can be written: no records come, but partitions may go."""
+        mine = {record.partition for record in self._waiting}
+        for partition in mine:
+            subscription.pause(partition)
+        try:
+            polled = subscription.poll(timeout_s)
+        except BusUnavailable:
+            self._sleep(timeout_s)
+            polled = Polled()
+        self._take(subscription, polled)
+        for partition in mine - polled.revoked:
+            subscription.resume(partition)
+
+    def _take(self, subscription: Subscription, polled: Polled) -> None:
+        for partition in polled.revoked:
+            self._drop(partition)
+        for partition in polled.assigned:
+            if not subscription.committed(partition):
+                subscription.seek(partition, self._bus.offset_at(partition, self._clock() - self._since_s))
+        self._waiting.extend(polled.records)
+
+    def _drop(self, partition: Partition) -> None:
+        self._waiting = deque(record for record in self._waiting if record.partition != partition)
+        self._offsets.pop(partition, None)
+
+    def _write(self) -> None:
+        """Annotate what waits, one after the other."""
+        while self._waiting:
+            record = self._waiting[0]
+            try:
+                note = note_of(record)
+            except RecordError as error:
+                _logger.warning("passed over: %s", error)
+                note = None
+            if note is not None:
+                self._annotate(note)
+            self._waiting.popleft()
+            self._offsets[record.partition] = record.offset + 1
+
+    def _annotate(self, note: Note) -> None:
+        if there := self._grafana.annotations([TAG, id_tag(note.id)], limit=1):
+            self._told("there", note.key, note.ts)
+            found = there[0]
+        else:
+            identity = self._grafana.create_annotation(note.to_json())
+            self._told("written", note.key, note.ts)
+            found = {**note.to_json(), "id": identity}
+        if OPEN in (found.get("tags") or ()) and (known := Open.read(found)) is not None:
+            self.open.setdefault(known.annotation, known)
+
+    def _commit(self, subscription: Subscription) -> None:
+        if not self._offsets:
+            return
+        try:
+            subscription.commit(Commit(dict(self._offsets)))
+        except Fenced as fenced:
+            for partition in fenced.partitions or tuple(self._offsets):
+                self._drop(partition)
+        except BusUnavailable as error:
+            _logger.warning("%s; trying again", error)
+        else:
+            self._offsets.clear()
+
+    # Ends.
+
+    def _end_what_has_ended(self, now: float) -> None:
+        if self._ends is None:
+            return
+        for one in tuple(self.open.values()):
+            try:
+                looked, end = self._ends.of(one, now)
+            except GrafanaUnavailable:
+                raise
+            except GrafanaError as error:
+                _logger.warning("the ends of incidents are not known: %s", error)
+                return
+            if end is None and (looked.scope or now - one.ts < UNSEEN_S):
+                self.open[one.annotation] = looked
+                continue
+            tags = [tag for tag in one.tags if tag != OPEN]
+            try:
+                ending = {} if end is None else {"timeEnd": round(1000 * end)}
+                self._grafana.change_annotation(one.annotation, {"tags": tags, **ending})
+            except GrafanaError as error:
+                if error.status != 404:
+                    raise  # else a person has deleted it
+            del self.open[one.annotation]
+            self._told("endless" if end is None else "ended", one.key, one.ts)

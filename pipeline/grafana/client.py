@@ -1,0 +1,301 @@
+"""Grafana's HTTP API, as far as laggard needs it, by the library grafana-api.
+
+The library (1.0.3) knows folders, dashboards, data sources and annotations. What it lacks goes through its client,
+`Connection.ask`: the state of the server, queries, versions of dashboards, alert rules, contact points, and
+annotations of which only a part is given, where the library writes null for the others.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from laggard.pipeline.grafana.connection import Connection, GrafanaError, shortened
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.secrets import secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laggard.pipeline.settings import Settings
+
+OLDEST: Final = 10
+NEWEST: Final = 13
+"""Major versions of Grafana whose API documents have all that is called here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Grafana's version; 0 where it hides it."""
+
+    major: int
+    minor: int
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """`12.1.0-247386`; whatever has no number before the first point is no version."""
+        found = re.match(r"v?(\d+)\.(\d+)", text)
+        return cls(int(found[1]), int(found[2]), text) if found else cls(0, 0, text)
+
+    @property
+    def keeps_firing(self) -> bool:
+        """Whether alert rules have `keep_firing_for`: since 12.0. One that hides its version is taken as new."""
+        return not self.major or self.major >= 12
+
+
+class Grafana(Connection):
+    """What is asked of Grafana. Each method raises GrafanaError saying what was not possible."""
+
+    def version(self) -> Version:
+        """Its version, asked without any right. Raises for what is no Grafana, and for one that is too old."""
+        try:
+            health = self.ask("GET", "/health", "say how it is")
+        except GrafanaError as error:
+            if error.status in {404, 405}:
+                raise GrafanaError(
+                    f"there is no Grafana at {self.url}; expected its address in grafana.url, with the path that it "
+                    "is served under",
+                    error.status,
+                ) from None
+            raise
+        if not isinstance(health, dict) or "database" not in health:
+            raise GrafanaError(f"what answers at {self.url} is no Grafana; expected its address in grafana.url")
+        version = Version.parse(str(health.get("version", "")))
+        if 0 < version.major < OLDEST:
+            raise GrafanaError(f"Grafana at {self.url} is {version.text}, too old; expected {OLDEST} or newer")
+        return version
+
+    def permissions(self) -> dict[str, list[str]] | None:
+        """By right (`dashboards:write`) on what the token has it; None where Grafana does not say.
+
+        Grafana's own pages ask this; its API document does not have it.
+        """
+        found = self.ask("GET", "/access-control/user/permissions", "say what the token may", absent=(403, 404))
+        return found if isinstance(found, dict) else None
+
+    def folder(self, uid: str) -> dict[str, Any] | None:
+        """A folder, None where there is none."""
+        return self.object(
+            lambda: self.face.folder.get_folder(quote(uid, safe="")), f"read folder {uid}", "folders:read", (404,)
+        )
+
+    def create_folder(self, uid: str, title: str) -> None:
+        """Create a folder at the top."""
+        self.call(
+            lambda: self.face.folder.create_folder(title, uid),
+            f"create folder {title}",
+            "folders:create",
+            changes=True,
+        )
+
+    def delete_folder(self, uid: str) -> None:
+        """Delete a folder with what is in it."""
+        self.call(lambda: self.face.folder.delete_folder(quote(uid, safe="")), "delete the folder", "folders:delete")
+
+    def folder_counts(self, uid: str) -> dict[str, int] | None:
+        """How many things of each kind are in a folder, and in those below it; None where Grafana does not say."""
+        path = f"/folders/{quote(uid, safe='')}/counts"
+        found = self.ask("GET", path, "count what is in the folder", "folders:read", absent=(404,))
+        return {name: count for name, count in found.items() if isinstance(count, int)} if found else None
+
+    def data_sources(self) -> list[dict[str, Any]]:
+        """All data sources."""
+        return self.objects(self.face.datasource.list_datasources, "list the data sources", "datasources:read")
+
+    def query(self, data_source: str, expr: str, *, start_ms: int, end_ms: int, step_s: float = 0.0) -> list[Series]:
+        """What Prometheus answers to PromQL: at the end, or with `step_s` from start to end.
+
+        Raises GrafanaError also where Prometheus does not answer, or refuses the query.
+        """
+        what = f"ask data source {data_source}"
+        asked = {
+            "refId": "A",
+            "datasource": {"type": "prometheus", "uid": data_source},
+            "expr": expr,
+            "instant": not step_s,
+            "range": bool(step_s),
+            "intervalMs": round(1000 * step_s) or 15_000,
+            "maxDataPoints": 10_000,
+        }
+        body = {"queries": [asked], "from": str(start_ms), "to": str(end_ms)}
+        found = self.ask("POST", "/ds/query", what, "datasources:query", body=body, changes=False)
+        try:
+            result = found["results"]["A"]
+            if result.get("error"):
+                raise GrafanaError(f"Grafana at {self.url} could not {what}: {shortened(str(result['error']))}")
+            return [Series.parse(frame) for frame in result.get("frames") or ()]
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise GrafanaError(f"Grafana at {self.url} answered no series when it was to {what}") from None
+
+    def dashboard(self, uid: str) -> dict[str, Any] | None:
+        """A dashboard with its `meta`, None where there is none."""
+        return self.object(
+            lambda: self.face.dashboard.get_dashboard(quote(uid, safe="")),
+            f"read dashboard {uid}",
+            "dashboards:read",
+            (404,),
+        )
+
+    def dashboard_message(self, uid: str) -> str:
+        """What was said when the dashboard was last saved."""
+        path = f"/dashboards/uid/{quote(uid, safe='')}/versions?limit=1"
+        found = self.ask("GET", path, f"read the versions of dashboard {uid}", "dashboards:write")
+        versions = found.get("versions") if isinstance(found, dict) else found  # a list until Grafana 11
+        newest: dict[str, Any] = max(versions or (), key=lambda each: int(each.get("version", 0)), default={})
+        return str(newest.get("message") or "")
+
+    def save_dashboard(self, dashboard: Mapping[str, Any], folder: str, message: str) -> None:
+        """Save a dashboard; its `version` has to be the one that is there, so that nobody's later one is lost."""
+        command = {"dashboard": dashboard, "folderUid": folder, "message": message, "overwrite": False}
+        self.call(
+            lambda: self.face.dashboard.update_dashboard(command),
+            f"save dashboard {dashboard['uid']}",
+            "dashboards:create and dashboards:write",
+            changes=True,
+        )
+
+    def delete_dashboard(self, uid: str) -> None:
+        """Delete a dashboard."""
+        self.call(
+            lambda: self.face.dashboard.delete_dashboard(quote(uid, safe="")),
+            f"delete dashboard {uid}",
+            "dashboards:delete",
+        )
+
+    def dashboards_in(self, folder: str) -> list[str]:
+        """The uids of the dashboards in a folder."""
+        path = f"/search?type=dash-db&limit=5000&folderUIDs={quote(folder, safe='')}"
+        found = self.objects(lambda: self.face.api.GET(path), "list the folder's dashboards", "dashboards:read")
+        return sorted(str(each["uid"]) for each in found)
+
+    def alert_rules(self) -> list[dict[str, Any]]:
+        """All alert rules that Grafana itself evaluates."""
+        return self.objects(
+            lambda: self.face.api.GET("/v1/provisioning/alert-rules"), "list the alert rules", "alert.provisioning:read"
+        )
+
+    def save_alert_rule(self, rule: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
+        """Create or replace an alert rule; gives it as it now is."""
+        path = "/v1/provisioning/alert-rules" + ("" if new else f"/{quote(str(rule['uid']), safe='')}")
+        what = f"save alert rule {rule['uid']}"
+        found = self.ask(
+            "POST" if new else "PUT", path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new
+        )
+        return dict(found)
+
+    def delete_alert_rule(self, uid: str) -> None:
+        """Delete an alert rule."""
+        path = f"/v1/provisioning/alert-rules/{quote(uid, safe='')}"
+        self.ask("DELETE", path, f"delete alert rule {uid}", "alert.provisioning:write", headers=EDITABLE)
+
+    def rule_group(self, folder: str, name: str) -> dict[str, Any] | None:
+        """A group of alert rules, None where there is none."""
+        found = self.ask(
+            "GET", _group(folder, name), f"read rule group {name}", "alert.provisioning:read", absent=(404,)
+        )
+        return found if isinstance(found, dict) else None
+
+    def save_rule_group(self, folder: str, name: str, group: Mapping[str, Any]) -> None:
+        """Replace a group of alert rules and how often it is evaluated."""
+        self.ask(
+            "PUT",
+            _group(folder, name),
+            f"save rule group {name}",
+            "alert.provisioning:write",
+            body=group,
+            headers=EDITABLE,
+        )
+
+    def contact_points(self) -> list[dict[str, Any]]:
+        """To whom alerts may go."""
+        path = "/v1/provisioning/contact-points"
+        return self.objects(lambda: self.face.api.GET(path), "list the contact points", "alert.provisioning:read")
+
+    def annotations(self, tags: list[str], limit: int = 1000) -> list[dict[str, Any]]:
+        """The newest annotations that have all these tags, of any time."""
+        # The library writes tags into the address as they are.
+        return self.objects(
+            lambda: self.face.annotations.get_annotation(
+                time_from=1, time_to=_FAR_MS, tags=[quote(tag, safe="") for tag in tags], limit=limit
+            ),
+            "find annotations",
+            "annotations:read",
+        )
+
+    def create_annotation(self, annotation: Mapping[str, Any]) -> int:
+        """Create an annotation of the organisation; gives its id."""
+        found = self.ask(
+            "POST", "/annotations", "write an annotation", "annotations:create", body=annotation, changes=True
+        )
+        return int(found["id"])
+
+    def change_annotation(self, identity: int, changes: Mapping[str, Any]) -> None:
+        """Change parts of an annotation."""
+        self.ask("PATCH", f"/annotations/{identity}", "change an annotation", "annotations:write", body=changes)
+
+    def delete_annotation(self, identity: int) -> None:
+        """Delete an annotation."""
+        self.call(
+            lambda: self.face.annotations.delete_annotations_by_id(identity),
+            "delete an annotation",
+            "annotations:delete",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series that Prometheus answered: its labels, and pairs of seconds since the Unix epoch and value."""
+
+    labels: Mapping[str, str]
+    points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def parse(cls, frame: Any) -> Series:
+        """Of a data frame of Grafana. Raises KeyError, TypeError or IndexError for what is none."""
+        times, values = frame["data"]["values"] or ([], [])
+        labels = frame["schema"]["fields"][1].get("labels") or {} if times else {}
+        points = zip(times, values, strict=True)
+        return cls(labels, tuple((ms / 1000.0, float(value)) for ms, value in points if value is not None))
+
+
+def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep) -> Grafana:
+    """The Grafana that the settings name. Raises SettingError for those that are missing or do not fit."""
+    problems: list[str] = []
+    if not settings.text("grafana.url"):
+        problems.append("grafana.url is not set; expected where Grafana is, such as https://grafana.example.com")
+    token = secret(settings, "grafana.token", problems)
+    if not token and settings.file("grafana.token_file") is None:
+        problems.append("grafana.token is not set; expected a service account's token in it or in grafana.token_file")
+    if not re.fullmatch(r"[\x21-\x7e]*", token):
+        problems.append(f"{settings.place('grafana.token')}: grafana.token: expected nothing but a token")
+    ca_file = settings.file("grafana.ca_file")
+    if ca_file is not None and not ca_file.is_file():
+        problems.append(f"{settings.place('grafana.ca_file')}: grafana.ca_file: {ca_file}: expected a file")
+    if ca_file is not None and not settings.text("grafana.url").startswith("https:"):
+        problems.append(
+            f"{settings.place('grafana.ca_file')}: grafana.ca_file is given, but grafana.url is not https; expected it"
+        )
+    if problems:
+        raise SettingError(problems)
+    return Grafana(
+        settings.text("grafana.url"),
+        token,
+        ca_file=ca_file,
+        timeout_s=settings.seconds("grafana.timeout"),
+        sleep=sleep,
+    )
+
+
+EDITABLE: Final = {"X-Disable-Provenance": "true"}
+"""With this header an alert rule can also be edited in Grafana's pages."""
+
+_FAR_MS: Final = 4_102_444_800_000
+"""The year 2100: without an end Grafana leaves out annotations of the last moments."""
+
+
+def _group(folder: str, name: str) -> str:
+    return f"/v1/provisioning/folder/{quote(folder, safe='')}/rule-groups/{quote(name, safe='')}"

@@ -1,0 +1,252 @@
+"""The way to Grafana: by the client of the library grafana-api, with retries, and a plain sentence for each refusal.
+
+Around the library (1.0.3) are mended: it takes an answer without a body (204) for an error, stumbles over errors that
+are not objects, tells no headers, and follows the redirect of a POST with a GET.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+
+import requests
+from grafana_api import GrafanaFace
+from grafana_api.grafana_api import GrafanaException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+ATTEMPTS: Final = 5
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 60.0
+"""Of a pause that Grafana, or a proxy before it, asks for with `Retry-After`."""
+
+_BUSY: Final = frozenset({429, 503})
+_BROKEN: Final = frozenset({500, 502, 504})
+_SHOWN: Final = 300
+"""So many letters of what Grafana says are shown."""
+
+
+class GrafanaError(Exception):
+    """Grafana did not do what was asked; the message says where, what was asked, why not and what to do.
+
+    Attributes:
+        status: that of HTTP, 0 where there was none.
+
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class GrafanaUnavailable(GrafanaError):  # noqa: N818 - named for what it says
+    """For now: it cannot be reached, is too slow, or too busy. The same call may succeed later."""
+
+
+class Connection:
+    """To one Grafana, with one token.
+
+    Parameters:
+        url: where it is, with the path that it is served under.
+        token: of a service account.
+        ca_file: the authorities that vouch for it; None for those that are usual.
+        timeout_s: how long an answer may take.
+        sleep: waits between attempts.
+
+    Attributes:
+        url: without a slash at its end.
+        face: the library's methods, to be run by `call`.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        ca_file: Path | None = None,
+        timeout_s: float = 10.0,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        parts = urlsplit(url)
+        path = parts.path.strip("/")
+        assert parts.hostname is not None
+        self.url = url.rstrip("/")
+        self._sleep = sleep
+        self._ca_file = ca_file
+        self._timeout_s = timeout_s
+        self._answer: requests.Response | None = None
+        self.face = GrafanaFace(
+            auth=token,
+            host=f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname,
+            port=parts.port,
+            url_path_prefix=f"{path}/" if path else "",
+            protocol=parts.scheme,
+            verify=str(ca_file) if ca_file else True,
+            timeout=timeout_s,
+        )
+        session: requests.Session = self.face.api.s
+        session.hooks["response"].append(self._keep)
+        session.max_redirects = 0
+
+    def _keep(self, answer: requests.Response, *_: object, **__: object) -> None:
+        self._answer = answer
+
+    def _answered(self) -> requests.Response | None:
+        """What came last, None where nothing came."""
+        return self._answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.face.api.s.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        right: str = "",
+        *,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        absent: tuple[int, ...] = (),
+        changes: bool = False,
+    ) -> Any:
+        """What the library has no method for: a call below `/api`, through its client.
+
+        Args:
+            method: of HTTP.
+            path: below `/api`, quoted.
+            what: what Grafana is to do, for errors: "save ...".
+            right: what the token has to be allowed.
+            body: for JSON.
+            headers: further ones.
+            absent: statuses for which None is given.
+            changes: whether the call, done twice, does something else than done once.
+
+        """
+        run = getattr(self.face.api, method)
+        return self.call(lambda: run(path, json=body, headers=headers), what, right, absent, changes=changes)
+
+    def object(
+        self, run: Callable[[], Any], what: str, right: str, absent: tuple[int, ...] = ()
+    ) -> dict[str, Any] | None:
+        """What `call` gives, which has to be an object; None for a status in `absent`."""
+        found = self.call(run, what, right, absent)
+        if found is None or isinstance(found, dict):
+            return found
+        raise GrafanaError(f"Grafana at {self.url} was to {what} and answered no object")
+
+    def objects(self, run: Callable[[], Any], what: str, right: str) -> list[dict[str, Any]]:
+        """What `call` gives, which has to be a list of objects."""
+        found = self.call(run, what, right)
+        if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+            return found
+        raise GrafanaError(f"Grafana at {self.url} was to {what} and answered no list of objects")
+
+    def call(
+        self, run: Callable[[], Any], what: str, right: str = "", absent: tuple[int, ...] = (), *, changes: bool = False
+    ) -> Any:
+        """Run a call, again where that may help; raises GrafanaError where it does not."""
+        again = _BUSY if changes else _BUSY | _BROKEN
+        for attempt in range(1, ATTEMPTS + 1):
+            self._answer = None
+            try:
+                return run()
+            except requests.exceptions.JSONDecodeError as error:
+                if not error.doc:
+                    return None  # 204
+                raise GrafanaError(
+                    f"what answers at {self.url} is no Grafana's API: it was to {what} and answered something else "
+                    "than JSON; is there a proxy with a page to log in?"
+                ) from None
+            except (GrafanaException, TypeError) as error:
+                # A TypeError is the library's, of an error that is no object.
+                answer = self._answered()
+                if answer is None or answer.ok:
+                    raise
+                if answer.status_code in absent:
+                    return None
+                if answer.status_code not in again or attempt == ATTEMPTS:
+                    raise self._refusal(answer, what, right) from error
+                self._sleep(_pause_s(answer, attempt))
+            except requests.exceptions.TooManyRedirects as error:
+                target = error.response.headers.get("Location", "elsewhere") if error.response is not None else ""
+                raise GrafanaError(
+                    f"{self.url} sends on to {shortened(target)}; expected in grafana.url the address that it ends at"
+                ) from None
+            except requests.exceptions.RequestException as error:
+                raise self._unreachable(error) from None
+            except OSError as error:
+                # What the library of TLS raises for a file that is not there.
+                raise GrafanaError(f"grafana.ca_file: {self._ca_file} cannot be used: {error}") from None
+        raise AssertionError("not reached: the last attempt returns or raises")
+
+    def _refusal(self, answer: requests.Response, what: str, right: str) -> GrafanaError:
+        status, said = answer.status_code, _said(answer)
+        because = f" It says: {said}" if said else ""
+        why = {
+            401: "it does not know the token; expected one of a service account in grafana.token or grafana.token_file",
+            403: "the token may not; expected " + (f"the right {right}" if right else "a token with more rights"),
+            404: "it is not there",
+            409: "something else stands in its place",
+            412: "somebody has changed it meanwhile; try again",
+            422: "it takes it for invalid, or a quota is used up",
+            429: "it has been asked too often",
+        }.get(status, "it failed" if status >= 500 else "it takes the request for wrong")
+        kind = GrafanaUnavailable if status in _BUSY | _BROKEN else GrafanaError
+        return kind(f"Grafana at {self.url} was to {what}: {why} ({status}).{because}", status)
+
+    def _unreachable(self, error: requests.exceptions.RequestException) -> GrafanaError:
+        said = shortened(re.sub(r"^.*?(?:Caused by |\()", "", str(error)) if "Caused by" in str(error) else str(error))
+        match error:
+            case requests.exceptions.SSLError():
+                return GrafanaError(
+                    f"the TLS connection to Grafana at {self.url} failed: {said}; expected its authority in "
+                    "grafana.ca_file, where that is not a usual one"
+                )
+            case requests.exceptions.Timeout():
+                return GrafanaUnavailable(
+                    f"Grafana at {self.url} has not answered within {self._timeout_s:g} s (setting grafana.timeout)"
+                )
+            case _:
+                return GrafanaUnavailable(f"Grafana at {self.url} cannot be reached: {said}")
+
+
+def _pause_s(answer: requests.Response, attempt: int) -> float:
+    """How long to wait: as long as is asked for, else ever longer, a little at random so that not all come at once."""
+    asked = answer.headers.get("Retry-After", "")
+    if asked.isascii() and asked.isdigit():
+        return min(float(asked), LONGEST_PAUSE_S)
+    return float(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+
+
+def _said(answer: requests.Response) -> str:
+    """What an error of Grafana says; nothing where it is a page of a proxy."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return "" if "html" in answer.headers.get("Content-Type", "") else shortened(answer.text)
+    if isinstance(found, dict):
+        found = found.get("message") or found.get("msg") or found.get("error") or ""
+    return shortened(str(found))
+
+
+def shortened(text: str) -> str:
+    """What somebody else says, on one line, cut where it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

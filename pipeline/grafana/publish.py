@@ -1,0 +1,137 @@
+"""Brings what laggard publishes into a Grafana, and takes it away again; never what somebody else has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from laggard.pipeline.grafana.definitions import plain_dashboard
+from laggard.pipeline.grafana.rules import FOLDER, FOLDER_UID
+from laggard.pipeline.grafana.standing import message_of, printed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.grafana.client import Grafana
+    from laggard.pipeline.grafana.standing import Thing
+
+Deed = Literal["created", "updated", "overwritten", "unchanged", "left", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done to a thing, and where it was left alone, why."""
+
+    thing: Thing
+    deed: Deed
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """For a program to read."""
+        return {**self.thing.to_json(), "done": self.deed, "why": self.why}
+
+
+def publish(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -> Iterator[Done]:
+    """Bring everything to what it should be, one after the other; each is done when it is given.
+
+    Args:
+        grafana: where.
+        things: how everything stands.
+        force: also what somebody else has changed.
+
+    Raises:
+        GrafanaError: what was given before stays done; called again, it goes on from there.
+
+    """
+    for thing in things:
+        match thing.state:
+            case "current":
+                yield Done(thing, "unchanged")
+            case "provisioned":
+                yield Done(thing, "left", thing.said)
+            case "changed" if not force:
+                yield Done(thing, "left", thing.said)
+            case "obsolete":
+                _delete(grafana, thing)
+                yield Done(thing, "removed", thing.said)
+            case _:
+                _write(grafana, thing)
+                yield Done(
+                    thing,
+                    "created"
+                    if thing.state == "missing"
+                    else "updated"
+                    if thing.state == "outdated"
+                    else "overwritten",
+                )
+
+
+def _write(grafana: Grafana, thing: Thing) -> None:
+    wanted = thing.wanted
+    match thing.kind:
+        case "folder":
+            grafana.create_folder(FOLDER_UID, FOLDER)
+        case "dashboard":
+            assert wanted is not None
+            version = thing.found["version"] if thing.found is not None else 0
+            grafana.save_dashboard(
+                {**wanted, "id": None, "version": version},
+                thing.place,
+                message_of(plain_dashboard(wanted)),
+            )
+        case "alert rule":
+            assert wanted is not None
+            first = printed(wanted, wanted)
+            stored = grafana.save_alert_rule(first, new=thing.found is None)
+            second = printed(wanted, stored)
+            if second != first:
+                # Grafana has written it in another way: that is what a change has to be told from.
+                grafana.save_alert_rule(second, new=False)
+        case "rule group":
+            assert wanted is not None
+            # Its rules have made it by now. As it is, with whatever else is in it: it is only replaced as a whole.
+            there = grafana.rule_group(FOLDER_UID, thing.uid)
+            if there is not None and there.get("interval") != wanted["interval"]:
+                grafana.save_rule_group(FOLDER_UID, thing.uid, {**there, "interval": wanted["interval"]})
+
+
+def removable(things: Sequence[Thing], *, force: bool = False) -> list[Thing]:
+    """What `remove` takes away, but for the folder."""
+    return [
+        thing
+        for thing in things
+        if thing.kind in {"dashboard", "alert rule"}
+        and thing.state != "missing"
+        and not thing.held
+        and (force or thing.state != "changed")
+    ]
+
+
+def remove(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -> Iterator[Done]:
+    """Take away what laggard made: what somebody else has changed only with `force`, what is others' never.
+
+    The folder goes where nothing else is in it. Raises GrafanaError like `publish`.
+    """
+    going = removable(things, force=force)
+    for thing in things:
+        if thing in going:
+            _delete(grafana, thing)
+            yield Done(thing, "removed")
+        elif thing.kind in {"dashboard", "alert rule"} and thing.state != "missing":
+            yield Done(thing, "left", "provisioned by others: remove it there" if thing.held else thing.said)
+    for thing in things:
+        if thing.kind == "folder" and thing.found is not None:
+            counts = grafana.folder_counts(FOLDER_UID)
+            others = ", ".join(f"{count} {kind}" for kind, count in sorted((counts or {}).items()) if count)
+            if counts is None or others:
+                yield Done(thing, "left", f"in it is something else: {others or 'perhaps; Grafana does not say'}")
+            else:
+                grafana.delete_folder(FOLDER_UID)
+                yield Done(thing, "removed")
+
+
+def _delete(grafana: Grafana, thing: Thing) -> None:
+    if thing.kind == "dashboard":
+        grafana.delete_dashboard(thing.uid)
+    else:
+        grafana.delete_alert_rule(thing.uid)

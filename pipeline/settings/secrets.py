@@ -1,0 +1,40 @@
+"""Secrets: given by a setting itself, or in a file that another setting names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from laggard.pipeline.settings.reading import Settings
+
+MAX_SECRET_BYTES = 64 << 10
+
+
+def secret(settings: Settings, name: str, problems: list[str]) -> str:
+    """A secret, from the setting itself or from the file that another one names."""
+    path = settings.file(f"{name}_file")
+    if path is None:
+        return settings.text(name)
+    place = settings.place(f"{name}_file")
+    try:
+        return first_line(path)
+    except OSError as error:
+        problems.append(f"{place}: {name}_file: {path} cannot be read: {error.strerror}")
+    except ValueError as error:
+        problems.append(f"{place}: {name}_file: {path}: expected {error}")
+    return ""
+
+
+def first_line(path: Path) -> str:
+    """The secret in a file. Raises OSError, or ValueError saying what was expected."""
+    with path.open("rb") as file:
+        content = file.read(MAX_SECRET_BYTES + 1)
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if len(content) > MAX_SECRET_BYTES or not lines or not lines[0] or any(lines[1:]):
+        raise ValueError("one line with the secret")
+    return lines[0]

@@ -1,0 +1,254 @@
+"""A real worker on a bus of its own, and a real Prometheus that reads it: what the dashboards' queries are asked of.
+
+Three machines are simulated, for half an hour before the scene at once and then in real time, a tick a second. Two of
+them get into trouble, somebody marks it, and some records are no good.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.task import REPLAY_HEADER
+from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.producers.agent import AGENT_FEATURES
+from tests.brokers.processes import start
+from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
+from tests.monitoring.servers import awaited, query, running_prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from laggard.pipeline.records import Layout
+    from tests.evaluation.simulated import Tick
+
+BEFORE_S: Final = 1800
+"""What the models learn from before the scene begins: not live, so that it opens no incident."""
+
+LONGEST_S: Final = 600
+
+KIND: Final = Kind("server", 40, 1.0, 4, 60.0)
+
+LABELS: Final = {"environment": "production", "cluster": "north"}
+"""Of a scrape configuration."""
+
+PROGRAMS: Final = {
+    "kworker": ("kworker", "ksoftirqd", "rcu_sched", "migration"),
+    "idle": ("sshd", "agetty", "dbus-daemon", "polkitd"),
+    "daemon": ("containerd", "rsyslogd", "systemd-journald", "node_exporter"),
+    "service": ("nginx", "gunicorn"),
+    "database": ("postgres",),
+    "batch": ("logrotate",),
+}
+"""What simulated processes are called here, by their role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What happens to a process of a host, from and to when in seconds of the scene."""
+
+    host: str
+    program: str
+    kind: str
+    start_s: float
+    end_s: float
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What happens in a scene, in seconds from its beginning.
+
+    Attributes:
+        lasts_s: how long it is.
+        troubles: of processes.
+        marks: when which host was marked.
+        junk_s: when records come that nobody can read, or too late.
+
+    """
+
+    lasts_s: float
+    troubles: tuple[Trouble, ...]
+    marks: tuple[tuple[float, str], ...]
+    junk_s: float
+
+
+class Host:
+    """One simulated machine, whose time is shifted to that of the scene."""
+
+    def __init__(self, name: str, seed: int, begins: float, troubles: tuple[Trouble, ...]) -> None:
+        self.name = name
+        days = (BEFORE_S + LONGEST_S) / 86400.0
+        scene = START + BEFORE_S
+        self._programs: dict[str, str] = {}
+        machine = Machine(KIND, days, seed)
+        numbers = {self._program(row): number for number, row in enumerate(machine.names)}
+        faults = tuple(
+            Fault(one.kind, numbers[one.program], scene + one.start_s, scene + one.end_s, one.strength)
+            for one in troubles
+            if one.host == name
+        )
+        self._ticks = Machine(KIND, days, seed, faults).ticks()
+        self._shift = begins - scene
+        self._sequence = count(1)
+        self._layouts: dict[int, tuple[Layout, Layout]] = {}
+        self._random = np.random.default_rng(seed)
+
+    def frames(self) -> list[Frame]:
+        """Of the next tick: its processes, the host itself, and its agent."""
+        tick = next(self._ticks)
+        own = make_layout((self.name,), (self.name,), (*HOST_FEATURES, *_MORE), ("",))
+        agent = make_layout((self.name,), (self.name,), AGENT_FEATURES, ("",))
+        return [
+            self._frame("process", tick, self._named(tick.layout), tick.values),
+            self._frame("host", tick, own, np.concatenate([tick.host, _more(tick.host)], axis=1)),
+            self._frame("agent", tick, agent, self._agent(len(tick.values))),
+        ]
+
+    def _frame(self, scope: str, tick: Tick, layout: Layout, values: NDArray[np.float64]) -> Frame:
+        return Frame("host", self.name, scope, tick.ts + self._shift, next(self._sequence), layout, values)
+
+    def _named(self, layout: Layout) -> Layout:
+        if id(layout) not in self._layouts:
+            rows = [f"{self._program(row.partition('[')[0])}[{row.partition('[')[2]}" for row in layout.rows]
+            names = [self._program(name) for name in layout.names]
+            self._layouts[id(layout)] = layout, make_layout(rows, names, layout.features, [""] * len(rows))
+        return self._layouts[id(layout)][1]
+
+    def _program(self, name: str) -> str:
+        role, _, number = name.partition("-")
+        if role not in PROGRAMS or not number:
+            return name
+        return PROGRAMS[role][int(number) % len(PROGRAMS[role])]
+
+    def _agent(self, processes: int) -> NDArray[np.float64]:
+        values = {
+            "cpu_ratio": 0.003 * self._random.lognormal(0.0, 0.1),
+            "memory_rss_bytes": 41e6,
+            "tick_duration_s": 0.004 * self._random.lognormal(0.0, 0.2),
+            "publish_duration_s": 0.002 * self._random.lognormal(0.0, 0.3),
+            "processes": float(processes),
+            "held_files": 7.0 * processes,
+        }
+        return np.array([[values.get(feature, 0.0) for feature in AGENT_FEATURES]])
+
+
+_MORE: Final = (
+    "cpus",
+    "cpu_busy_ratio",
+    "cpu_steal_ratio",
+    "memory_available_bytes",
+    "swap_used_bytes",
+    "pressure_cpu_full_ratio",
+    "pressure_io_full_ratio",
+    "pressure_memory_full_ratio",
+)
+"""What the simulated machines do not have."""
+
+
+def _more(host: NDArray[np.float64]) -> NDArray[np.float64]:
+    of = dict(zip(HOST_FEATURES, host[0].tolist(), strict=True))
+    busy = min(of["cpu_user_ratio"] + of["cpu_system_ratio"], 1.0)
+    full = (0.0, 0.6 * of["pressure_io_some_ratio"], 0.5 * of["pressure_memory_some_ratio"])
+    return np.array([[KIND.cores, busy, 0.0, max(16e9 - of["memory_used_bytes"], 1e9), 0.0, *full]])
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scene that has been played; its servers run until the context ends.
+
+    Attributes:
+        url: Prometheus's.
+        begins: when it began, seconds since the Unix epoch.
+        ends: when it ended.
+
+    """
+
+    url: str
+    begins: float
+    ends: float
+
+
+@contextmanager
+def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: float = 1.0) -> Iterator[Played]:
+    """Play a scene to its end."""
+    path = folder / "laggard.db"
+    topic = Topics().name(COUNTERS)
+    with _worker(path) as address, EmbeddedBus(path) as bus:
+        begins = time.time()
+        hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
+        for host in hosts:
+            for _ in range(0, BEFORE_S, 100):
+                records = [_outgoing(topic, frame) for _ in range(100) for frame in host.frames()]
+                bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
+        config: dict[str, Any] = {
+            "global": {"scrape_interval": f"{scrape_s:g}s", "scrape_timeout": f"{scrape_s:g}s"},
+            "scrape_configs": [
+                {"job_name": "laggard", "static_configs": [{"targets": [address], "labels": dict(LABELS)}]}
+            ],
+        }
+        with running_prometheus(folder / "prometheus", config) as url:
+            known = f"count(laggard_model_age_seconds > {BEFORE_S - 10}) == {2 * len(hosts)}"
+            awaited(lambda: query(url, known), within_s=60)
+            _play(bus, topic, script, hosts, begins)
+            awaited(lambda: query(url, "sum(laggard_lag_records) == 0"), within_s=60)
+            yield Played(url, begins, time.time())
+
+
+def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begins: float) -> None:
+    """Publish what happens in real time; what has happened while the models learned is caught up first."""
+    marks = sorted((begins + at_s, host) for at_s, host in script.marks)
+    junk = begins + script.junk_s
+    while (now := time.time()) < begins + script.lasts_s:
+        for host in hosts:
+            frames = host.frames()
+            bus.append([_outgoing(topic, frame) for frame in frames])
+        due = frames[0].ts
+        if marks and due >= marks[0][0]:
+            at, name = marks.pop(0)
+            bus.append([Outgoing(topic, name, encode(Mark(name, at, "it is slow", round(at * 1e6))), at)])
+        if due >= junk:
+            late = replace(frames[0], ts=due - 30.0, sequence=frames[0].sequence + 10**6)
+            bus.append([Outgoing(topic, hosts[0].name, b"junk", due), _outgoing(topic, late)])
+            junk = float("inf")
+        time.sleep(max(due - now, 0.0))
+
+
+def _outgoing(topic: str, frame: Frame) -> Outgoing:
+    return Outgoing(topic, frame.key, encode(frame), frame.ts)
+
+
+@contextmanager
+def _worker(path: Path) -> Iterator[str]:
+    """`laggard work` on a bus; gives the address of its port."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
+    command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "work", "--bus", str(path)]
+    with (path.parent / "worker.log").open("wb") as log:
+        process = start(
+            [*command, "--set", "web.listen=127.0.0.1:0", "--set", "host=web-1"],
+            log,
+            {**environment, "LAGGARD_STATE": str(path.parent)},
+        )
+    try:
+        held = awaited(
+            lambda: holder_of(str(path), path.parent, "work"), lambda found: bool(found and found.url), within_s=60
+        )
+        assert held is not None
+        yield held.url.removeprefix("http://")
+    finally:
+        process.terminate()
+        process.wait(30)

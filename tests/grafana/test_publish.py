@@ -1,0 +1,454 @@
+"""`laggard grafana publish`, `check`, `diff` and `remove` against a stand-in for Grafana, for each of its versions."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from laggard.pipeline.cli import run
+from laggard.pipeline.cli.exits import FAILED, USAGE
+from laggard.pipeline.grafana.client import Grafana
+from laggard.pipeline.grafana.definitions import PRINT, digest, plain_dashboard, plain_rule, read_definitions
+from laggard.pipeline.grafana.standing import look
+from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+DEFINED = read_definitions("prom-1")
+DASHBOARDS = sorted(each["uid"] for each in DEFINED.dashboards)
+RULES = sorted(each["uid"] for each in DEFINED.rules)
+HOST = "laggard-host"
+ANOMALY = "laggard-anomaly"
+
+Run = "Callable[..., tuple[int, str, str]]"
+
+
+@pytest.fixture(params=VERSIONS)
+def grafana(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    with running(request.param) as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def newest() -> Iterator[StandIn]:
+    """One version, where the others are no different."""
+    with running("12.1") as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `laggard grafana` on a stand-in: its exit code, and what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAGGARD_GRAFANA_TOKEN", TOKEN)
+
+    def call(stand_in: StandIn, *arguments: str) -> tuple[int, str, str]:
+        code = run(["grafana", *arguments, "--set", f"grafana.url={stand_in.url}"])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_publish_brings_everything_and_once_more_changes_nothing(grafana: StandIn, call: Any) -> None:
+    code, out, err = call(grafana, "publish")
+    assert (code, err) == (0, "")
+    assert sorted(grafana.dashboards) == DASHBOARDS
+    assert sorted(grafana.rules) == RULES
+    assert {grafana.newest(uid)["folder"] for uid in DASHBOARDS} == {"laggard"}
+    for group in DEFINED.groups:
+        assert grafana.intervals["laggard", group["title"]] == group["interval"]
+    # The data source is the one of this Grafana, and its pages may edit the rules.
+    asked = {query["datasourceUid"] for rule in grafana.rules.values() for query in rule["data"]}
+    assert asked == {"prom-1", "__expr__"}
+    assert not any(rule.get("provenance") for rule in grafana.rules.values())
+    assert len(re.findall(r"^created", out, re.MULTILINE)) == 1 + len(DASHBOARDS) + len(RULES) + len(DEFINED.groups)
+    before, calls = grafana.state(), len(grafana.writes)
+    code, out, err = call(grafana, "publish")
+    assert (code, err) == (0, "")
+    assert grafana.state() == before
+    assert len(grafana.writes) == calls
+    total = 1 + len(DASHBOARDS) + len(RULES) + len(DEFINED.groups)
+    assert out.endswith(f"Grafana at {grafana.url}: {total} unchanged.\n")
+
+
+def test_grafana_before_12_is_told_that_it_does_not_keep_firing(grafana: StandIn, call: Any) -> None:
+    _, out, _ = call(grafana, "publish")
+    keeping = [rule for rule in grafana.rules.values() if "keep_firing_for" in rule]
+    assert bool(keeping) == (grafana.major >= 12)
+    assert ("knows no keep_firing_for" in out) == (grafana.major < 12)
+
+
+@pytest.mark.parametrize("uid", DASHBOARDS)
+def test_a_dashboard_that_a_person_edited_is_left_alone(newest: StandIn, call: Any, uid: str) -> None:
+    call(newest, "publish")
+    newest.edit_dashboard(uid, "Bigger letters", title="Mine")
+    before = newest.state()
+    code, out, _ = call(newest, "publish")
+    assert code == FAILED
+    assert f"left alone  dashboard {uid}: changed by somebody else\n" in out
+    assert newest.state() == before
+    code, out, _ = call(newest, "diff")
+    assert code == FAILED
+    assert '-  "title": "Mine"' in out
+    assert call(newest, "publish", "--force")[0] == 0
+    assert newest.newest(uid)["dashboard"]["title"] != "Mine"
+    assert call(newest, "check")[0] == 0
+
+
+def test_a_person_who_says_what_laggard_says_is_taken_for_a_person(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.edit_dashboard(HOST, "laggard is better so", title="Mine")
+    assert call(newest, "publish")[0] == FAILED
+    assert newest.newest(HOST)["dashboard"]["title"] == "Mine"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"isPaused": True},
+        {"title": "Mine"},
+        {"for": "1h"},
+        {"noDataState": "Alerting"},
+        {"labels": {"severity": "critical"}},
+        {"annotations": {}},
+        {"ruleGroup": "mine"},
+        {"data": []},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_rule_that_a_person_edited_is_left_alone(newest: StandIn, call: Any, change: dict[str, Any]) -> None:
+    call(newest, "publish")
+    newest.intervals["laggard", "mine"] = 60
+    newest.edit_rule(ANOMALY, **change)
+    before = newest.state()
+    code, out, _ = call(newest, "publish")
+    assert code == FAILED
+    assert f"left alone  alert rule {ANOMALY}: changed by somebody else\n" in out
+    assert newest.state() == before
+    assert call(newest, "publish", "--force")[0] == 0
+    assert call(newest, "check")[0] == 0
+
+
+def test_a_rules_text_may_change_but_not_its_print(newest: StandIn, call: Any) -> None:
+    """Whoever edits a rule in Grafana's pages keeps the annotation that says what laggard wrote."""
+    call(newest, "publish")
+    newest.edit_rule(ANOMALY, annotations=newest.rules[ANOMALY]["annotations"] | {"summary": "Oh dear"})
+    assert call(newest, "publish")[0] == FAILED
+
+
+def test_an_interval_that_a_person_set_is_left_alone(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.intervals["laggard", "laggard-incidents"] = 120
+    code, out, _ = call(newest, "publish")
+    assert code == FAILED
+    assert "left alone  rule group laggard-incidents: evaluated at another interval than laggard's" in out
+    others = {**newest.rules["laggard-anomaly"], "uid": "theirs", "title": "theirs"}
+    newest.rules["theirs"] = others
+    assert call(newest, "publish", "--force")[0] == 0
+    assert newest.intervals["laggard", "laggard-incidents"] == 30
+    assert "theirs" in newest.rules
+
+
+def test_another_version_of_laggard_is_brought_up_to_date(grafana: StandIn, call: Any) -> None:
+    """A published dashboard and rule whose definitions were others than today's."""
+    call(grafana, "publish")
+    old = {**grafana.newest(HOST)["dashboard"], "title": "Old"}
+    grafana.keep_dashboard(old, "laggard", f"laggard 0.0.9, sha256 {digest(plain_dashboard(old))}")
+    rule = {**grafana.rules[ANOMALY], "title": "Old"}
+    both = f"{'0' * 16} {digest(plain_rule(rule))}"
+    grafana.edit_rule(ANOMALY, title="Old", annotations={**rule["annotations"], PRINT: both})
+    code, out, _ = call(grafana, "check")
+    assert code == FAILED
+    assert out.count("of another version of laggard") == 2
+    code, out, _ = call(grafana, "publish")
+    assert code == 0
+    assert f"updated     dashboard {HOST}\n" in out
+    assert f"updated     alert rule {ANOMALY}\n" in out
+    assert call(grafana, "check")[0] == 0
+
+
+def test_what_grafana_makes_of_a_rule_is_no_change(newest: StandIn, call: Any) -> None:
+    """One that writes rules down in another way than those that are known: it is asked to keep what it made of them."""
+
+    def mangle(rule: dict[str, Any]) -> None:
+        rule["labels"]["grafana_folder"] = "laggard"
+        for query in rule["data"]:
+            query["model"]["adhoc"] = True
+
+    newest.mangle = mangle
+    assert call(newest, "publish")[0] == 0
+    before = newest.state()
+    code, _, _ = call(newest, "publish")
+    assert code == 0
+    assert newest.state() == before
+    newest.edit_rule(ANOMALY, isPaused=True)
+    assert call(newest, "publish")[0] == FAILED
+
+
+def test_what_is_no_longer_part_of_laggard_goes(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    old = {"uid": "laggard-old", "title": "Old", "panels": []}
+    newest.keep_dashboard(old, "laggard", f"laggard 0.0.9, sha256 {digest(plain_dashboard(old))}")
+    newest.keep_dashboard({"uid": "mine", "title": "Mine", "panels": []}, "laggard", "Mine")
+    rule = {**newest.rules[ANOMALY], "uid": "laggard-old-rule"}
+    newest.rules["laggard-old-rule"] = {
+        **rule,
+        "annotations": {PRINT: f"{'0' * 16} {digest(plain_rule({**rule, 'annotations': {}}))}"},
+    }
+    code, out, _ = call(newest, "publish")
+    assert code == 0
+    assert out.count("no longer part of laggard") == 2
+    assert sorted(newest.dashboards) == [*DASHBOARDS, "mine"]
+    assert sorted(newest.rules) == RULES
+
+
+def test_a_dashboard_that_was_moved_stays_where_it_is(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.move_dashboard(HOST, "")
+    newest.keep_dashboard(
+        {**newest.newest(HOST)["dashboard"], "title": "Old"}, "", "laggard 0.0.9, sha256 0123456789abcdef"
+    )
+    code, out, _ = call(newest, "check")
+    assert code == FAILED
+    assert "of another version of laggard; moved to folder General, where it stays" in out
+    assert call(newest, "publish")[0] == 0
+    assert newest.newest(HOST)["folder"] == ""
+    assert call(newest, "check")[0] == 0
+
+
+def test_what_is_provisioned_from_files_is_not_touched(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.edit_dashboard(HOST, title="From a file")
+    newest.provisioned.add(HOST)
+    newest.edit_rule(ANOMALY, provenance="file", title="From a file")
+    code, out, _ = call(newest, "publish", "--force")
+    assert code == FAILED
+    assert out.count("left alone") == 2 + 1  # and in the sum
+    code, out, _ = call(newest, "remove", "--yes", "--force")
+    assert code == FAILED
+    assert list(newest.dashboards) == [HOST]
+    assert list(newest.rules) == [ANOMALY]
+
+
+def test_remove_takes_what_laggard_made_and_nothing_else(grafana: StandIn, call: Any) -> None:
+    grafana.keep_dashboard({"uid": "before", "title": "Before", "panels": []}, "", "")
+    before = grafana.state()
+    call(grafana, "publish")
+    code, out, _ = call(grafana, "remove", "--yes")
+    assert code == 0
+    assert grafana.intervals.keys() == {("laggard", group["title"]) for group in DEFINED.groups}
+    grafana.intervals.clear()
+    assert grafana.state() == before
+    assert re.findall(r"^removed +(.*)$", out, re.MULTILINE)[-1] == "folder laggard"
+    code, out, _ = call(grafana, "remove", "--yes")
+    assert (code, out) == (0, f"Grafana at {grafana.url}: nothing is there.\n")
+
+
+def test_remove_leaves_others_things_and_their_changes(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.keep_dashboard({"uid": "mine", "title": "Mine", "panels": []}, "laggard", "")
+    newest.rules["theirs"] = {**newest.rules[ANOMALY], "uid": "theirs", "title": "theirs", "annotations": {}}
+    newest.edit_dashboard(HOST, title="Mine too")
+    code, out, _ = call(newest, "remove", "--yes")
+    assert code == FAILED
+    assert sorted(newest.dashboards) == [HOST, "mine"]
+    assert sorted(newest.rules) == ["theirs"]
+    assert "left alone  folder laggard: in it is something else: 1 alertrule, 2 dashboard" in out
+    assert call(newest, "remove", "--yes", "--force")[0] == FAILED
+    assert sorted(newest.dashboards) == ["mine"]
+
+
+def test_remove_asks(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    before = newest.state()
+    code, out, err = call(newest, "remove")
+    assert code == USAGE
+    assert f"  dashboard {HOST}\n" in out
+    assert err == "laggard: nobody can be asked here; expected --yes\n"
+    assert call(newest, "remove", "--json")[0] == USAGE
+    assert newest.state() == before
+
+
+def test_publish_goes_on_where_it_broke_off(newest: StandIn, call: Any) -> None:
+    newest.fail("/v1/provisioning/alert-rules", 403, {"message": "no more"}, method="POST")
+    code, _, err = call(newest, "publish")
+    assert code == FAILED
+    assert "the token may not; expected the right alert.provisioning:write (403). It says: no more" in err
+    assert sorted(newest.dashboards) == DASHBOARDS
+    assert not newest.rules
+    code, out, _ = call(newest, "publish")
+    assert code == 0
+    assert len(re.findall(r"^created", out, re.MULTILINE)) == len(RULES) + len(DEFINED.groups)
+    assert call(newest, "check")[0] == 0
+
+
+def test_publish_breaks_off_between_a_rule_and_its_print(newest: StandIn, call: Any) -> None:
+    """Then what Grafana made of it is taken for a change, which is the safe side; --force mends it."""
+    newest.mangle = lambda rule: rule["labels"].update(grafana_folder="laggard")
+    newest.fail("/v1/provisioning/alert-rules/.*", 403, method="PUT")
+    assert call(newest, "publish")[0] == FAILED
+    assert call(newest, "publish")[0] == FAILED
+    assert call(newest, "publish", "--force")[0] == 0
+    assert call(newest, "publish")[0] == 0
+
+
+def test_somebody_saves_while_laggard_publishes(newest: StandIn, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the writing: Grafana refuses, and nobody's work is lost."""
+    call(newest, "publish")
+    old = {**newest.newest(HOST)["dashboard"], "title": "Old"}
+    newest.keep_dashboard(old, "laggard", f"laggard 0.0.9, sha256 {digest(plain_dashboard(old))}")
+    saved = Grafana.save_dashboard
+
+    def saved_late(self: Grafana, *arguments: Any) -> None:
+        newest.edit_dashboard(HOST, title="Mine")
+        saved(self, *arguments)
+
+    monkeypatch.setattr(Grafana, "save_dashboard", saved_late)
+    code, _, err = call(newest, "publish")
+    assert code == FAILED
+    assert "somebody has changed it meanwhile; try again (412)" in err
+    assert newest.newest(HOST)["dashboard"]["title"] == "Mine"
+
+
+def test_a_title_that_is_taken(call: Any) -> None:
+    with running("10.2") as grafana:
+        call(grafana, "publish", "--no-alerts")
+        title = grafana.newest(HOST)["dashboard"]["title"]
+        del grafana.dashboards[HOST]
+        grafana.keep_dashboard({"uid": "mine", "title": title, "panels": []}, "laggard", "")
+        code, _, err = call(grafana, "publish", "--force")
+        assert code == FAILED
+        assert "A dashboard with the same name in the folder already exists" in err
+        assert "mine" in grafana.dashboards
+
+
+def test_without_alerts_no_data_source_is_needed(newest: StandIn, call: Any) -> None:
+    newest.data_sources.clear()
+    newest.denied |= {"getAlertRules", "getContactpoints"}
+    code, out, _ = call(newest, "publish", "--no-alerts")
+    assert code == 0
+    assert sorted(newest.dashboards) == DASHBOARDS
+    assert not newest.rules
+    assert "Hint: there is no data source for Prometheus." in out
+
+
+def test_check_says_what_is_missing_and_changes_nothing(grafana: StandIn, call: Any) -> None:
+    code, out, _ = call(grafana, "check")
+    assert code == FAILED
+    assert not grafana.writes
+    assert out.startswith(f"Grafana {grafana.version} at {grafana.url}\n")
+    assert "Data source Prometheus (uid prom-1): sees laggard\n" in out
+    assert out.count("  missing\n") == 1 + len(DASHBOARDS) + len(RULES) + len(DEFINED.groups)
+    assert "The token has all the rights that laggard needs.\n" in out
+    assert "Hint: alerts reach nobody yet" in out
+    call(grafana, "publish")
+    grafana.contact_points.append({"uid": "x", "name": "chat", "type": "slack", "settings": {"url": "[REDACTED]"}})
+    code, out, _ = call(grafana, "check", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {thing["state"] for thing in found["things"]} == {"current"}
+    newest_known = grafana.major >= 12
+    assert [found["problems"], found["lacking"], len(found["hints"])] == [[], [], 0 if newest_known else 1]
+
+
+def test_check_says_which_rights_are_missing(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    newest.permissions = {"dashboards:read": ["*"], "alert.rules:read": ["folders:*"], "alert.rules:write": ["*"]}
+    code, out, _ = call(newest, "check")
+    assert code == FAILED
+    assert "The token may not: make the folder (folders:create), make dashboards (dashboards:create)" in out
+    assert "alert rules (" not in out.partition("The token may not")[2]
+    newest.permissions = ["not what is known"]
+    code, out, _ = call(newest, "check")
+    assert code == 0
+    assert "What the token may, Grafana does not say.\n" in out
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([], 'it has no series up{job="laggard"}: does that Prometheus scrape laggard'),
+        (
+            [({"instance": "a"}, [(0.0, 1.0)]), ({"instance": "b"}, [(0.0, 0.0)])],
+            "1 of 2 laggards could not be scraped",
+        ),
+    ],
+)
+def test_a_data_source_that_does_not_see_laggard(newest: StandIn, call: Any, answer: Any, said: str) -> None:
+    newest.answer = lambda *_: answer
+    code, out, _ = call(newest, "publish")
+    assert code == 0
+    assert f"Hint: {said}" in out
+    code, out, _ = call(newest, "check")
+    assert code == FAILED
+    assert said in out
+
+
+def test_the_data_source_is_found(newest: StandIn, call: Any) -> None:
+    def asked(*arguments: str) -> set[str]:
+        newest.rules.clear()
+        code, _, err = call(newest, "publish", *arguments)
+        assert code == 0, err
+        return {q["datasourceUid"] for rule in newest.rules.values() for q in rule["data"]} - {"__expr__"}
+
+    second = {"id": 3, "orgId": 1, "uid": "prom-2", "name": "Other", "type": "prometheus", "isDefault": False}
+    newest.data_sources.append(second)
+    assert asked() == {"prom-1"}
+    assert asked("--set", "grafana.data_source=Other") == {"prom-2"}
+    assert asked("--set", "grafana.data_source=prom-2") == {"prom-2"}
+    newest.data_sources[0]["isDefault"] = False
+    code, _, err = call(newest, "publish")
+    assert code == FAILED
+    assert "expected in grafana.data_source one of Other (uid prom-2), Prometheus (uid prom-1)" in err
+    code, _, err = call(newest, "publish", "--set", "grafana.data_source=mine")
+    assert "grafana.data_source is 'mine'; expected one of Other (uid prom-2), Prometheus (uid prom-1)" in err
+    newest.denied.add("getDataSources")
+    assert asked("--set", "grafana.data_source=prom-2") == {"prom-2"}
+    code, _, err = call(newest, "publish")
+    assert "the token may not list the data sources (right datasources:read); expected the uid" in err
+    newest.denied.clear()
+    newest.data_sources[:] = newest.data_sources[1:2]
+    code, _, err = call(newest, "publish")
+    assert code == FAILED
+    assert "has no data source of the type Prometheus" in err
+
+
+def test_diff_is_empty_where_nothing_differs(grafana: StandIn, call: Any) -> None:
+    code, out, _ = call(grafana, "diff", "--json")
+    assert code == FAILED
+    things = json.loads(out)["things"]
+    assert [thing["uid"] for thing in things if thing["kind"] == "dashboard"] == DASHBOARDS
+    assert all(line[:1] != "-" or line.startswith("---") for thing in things for line in thing["diff"])
+    call(grafana, "publish")
+    assert call(grafana, "diff") == (0, "", "")
+
+
+def test_publish_as_json(newest: StandIn, call: Any) -> None:
+    code, out, _ = call(newest, "publish", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {thing["done"] for thing in found["things"]} == {"created"}
+    newest.edit_dashboard(HOST, title="Mine")
+    code, out, _ = call(newest, "publish", "--json")
+    left = [thing for thing in json.loads(out)["things"] if thing["done"] == "left"]
+    assert code == FAILED
+    assert [(thing["uid"], thing["why"]) for thing in left] == [(HOST, "changed by somebody else")]
+
+
+def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
+    """Without the stand-in's own ideas: the definitions themselves, as Grafana's documents want them."""
+    schema = {"$ref": "#/definitions/ProvisionedAlertRule"}
+    definitions = read_definitions("prom-1", keeps_firing=grafana.major >= 12)
+    for rule in definitions.rules:
+        assert grafana.document.check(schema, rule, strict=True) == []
+    with Grafana(grafana.url, TOKEN) as client:
+        assert {thing.state for thing in look(client, definitions)} == {"missing"}
