@@ -66,8 +66,8 @@ _WEIGHTS: Mapping[str, float] = {
     "memory_virtual_bytes": 0.5,
     "memory_shared_bytes": 0.5,
     "cpu_system_ratio": 0.33,
-    "cpu_wait_ratio": 0.25,
-    "io_delay_ratio": 0.25,
+    "cpu_wait_ratio": 0.1,
+    "io_delay_ratio": 0.1,
     "io_cancelled_write_bytes_per_s": 0.25,
     "timeslices_per_s": 0.25,
     "switches_voluntary_per_s": 0.25,
@@ -77,13 +77,14 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
-# What nobody would notice: a thousandth of a core, a few pages, a handful of anything. By the end of the name, for
-# devices have features of their own.
+# What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything. By
+# the end of the name, for devices have features of their own.
 _RESOLUTION: Mapping[str, float] = {
     "_ratio": 0.001,
     "_bytes": 64 * 1024.0,
-    "_bytes_per_s": 16 * 1024.0,
-    "_characters_per_s": 16 * 1024.0,
+    "_bytes_per_s": 64 * 1024.0,
+    "_characters_per_s": 64 * 1024.0,
+    "_operations_per_s": 10.0,
     "_per_s": 2.0,
     "page_faults_major_per_s": 1.0,
     "threads": 0.5,
