@@ -34,7 +34,7 @@ def stand_in() -> Iterator[StandIn]:
 
 
 def connected(stand_in: StandIn, pauses: list[float] | None = None, **more: Any) -> Grafana:
-    return Grafana(stand_in.url, more.pop("token", TOKEN), sleep=[].append if pauses is None else pauses.append, **more)
+    return Grafana(stand_in.url, more.pop("token", TOKEN), sleep=([] if pauses is None else pauses).append, **more)
 
 
 REFUSALS = [
@@ -329,7 +329,8 @@ def test_names_are_quoted(stand_in: StandIn) -> None:
 def test_a_query_that_fails(stand_in: StandIn) -> None:
     now_ms = round(1000 * time.time())
     with connected(stand_in) as grafana:
-        for body in ({}, {"results": []}, {"results": {"A": {"frames": [{"data": {}}]}}}):
+        bodies: tuple[Any, ...] = ({}, {"results": []}, {"results": {"A": {"frames": [{"data": {}}]}}})
+        for body in bodies:
             stand_in.fail("/ds/query", 200, body)
             with pytest.raises(GrafanaError, match="answered no series when it was to ask data source prom-1"):
                 grafana.query("prom-1", "up", start_ms=0, end_ms=now_ms)
