@@ -100,8 +100,8 @@ class Claim:
     def tell(self, url: str = "") -> None:
         """Write down who holds the claim and where it answers."""
         text = json.dumps({"pid": os.getpid(), "since": self._since, "url": url})
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
+        # In one piece, over all that may have been there: who looks meanwhile sees the one or the other.
+        os.pwrite(self._descriptor, text.encode().ljust(_MAX_BYTES), 0)
 
     def close(self) -> None:
         """Release it."""

@@ -93,9 +93,7 @@ class Incidents(NamedTuple):
 
     def after(self, frame: Frame, *, over: bool) -> Incidents:
         """After a frame that opened none; `over` says whether it closes the one that is open."""
-        if self.open is None:
-            return self
-        return Incidents(self.opened, None if over else self.open.after(frame))
+        return Incidents(self.opened, None if over or self.open is None else self.open.after(frame))
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data; nothing where there was none."""

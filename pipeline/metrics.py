@@ -312,10 +312,20 @@ OpenMetrics. Beside them are `process_cpu_seconds_total`, `process_resident_memo
 Prometheus client has, of the worker itself.
 
 - No label is a process id. Rows of one name share a series, that of the worst of them; the `web.top_rows` worst names
-  of a stream have one, and `laggard_rows_left_out` tells how many have not.
+  of a stream have one, and `laggard_rows_left_out` tells how many have not. Of each such row up to {TOP_FEATURES}
+  features have one.
+- An incident opens when a score passes 1 and is over when it has been 1 or less for {QUIET_S:.0f} s. Its series,
+  `laggard_incident_...`, keep the row and the feature that it opened with. It is a part of the state: a worker that is
+  started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open none.
 - A label has at most {MAX_LABEL} characters; what cannot be printed becomes U+FFFD.
 - At most {MAX_STREAMS:,} streams (operator, key and scope) are shown, each until it has been silent for {STALE_S:.0f} s
-  and three of its ticks.
+  and three of its ticks. Who loses a host to another worker shows it no more.
+- As OpenMetrics, `laggard_latency_seconds` and `laggard_incidents_total` have exemplars; Prometheus keeps them with
+  `--enable-feature=exemplar-storage`.
+
+A host of 200 processes has some 190 series, and each scrape takes 2 ms of CPU and 23 kB for it, 3 kB compressed. With
+1,000 hosts on one worker that is 2.0 s and 23 MB (`python -m tests.benchmarks.scrape`): scrape such a one every 30 s or
+60 s, or set `web.top_rows` to 3, which takes half of it.
 
 A Prometheus elsewhere needs `web.listen` on an address that it can reach, and a `web.token`:
 

@@ -182,4 +182,5 @@ class Sender:
         if left <= 0 or self._trouble == "refused":
             return False
         time.sleep(min(_CLOSING_STEP_S, left))
-        return True
+        # Who closes has waited until then: it counts on nothing being sent any more.
+        return time.monotonic() < self._drain_until

@@ -180,7 +180,8 @@ class Stream:
         self.interval_s = frame.ts - self.ts if math.isfinite(self.ts) else 0.0
         self.ts = frame.ts
         self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
-        self.incidents = self.incidents.after(frame, over=trigger.armed)
+        if self.incidents.open is not None:
+            self.incidents = self.incidents.after(frame, over=trigger.armed)
         self.set_back, self._set_back_ts = 0, -math.inf
 
     def scores(self) -> Scores | None:

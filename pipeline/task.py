@@ -53,6 +53,8 @@ LONGEST_REASON: Final = 1000
 NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
 """The answer to a mark when no frame is near it."""
 
+NOT_SHOWN: Final = "%s cannot show what came of %r"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -213,8 +215,11 @@ class Task:
         stream.accept(frame, record.offset, scores, trigger)
         if fires:
             self._open(record, stream, frame, scores)
-        name, incidents = self.wired.name, stream.incidents
-        self._observe(frame.key, lambda observer: observer.scored(name, frame, scores, incidents))
+        for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
+            try:
+                observer.scored(self.wired.name, frame, scores, stream.incidents)
+            except Exception:
+                _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
     def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
         """Open an incident, and tell of it."""
@@ -292,7 +297,7 @@ class Task:
                 tell(observer)
             except Exception:
                 # It only looks on: what it misses changes no result.
-                _logger.exception("%s cannot show what came of %r", type(observer).__name__, key)
+                _logger.exception(NOT_SHOWN, type(observer).__name__, key)
 
     def _place(self, record: Incoming) -> str:
         return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"

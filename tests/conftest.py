@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.alone import Room
 from tests.brokers.fixtures import broker, new_cluster
+from tests.brokers.jars import fetch_kafka
 from tests.monitoring import servers
 from tests.monitoring.fixtures import alertmanager, prometheus
 
@@ -44,9 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(room.close)
 
 
-# Outermost: to wait for one's turn is not counted as the test's time.
+# Outermost: to wait for one's turn, or for Kafka to be fetched, is not counted as the test's time.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("slow") is not None:
+        fetch_kafka()
     with item.config.stash[_ROOM].entered(alone=item.get_closest_marker("alone") is not None):
         return (yield)
 

@@ -209,11 +209,8 @@ class Subscription:
 
     def _begin(self, topic: str, since_s: float) -> None:
         """Commit where a new group begins: otherwise one that is killed before its first commit begins later anew."""
+        self.check(topic)
         partitions = [TopicPartition(topic, number) for number in self._consumer.partitions_for_topic(topic)]
-        if not partitions:
-            raise Mistake(
-                f"{topic}: there is no such topic, or this user may not see it; expected the topic of anomalies"
-            )
         if any(self._consumer.committed(partition) is not None for partition in partitions):
             return
         since_ms = int((time.time() - since_s) * 1000)
@@ -433,7 +430,7 @@ def ended(main: Callable[[], int]) -> int:
     except BrokenPipeError:
         return FAILED
     except (KafkaError, OSError, sqlite3.Error) as error:
-        say(f"{type(error).__name__}: {error}")
+        say(str(error) or repr(error))
         return FAILED
 
 

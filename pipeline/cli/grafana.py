@@ -265,8 +265,11 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
 
     Started again, or on several machines, it goes on where it was and writes nothing twice.
     """
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.cli.part import hear_signals  # noqa: PLC0415
+
+    stop = threading.Event()
+    hear_signals(stop)  # before numpy starts threads, which would not know of it
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
     from laggard.pipeline.grafana.ends import Ends  # noqa: PLC0415
     from laggard.pipeline.grafana.surroundings import NoDataSourceError, find_data_source  # noqa: PLC0415
@@ -280,7 +283,6 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
         sys.stdout.flush()
 
     logging.basicConfig(format="laggard: %(message)s", level=logging.WARNING, stream=sys.stderr)
-    stop = threading.Event()
     grafana.version()
     try:
         ends = Ends(grafana, find_data_source(grafana, settings.text("grafana.data_source")).uid)
@@ -288,7 +290,6 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
         ends = None
         click.echo(f"laggard: {error}. Without it annotations have no end", err=True)
     with existing_bus(settings) as bus:
-        hear_signals(stop)
         if duration_s is not None:
             timer = threading.Timer(duration_s, stop.set)
             timer.daemon = True

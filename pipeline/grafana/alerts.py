@@ -36,6 +36,9 @@ TASK: Final = (*PLACE, "operator", "topic")
 HOST_DASHBOARD: Final = "laggard-host"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
 
+MEASURED: Final = "measured"
+"""In a text, what the alert's expression gives."""
+
 Z: Final = 4.0
 """So many standard deviations beyond the budget incidents are more than chance."""
 

@@ -10,6 +10,7 @@ so that a record that comes again changes nothing; and those that have no end ye
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
 from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
-from laggard.pipeline.grafana.ends import STEP_S, UNSEEN_S
+from laggard.pipeline.grafana.ends import UNSEEN_S
 from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, Open, id_tag, note_of
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.topics import ANOMALIES
@@ -81,7 +82,8 @@ class Annotator:
         self._waiting: deque[Incoming] = deque()
         self._offsets: dict[Partition, int] = {}
         self._backoff = Backoff()
-        self._looked = -STEP_S
+        self._looked = -math.inf
+        self._endless = False
 
     def begin(self) -> None:
         """Find the annotations that have no end yet, and become a member of the group. Raises what both raise."""
@@ -104,9 +106,9 @@ class Annotator:
             self._keep(self._subscription, min(timeout_s, self._backoff.at - now))
         try:
             self._write()
-            if now - self._looked >= STEP_S:
+            if self._ends is not None and now - self._looked >= self._ends.step_s:
                 self._looked = now
-                self._end_what_has_ended(now)
+                self._end_what_has_ended(self._ends, now)
         except GrafanaUnavailable as error:
             if not self._backoff.failures:
                 _logger.warning("%s; trying again", error)
@@ -199,17 +201,18 @@ class Annotator:
 
     # Ends.
 
-    def _end_what_has_ended(self, now: float) -> None:
-        if self._ends is None:
-            return
+    def _end_what_has_ended(self, ends: Ends, now: float) -> None:
         for one in tuple(self.open.values()):
             try:
-                looked, end = self._ends.of(one, now)
+                looked, end = ends.of(one, now)
             except GrafanaUnavailable:
                 raise
             except GrafanaError as error:
-                _logger.warning("the ends of incidents are not known: %s", error)
+                if not self._endless:
+                    _logger.warning("the ends of incidents are not known: %s", error)
+                self._endless = True
                 return
+            self._endless = False
             if end is None and (looked.scope or now - one.ts < UNSEEN_S):
                 self.open[one.annotation] = looked
                 continue

@@ -64,7 +64,7 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
             target=dashboard.AnnotationTarget(
                 limit=100,
                 match_any=False,
-                tags=["laggard", "$host"] if scope == "host" else ["laggard"],
+                tags=["laggard", "host:$host"] if scope == "host" else ["laggard"],
                 type_val="tags",
             ),
         ),

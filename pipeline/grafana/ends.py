@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.grafana.notes import Open
 
 STEP_S: Final = 15.0
-"""How closely an end is looked for: Prometheus scrapes about so often."""
 
 MOST_STEPS: Final = 5000
 """Of one answer of Prometheus."""
@@ -36,10 +35,12 @@ class Ends:
     Parameters:
         grafana: whose data source is asked.
         data_source: its uid.
+        step_s: how closely an end is looked for: about as often as Prometheus scrapes.
 
     """
 
-    def __init__(self, grafana: Grafana, data_source: str) -> None:
+    def __init__(self, grafana: Grafana, data_source: str, step_s: float = STEP_S) -> None:
+        self.step_s = step_s
         self._grafana = grafana
         self._data_source = data_source
 
@@ -48,7 +49,7 @@ class Ends:
 
         Raises GrafanaError where it cannot be asked.
         """
-        step_s = max(STEP_S, (now - one.seen) / MOST_STEPS)
+        step_s = max(self.step_s, (now - one.seen) / MOST_STEPS)
         matchers = {one.keyed_by: one.key, "operator": one.operator}
         others: list[float] = []
         for series in self._series("laggard_incident_start_timestamp_seconds", matchers, one.seen, now, step_s):

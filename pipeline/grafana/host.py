@@ -38,6 +38,7 @@ _ROW = 'row="$row"'
 _SCORES = series("laggard_score", *_HERE)
 _ROWS = series("laggard_row_score", *_HERE)
 _ROWS_IN_RANGE = series("laggard_row_score", *_HERE, window="$__range")
+_OF_ROW_IN_RANGE = series("laggard_feature_score", *_HERE, _ROW, window="$__range")
 _RANKED = "operator, scope, row, feature"
 
 
@@ -56,14 +57,15 @@ def host() -> Dashboard:
                 f"query_result({_most_unusual(20)})",
                 "The most unusual processes of the time range (one may be the host itself), the worst first.",
                 every=False,
-                regex=r'/row="((?:[^"\\]|\\.)*)"/',
+                regex=_value_of("row"),
             ),
             query_variable(
                 "feature",
                 "Feature",
-                f"label_values({series('laggard_feature_value', *_HERE, _ROW)}, feature)",
-                "What of this process was most unusual.",
+                f"query_result(topk(6, {worst('feature', f'max_over_time({_OF_ROW_IN_RANGE})')}))",
+                "What of this process was most unusual in the time range, the worst first.",
                 every=True,
+                regex=_value_of("feature"),
             ),
         ],
         annotations=annotations_by(_HERE, "host"),
@@ -75,6 +77,11 @@ def host() -> Dashboard:
             Row("The machine", _machine()),
         ],
     )
+
+
+def _value_of(label: str) -> str:
+    """Takes a label's value out of what `query_result` gives."""
+    return rf'/{label}="((?:[^"\\]|\\.)*)"/'
 
 
 def _most_unusual(count: int, at: str = "") -> str:
@@ -146,9 +153,9 @@ def _ranking() -> PanelBuilder:
                 limits=SCORE,
             ),
             Column("Feature's score", of("score"), decimals=2),
-            Column("Value", value, unit="sishort", decimals=3),
-            Column("Usual", usual, unit="sishort", decimals=3),
-            Column("±", of("usual_deviation"), unit="sishort", decimals=3),
+            Column("Value", value),
+            Column("Usual", usual),
+            Column("±", of("usual_deviation")),
             Column("Times usual", f"{value} / ({usual} > 0)", unit=TIMES_USUAL, decimals=1),
         ],
         sort="Score",
@@ -193,12 +200,12 @@ def _deviations() -> PanelBuilder:
     value, usual, spread = (
         worst(by, series(f"laggard_feature_{which}", *_HERE)) for which in ("value", "usual", "usual_deviation")
     )
-    unusual = _most_unusual(5, at=" @ end()")
+    scores = series("laggard_feature_score", *_HERE, window="$__range")
+    unusual = f"topk(10, {worst(by, f'max_over_time({scores} @ end())')})"
     return graph(
         "How far from usual",
-        "Features of the five most unusual processes, in standard deviations above what is usual: comparable whatever "
-        "their units. What rises first is nearer to the cause than what follows.",
-        [(f"({value} - {usual}) / ({spread} > 0) and on (row) {unusual}", "{{row}}: {{feature}}")],
+        "The ten most unusual features, in standard deviations above what is usual: comparable whatever their units. What rises first is nearer to the cause than what follows.",
+        [(f"({value} - {usual}) / ({spread} > 0) and on ({by}) {unusual}", "{{row}}: {{feature}}")],
         unit=DEVIATIONS,
         symlog=True,
     )

@@ -34,9 +34,9 @@ def incident_columns(matchers: Sequence[str], window: str = "", *, host: bool = 
     return [
         Column("Began", f"{began} * 1000", unit="dateTimeAsIso"),
         Column("Score", of("score", "max_over_time"), decimals=2, limits=SCORE),
-        Column("Value", value, unit="sishort", decimals=3),
-        Column("Usual", usual, unit="sishort", decimals=3),
-        Column("±", spread, unit="sishort", decimals=3),
+        Column("Value", value),
+        Column("Usual", usual),
+        Column("±", spread),
         Column("Times usual", f"{value} / ({usual} > 0)", unit=TIMES_USUAL, decimals=1),
         Column("from", f"floor({began} - {BEFORE_S}) * 1000", hidden=True),
         Column("to", f"floor(clamp_max({began} + {AFTER_S}, time())) * 1000", hidden=True),

@@ -41,6 +41,7 @@ _SCORES = series("laggard_score", *ON_HOST)
 _OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
 _RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
+_BUDGET = f"sum by (host) ({worst('host, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
 _HOST = "Look why: this host at the same time"
 
 
@@ -113,6 +114,7 @@ def _open_incidents() -> PanelBuilder:
         incident_columns(ON_HOST),
         sort="Score",
         links=incident_links(),
+        height=6,
         empty="No incident is open.",
     )
 
@@ -120,8 +122,8 @@ def _open_incidents() -> PanelBuilder:
 def _hosts() -> PanelBuilder:
     return table(
         "Hosts",
-        "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; with a "
-        "budget of one false alarm a day, a few a day may be nothing.",
+        "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; by "
+        "chance there are as many as the budget for false alarms allows in it, where nothing is wrong.",
         {"host": "Host"},
         [
             Column("Score", worst("host", _SCORES), decimals=2, limits=SCORE),
@@ -132,6 +134,11 @@ def _hosts() -> PanelBuilder:
                 limits=SCORE,
             ),
             Column("Incidents", f"round(sum by (host) (increase({_OPENED})))", decimals=0, limits=((1, ORANGE),)),
+            Column(
+                "By chance",
+                f"{_BUDGET} * $__range_s / 86400",
+                decimals=1,
+            ),
             Column(
                 "Marks",
                 f"round(sum by (host) (increase({series('laggard_marks_total', *ON_HOST, window='$__range')})))",
@@ -188,5 +195,6 @@ def _newest_incidents() -> PanelBuilder:
         incident_columns(ON_HOST, window="$__range"),
         sort="Began",
         links=incident_links(),
+        height=7,
         empty="No incident began or was open in this time range.",
     )

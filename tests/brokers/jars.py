@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 KAFKA = "4.1.0"
@@ -55,6 +57,13 @@ def jars() -> Path:
         if not kept.is_dir():
             _fetch(kept)
     return kept
+
+
+@functools.cache
+def fetch_kafka() -> None:
+    """Try once to have the jars: on a new machine that takes minutes. Who needs them says what is wrong."""
+    with suppress(NoKafkaError, subprocess.TimeoutExpired):
+        jars()
 
 
 def _fetch(kept: Path) -> None:

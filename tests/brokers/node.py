@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # The broker says it when it is in the cluster and serves.
 STARTED = "Kafka Server started"
 STARTS_S = 120.0
-STOPS_S = 30.0
+STOPS_S = 90.0
 
 
 class BrokerError(Exception):

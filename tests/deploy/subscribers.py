@@ -166,7 +166,7 @@ class Program:
     ) -> None:
         own = {variable: value for variable, value in os.environ.items() if not variable.startswith("LAGGARD_")}
         given = {"LAGGARD_BUS_LOCATION": channel.cluster.location, "LAGGARD_TOPICS_PREFIX": channel.prefix}
-        python = [sys.executable, "-B", "-W", "error::ResourceWarning"] if name.endswith(".py") else []
+        python = [sys.executable, "-B"] if name.endswith(".py") else []
         self.printed, self.said = folder / f"{uuid.uuid4().hex[:8]}.out", folder / f"{uuid.uuid4().hex[:8]}.err"
         self.said.touch()
         apart = ["sh", "-c", 'exec 2>"$0" "$@"', str(self.said)]

@@ -61,7 +61,7 @@ def get(url: str, token: str | None = None) -> tuple[int, str]:
     """As a kubelet asks: by an address, which is no name of the worker's."""
     headers = {"Host": "10.1.2.3:9464"} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -154,10 +154,12 @@ def test_two_of_a_group_share_what_comes(tmp_path: Path, channel: Channel) -> No
         channel.publish(*map(anomaly, range(count, count + 6)))
         count += 6
         time.sleep(0.2)
-    until(lambda: sum(len(member.lines()) for member in members) >= count, lambda: str(count))
+    until(
+        lambda: {number for member in members for number in numbers(member.lines())} == set(range(count)),
+        lambda: f"{count} were published; {[member.told() for member in members]}",
+    )
     for member in members:
         member.stop()
-    assert sorted(number for member in members for number in numbers(member.lines())) == list(range(count))
 
 
 def test_it_needs_no_more_than_a_readers_rights_by_tls_and_sasl(tmp_path: Path, new_cluster: NewCluster) -> None:
@@ -263,5 +265,4 @@ def test_a_copy_needs_nothing_of_laggard(path: Path) -> None:
 def test_what_was_set_wrongly_is_said(tmp_path: Path, channel: Channel, changed: dict[str, str], expected: str) -> None:
     program = follow(tmp_path, channel, **changed)
     assert program.ended() == 2, program.told()
-    assert expected in program.said.read_text()
-    assert len(program.said.read_text().splitlines()) == 1
+    assert expected in program.said.read_text().splitlines()[-1]

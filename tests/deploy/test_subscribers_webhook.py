@@ -179,7 +179,7 @@ def test_one_that_waits_lets_others_join_and_loses_nothing_by_it(tmp_path: Path,
         down.answers = lambda *_: OK if well.taken else (503, {})
         channel.publish(*map(anomaly, range(12)))
         waiting = post(tmp_path, channel, down)
-        waiting.until_said("answered 503, tried 1 times")
+        waiting.until_said("answered 503, tried ")
         other = post(tmp_path, channel, well)
         until(lambda: well.taken or other.process.poll() is not None, other.told)
         until(lambda: len({*down.taken, *well.taken}) == 12 or waiting.process.poll() is not None, waiting.told)
@@ -221,7 +221,7 @@ def test_the_receiver_of_the_readme(tmp_path: Path, channel: Channel, receiver: 
             WEBHOOK_URL=f"http://127.0.0.1:{port}",
             WEBHOOK_SECRET=OLD_SECRET,
         )
-        wrong.until_said("answered 401, tried 1 times, again in")
+        wrong.until_said("answered 401, tried ")
         wrong.stop()
         right = post(tmp_path, channel, receiver, WEBHOOK_URL=f"http://127.0.0.1:{port}")
         until(lambda: '"sentence":"number 1"' in (tmp_path / "received").read_text(), right.told)
@@ -250,8 +250,7 @@ def test_what_was_set_wrongly_is_said(
     changed, arguments, expected = wrong
     program = post(tmp_path, channel, receiver, *arguments, **changed)
     assert program.ended() == 2, program.told()
-    assert program.said.read_text().startswith(expected)
-    assert len(program.said.read_text().splitlines()) == 1
+    assert program.said.read_text().splitlines()[-1].startswith(expected)
     assert receiver.deliveries == []
 
 

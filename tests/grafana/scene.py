@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 BEFORE_S: Final = 1800
 """What the models learn from before the scene begins: not live, so that it opens no incident."""
 
+LEARNS_S: Final = 4.0
+"""As long this takes at most, as a rule; where it takes longer, the scene catches up."""
+
 LONGEST_S: Final = 600
 
 KIND: Final = Kind("server", 40, 1.0, 4, 60.0)
@@ -189,12 +192,6 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
     path = folder / "laggard.db"
     topic = Topics().name(COUNTERS)
     with _worker(path) as address, EmbeddedBus(path) as bus:
-        begins = time.time()
-        hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
-        for host in hosts:
-            for _ in range(0, BEFORE_S, 100):
-                records = [_outgoing(topic, frame) for _ in range(100) for frame in host.frames()]
-                bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
         config: dict[str, Any] = {
             "global": {"scrape_interval": f"{scrape_s:g}s", "scrape_timeout": f"{scrape_s:g}s"},
             "scrape_configs": [
@@ -202,8 +199,15 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             ],
         }
         with running_prometheus(folder / "prometheus", config) as url:
+            begins = time.time() + LEARNS_S
+            hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
+            for host in hosts:
+                for _ in range(0, BEFORE_S, 100):
+                    records = [_outgoing(topic, frame) for _ in range(100) for frame in host.frames()]
+                    bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
             known = f"count(laggard_model_age_seconds > {BEFORE_S - 10}) == {2 * len(hosts)}"
             awaited(lambda: query(url, known), within_s=60)
+            time.sleep(max(begins - time.time(), 0.0))
             _play(bus, topic, script, hosts, begins)
             awaited(lambda: query(url, "sum(laggard_lag_records) == 0"), within_s=60)
             yield Played(url, begins, time.time())

@@ -1,4 +1,4 @@
-"""Every query of every panel, variable and annotation, asked of a real Prometheus that reads a real worker."""
+"""Every query of every panel, variable, annotation and rule, asked of a real Prometheus that reads a real worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laggard.pipeline.grafana.rules import Expression, expressions
 from tests.grafana.queries import FUNCTION, LABEL, Asked, asked, filled, metrics_of
 from tests.grafana.scene import LABELS, Played, Script, Trouble, playing
 from tests.monitoring.servers import api, query
@@ -28,7 +29,7 @@ SEEDS = {"web-1": 1, "db-1": 2, "cache-1": 3}
 EVERYWHERE = {"environment": ".*", "cluster": ".*"}
 HERE = LABELS
 NOWHERE = {"environment": "nowhere", "cluster": ".*"}
-MACROS = {"__range": "60s", "__interval": "2s", "__rate_interval": "10s"}
+MACROS = {"__range": "60s", "__range_s": "60", "__interval": "2s", "__rate_interval": "10s"}
 
 EMPTY_BY_DESIGN: Mapping[str, str] = {}
 """Place of a query: why it has nothing to say in this scene."""
@@ -67,6 +68,22 @@ def test_it_has_an_answer(played: Played, one: Asked) -> None:
         assert bool(values) != (one.place in EMPTY_BY_DESIGN), EMPTY_BY_DESIGN.get(one.place, "it has none")
 
 
+RULES = list(expressions(faster=120.0))
+"""With times that fit into the scene."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.place)
+def test_a_rule_has_an_answer(played: Played, rule: Expression) -> None:
+    found = query(played.url, rule.text, time=f"{played.ends:.3f}")
+    assert found or rule.empty
+
+
+def test_the_incident_has_its_alert(played: Played) -> None:
+    (rule,) = [rule for rule in RULES if rule.place == "LaggardAnomaly"]
+    (alert,) = query(played.url, rule.text, time=f"{played.ends:.3f}")
+    assert (alert["metric"]["host"], alert["metric"]["row"]) == ("web-1", "nginx")
+
+
 def test_what_is_empty_by_design_is_still_asked() -> None:
     assert EMPTY_BY_DESIGN.keys() <= {one.place for one in asked()}
 
@@ -78,7 +95,9 @@ def test_elsewhere_it_has_none(played: Played, one: Asked) -> None:
 
 
 def test_every_metric_is_exported(played: Played) -> None:
-    for name in sorted({name for one in asked() for name in metrics_of(one.expression)}):
+    named = {name for one in asked() for name in metrics_of(one.expression)}
+    named |= {name for rule in RULES for name in metrics_of(rule.text)}
+    for name in sorted(named):
         assert query(played.url, f"last_over_time({name}[10m])"), f"nothing exports {name}"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 
 from laggard.pipeline.bus import Outgoing
@@ -21,6 +23,7 @@ from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import wire
+from tests.monitoring.debian import promtool
 from tests.monitoring.servers import api, awaited, query
 
 if TYPE_CHECKING:
@@ -89,7 +92,8 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         assert 0.9e8 < float(found["value"][1]) < 1.1e8
 
         def value(expression: str) -> float:
-            return float(query(url, expression)[0]["value"][1])
+            # A scrape that comes too late leaves everything out until the next one.
+            return float(awaited(lambda: query(url, expression))[0]["value"][1])
 
         assert value("laggard_incidents_open == 1") == 1.0
         assert value("laggard_incidents_total") == 1.0
@@ -108,3 +112,9 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         assert hosts == [{"host": "web-1"}] * len(hosts)
         (labels,) = awaited(lambda: exemplars("laggard_incidents_total"))
         assert list(labels) == ["anomaly"]
+        page = httpx.get(f"http://{address}/metrics").text
+        done = subprocess.run(
+            [*promtool(), "check", "metrics"], input=page, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+        assert "laggard_incident_score{" in page

@@ -15,10 +15,9 @@ import pytest
 import yaml
 from jsonschema import Draft4Validator
 
-from laggard.pipeline.grafana.alerts import Z, alerts, groups, span
+from laggard.pipeline.grafana.alerts import MEASURED, Z, alerts, groups, span
 from laggard.pipeline.grafana.rules import (
     EXPRESSION,
-    MEASURED,
     expressions,
     grafana_groups,
     grafana_provisioning,

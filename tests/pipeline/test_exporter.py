@@ -516,6 +516,20 @@ def test_what_another_worker_has_is_not_shown() -> None:
     assert page.samples("laggard_marks_total") == {("web-1",): 0, ("web-2",): 1}
 
 
+def test_the_page_does_not_depend_on_the_order_of_what_comes() -> None:
+    texts = set()
+    for hosts in (["a", "b", "c"], ["c", "a", "b"]):
+        page = Page()
+        for host in hosts:
+            page.scored([("x", 0.5), ("y", 0.7)], host=host)
+            page.scored([("host", 0.7)], host=host, scope="host")
+            page.exporter.marked("gaussian", Mark(host, TS, "slow"))
+            page.exporter.received(agent_frame([0.0] * 14, host))
+            page.telemetry.task("gaussian", Partition("laggard.counters", ord(host))).records += 1
+        texts.add(page.text())
+    assert len(texts) == 1
+
+
 def test_silent_streams_go() -> None:
     page = Page()
     page.scored([("a", 0.5)])

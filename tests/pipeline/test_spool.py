@@ -54,11 +54,14 @@ class Remote(EmbeddedBus):
     trouble: BusError | None = None
     refuses: frozenset[int] = frozenset()
     delay_s = 0.0
+    held: threading.Event | None = None
     tries = 0
 
     def append(self, records: Sequence[Outgoing]) -> None:
         self.tries += 1
         time.sleep(self.delay_s)
+        if self.held is not None:
+            self.held.wait(60.0)
         if self.trouble is not None:
             raise self.trouble
         if any(sequence_of(record.value) in self.refuses for record in records):
@@ -193,12 +196,15 @@ def test_a_stop_waits_for_a_bus_that_takes_records_and_not_for_one_that_does_not
 def test_trouble_at_the_stop_is_said_and_tried_again_while_there_is_time(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
 ) -> None:
-    remote.delay_s, remote.trouble = 0.5, BusUnavailable("away")
+    remote.held, remote.trouble = threading.Event(), BusUnavailable("away")
     sender = opened()
     sender.publish([frame(0)])
     until(lambda: remote.tries == 1)
 
     def heal() -> None:
+        assert remote.held is not None
+        until(sender._stop.is_set)
+        remote.held.set()
         until(lambda: said(caplog))
         remote.trouble = None
 
@@ -221,6 +227,7 @@ def test_what_a_stopped_agent_leaves_is_sent_by_the_next(
     first.close(0.3)
     assert time.monotonic() - began < 30.0
     assert said(caplog)[-1] == f"5 records wait in {path}; they are sent after the next start"
+    until(lambda: not first._thread.is_alive())  # it has nothing on its way any more
     remote.trouble = None
     second = opened()
     second.publish([frame(5)])

@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -238,18 +239,23 @@ def test_what_differs_is_said_and_left_alone(laggard: Laggard, prefix: str, brok
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs)])
         admin.create_partitions({f"{prefix}models": 3})
 
-    told = laggard.json("topics", "check", "--set", "topics.partitions=2")
-    wrong = {
-        (each["name"], one["setting"], one["expected"], one["found"])
-        for each in told["topics"]
-        for one in each["differences"]
-    }
-    assert wrong == {
+    def wrong() -> set[tuple[str, str, str, str]]:
+        return {
+            (each["name"], one["setting"], one["expected"], one["found"])
+            for each in laggard.json("topics", "check", "--set", "topics.partitions=2")["topics"]
+            for one in each["differences"]
+        }
+
+    expected = {
         (anomalies, "retention.ms", "2592000000", "1000"),
         (anomalies, "max.message.bytes", "8389120", "1000"),
         (snapshots, "cleanup.policy", "compact", "delete"),
         (f"{prefix}models", "partitions", "2", "3"),
     }
+    deadline = time.monotonic() + 30.0
+    while (found := wrong()) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)  # a broker hears of changes a moment after the controller has answered
+    assert found == expected
     code, out, _ = laggard("topics", "create", "--set", "topics.partitions=4")
     assert code == 0
     assert f"there already  {anomalies} " in out

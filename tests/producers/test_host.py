@@ -270,11 +270,14 @@ def test_psutil_keeps_its_own_root(machine, host):
 
 def test_this_machine_agrees_with_psutil():
     counters = HostCounters(Clock())
-    row = read(counters)
-    memory = psutil.virtual_memory()
-    assert row["memory_available_bytes"] == pytest.approx(memory.available, rel=0.1)
-    assert row["memory_free_bytes"] == pytest.approx(memory.free, rel=0.1)
-    assert row["swap_used_bytes"] == pytest.approx(psutil.swap_memory().used, rel=0.1)
+    # Others take and give memory back between the two looks; they do not do so each time.
+    for tries_left in range(9, -1, -1):
+        row, memory, swap = read(counters), psutil.virtual_memory(), psutil.swap_memory()
+        theirs = {"memory_available_bytes": memory.available, "memory_free_bytes": memory.free}
+        theirs["swap_used_bytes"] = swap.used
+        if {name: row[name] for name in theirs} == pytest.approx(theirs, rel=0.1):
+            break
+        assert tries_left, (row, theirs)
     assert row["load_15m"] == pytest.approx(psutil.getloadavg()[2], abs=0.2)
     assert row["cpus"] == psutil.cpu_count()
     row = read(counters)

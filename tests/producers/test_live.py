@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,7 +92,7 @@ class Between:
 
 
 def test_every_process_is_a_row_kernel_threads_too(table):
-    before, begun_ticks = set(psutil.pids()), Clock().boottime() // 1e9 * os.sysconf("SC_CLK_TCK")
+    begun_ticks, before = Clock().boottime() // 1e9 * os.sysconf("SC_CLK_TCK"), set(psutil.pids())
     layout, values = table.read()
     after = set(psutil.pids())
     started = {int(pid): int(at) for pid, at in (row.rsplit("[", 1)[1][:-1].split("@") for row in layout.rows)}
@@ -247,7 +248,7 @@ def test_exec_is_a_new_row_with_rates(table):
         of(table, process.pid)
         take_turn(process)
         # The run time of a process is counted at the kernel's ticks and when it leaves its CPU: until then it sleeps.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         name, faults, command = "python", 0.0, ""
         while (name, command) != ("cat", "cat /dev/stdin"):
             assert time.monotonic() < deadline, (name, command)
@@ -372,25 +373,27 @@ seen["errors"] = table.read_errors
 
 
 @pytest.mark.parametrize("hidepid", [1, 2])
-def test_processes_that_are_hidden_from_us_are_counted_where_they_can_be(tmp_path, hidepid):
-    needs("unshare", "--mount", "mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", str(tmp_path))
+def test_processes_that_are_hidden_from_us_are_counted_where_they_can_be(hidepid):
+    with tempfile.TemporaryDirectory() as root:  # pytest's own are below one for its user alone
+        Path(root).chmod(0o755)
+        seen = hidden_by(hidepid, root)
+    assert seen["rows"] == 1
+    assert (seen["hidden"] > 1) == (hidepid == 1)  # with 2 they are not even listed
+    assert seen["errors"] == 0
+
+
+def hidden_by(hidepid, root):
+    needs("unshare", "--mount", "mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", root)
     program = f"""
 os.setgid({OTHERS_UID})
 os.setuid({OTHERS_UID})
-table = ProcessTable(Clock(), 0.5, root="{tmp_path}")
+table = ProcessTable(Clock(), 0.5, root="{root}")
 for _ in range(3):
     layout, values = table.read()
 seen = {{"rows": len(layout.rows), "hidden": table.unreadable_files, "errors": table.read_errors}}
 """
-    mount = f"mount -t proc -o hidepid={hidepid} proc {tmp_path}"
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:  # pytest's, which are our own alone
-        if parent.stat().st_uid == os.getuid() and parent.name.startswith(("pytest-", "popen-")):
-            parent.chmod(0o755)
-    seen = apart(program, "unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"')
-    assert seen["rows"] == 1
-    assert (seen["hidden"] > 1) == (hidepid == 1)  # with 2 they are not even listed
-    assert seen["errors"] == 0
+    mount = f"mount -t proc -o hidepid={hidepid} proc {root}"
+    return apart(program, "unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"')
 
 
 def test_another_pid_namespace_is_read_without_the_clocks_of_ours():

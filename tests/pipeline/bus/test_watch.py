@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import threading
@@ -94,6 +95,13 @@ def test_without_the_kernels_help_it_looks_often(path: Path) -> None:
     watch.close()
 
 
+@pytest.fixture
+def tidy() -> None:
+    """Nothing that earlier tests left to the garbage collector is closed meanwhile."""
+    gc.collect()
+
+
+@pytest.mark.usefixtures("tidy")
 def test_closing_gives_the_descriptor_back(path: Path) -> None:
     before = {entry.name for entry in os.scandir("/proc/self/fd")}
     watch = Watch(path)
@@ -102,6 +110,7 @@ def test_closing_gives_the_descriptor_back(path: Path) -> None:
     assert {entry.name for entry in os.scandir("/proc/self/fd")} == before
 
 
+@pytest.mark.usefixtures("tidy")
 def test_so_does_dropping_it(path: Path) -> None:
     before = {entry.name for entry in os.scandir("/proc/self/fd")}
     Watch(path)

@@ -1,0 +1,204 @@
+"""What an alert says, as templates of Go.
+
+The texts of `alerts.py` have places in braces; here each becomes what Prometheus, or Grafana, fills in. Both have the
+same functions, but come by numbers in ways of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laggard.pipeline.grafana.alerts import KEY, MEASURED, PLACE
+from laggard.pipeline.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.grafana.alerts import Alert
+
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?: as (\w+))?\}")
+
+
+class Dialect(Protocol):
+    """How a template comes by what it tells."""
+
+    def label(self, name: str) -> str:
+        """A label's value, empty where there is none: an operand."""
+
+    def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
+        """What `write` makes of the operand that is a number; `otherwise` where it is not known."""
+
+    def preamble(self, alert: Alert, text: str) -> str:
+        """What the text uses and has to be defined before it."""
+
+
+class PrometheusTemplates:
+    """Prometheus: a template asks for each number."""
+
+    def label(self, name: str) -> str:
+        """A label's value."""
+        return f"$labels.{name}"
+
+    def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
+        """The answer to a query."""
+        if name == MEASURED:
+            return write("$value")
+        number = alert.numbers[name]
+        series = "$series" if number.labels == alert.labels else f"({self._series(number.labels)})"
+        asked = f"max({number.form.format(f'{number.metric}%s')})"
+        return f"{{{{ with query (printf `{asked}` {series}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
+
+    def preamble(self, alert: Alert, text: str) -> str:
+        """The matchers of the alert's series, which most queries have."""
+        return f"{{{{ $series := {self._series(alert.labels)} -}}}}\n" if "$series" in text else ""
+
+    def _series(self, labels: tuple[str, ...]) -> str:
+        matchers = ",".join(f"{label}=%q" for label in labels)
+        return f"printf `{{{matchers}}}` {' '.join(map(self.label, labels))}"
+
+
+class GrafanaTemplates:
+    """Grafana: the numbers are those of the rule's queries.
+
+    They have no dollar sign: in provisioning files some versions take it for a variable of the environment.
+    """
+
+    def label(self, name: str) -> str:
+        """A label's value."""
+        return f'(index .Labels "{name}")'
+
+    def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
+        """What a query of the rule gave; one that gave nothing has no labels."""
+        assert name == MEASURED or name in alert.numbers, f"{alert.name}: there is no number {name}"
+        found = f'(index .Values "{name}")'
+        if name == MEASURED:
+            return write(f"{found}.Value")
+        return f"{{{{ if {found}.Labels }}}}{write(f'{found}.Value')}{_else(otherwise)}"
+
+    def preamble(self, alert: Alert, text: str) -> str:  # noqa: ARG002 - the protocol's
+        """Nothing: the queries are the rule's."""
+        return ""
+
+
+def _else(otherwise: str) -> str:
+    return f"{{{{ else }}}}{otherwise}{{{{ end }}}}" if otherwise else "{{ end }}"
+
+
+class Texts:
+    """Writes an alert's annotations.
+
+    Parameters:
+        dialect: whose templates.
+        dashboards: where they are, up to the uid.
+        runbooks: where they are, up to the name.
+
+    """
+
+    def __init__(self, dialect: Dialect, dashboards: str, runbooks: str) -> None:
+        self._dialect = dialect
+        self._dashboards = dashboards
+        self._runbooks = runbooks
+
+    def annotations(self, alert: Alert) -> dict[str, str]:
+        """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
+        about_host = "host" in alert.labels
+        shown = "from={from as epoch}&to={to as epoch}" if "from" in alert.numbers else "from=now-3h&to=now"
+        shown += "&var-host={key as url}" if about_host else ""
+        shown += "".join(f"{{{label} as parameter}}" for label in PLACE)
+        written = {
+            "summary": self._template(alert, alert.summary),
+            "description": self._template(alert, alert.description),
+            "dashboard_url": self._template(alert, shown, f"{self._dashboards}{alert.dashboard}?"),
+            "runbook_url": f"{self._runbooks}/{alert.name}.md",
+        }
+        if about_host:
+            at = " --at {at as epoch}" if "at" in alert.numbers else ""
+            written["why"] = self._template(alert, f"laggard why --host {{key as argument}}{at}")
+        return written
+
+    def _template(self, alert: Alert, text: str, before: str = "") -> str:
+        """The template of a text, with `before` as it is."""
+
+        def written(found: re.Match[str]) -> str:
+            name, form = found.groups()
+            if name == "subject":
+                return self._subject()
+            if name in {MEASURED, *alert.numbers}:
+                return self._number(alert, name, form)
+            operand = self._key() if name == "key" else self._label(alert, name)
+            return _FORMS_OF_LABELS[form].format(operand, name)
+
+        body = before + _PLACEHOLDER.sub(written, text)
+        defined = _AMOUNT if 'template "amount"' in body else ""
+        return defined + self._dialect.preamble(alert, body) + body
+
+    def _number(self, alert: Alert, name: str, form: str) -> str:
+        write, otherwise = _FORMS_OF_NUMBERS[form]
+        feature = self._label(alert, "feature") if form == "amount" else ""
+        return self._dialect.number(alert, name, lambda operand: write.format(operand, feature), otherwise)
+
+    def _label(self, alert: Alert, name: str) -> str:
+        assert name in alert.labels, f"{alert.name}: expected a label or a number, got {name!r}"
+        return self._dialect.label(name)
+
+    def _key(self) -> str:
+        return f"(or {' '.join(self._dialect.label(name) for name in KEY if name not in PLACE)})"
+
+    def _subject(self) -> str:
+        scope, row, host = (self._dialect.label(name) for name in ("scope", "row", "host"))
+        of_host = f'{{{{ if ne {scope} "host" }}}}{{{{ {scope} }}}} {{{{ {row} }}}} on {{{{ end }}}}'
+        return f"{of_host}{{{{ if {host} }}}}host {{{{ end }}}}{{{{ {self._key()} }}}}"
+
+
+_FORMS_OF_LABELS: Final = {
+    None: "{{{{ {0} }}}}",
+    "url": "{{{{ urlquery {0} }}}}",
+    "parameter": "{{{{ with {0} }}}}&var-{1}={{{{ urlquery . }}}}{{{{ end }}}}",
+    "where": "{{{{ with {0} }}}} in {{{{ . }}}}{{{{ end }}}}",
+    # A name is somebody else's: quoted, so that a shell takes it for nothing but a name.
+    "argument": (
+        r"{{{{ if match `\A[\w.:][\w.:-]*\z` {0} }}}}{{{{ {0} }}}}{{{{ else }}}}"
+        r"'{{{{ reReplaceAll `'` `'\''` {0} }}}}'{{{{ end }}}}"
+    ),
+}
+"""How a label is written: the operand is 0, its name 1."""
+
+_FORMS_OF_NUMBERS: Final = {
+    "amount": ('{{{{ template "amount" (args {0} {1}) }}}}', "unknown"),
+    "count": ("{{{{ humanize {0} }}}}", "unknown"),
+    "duration": ("{{{{ humanizeDuration {0} }}}}", "unknown"),
+    "time": ("{{{{ humanizeTimestamp {0} }}}}", "an unknown time"),
+    "epoch": ('{{{{ printf "%.0f" {0} }}}}', "now"),
+    "young": ("{{{{ if eq {0} 1.0 }}}} The model is young: it may well be wrong.{{{{ end }}}}", ""),
+}
+"""How a number is written, the operand is 0 and the feature 1; and what stands for one that is not known."""
+
+
+def _amount() -> str:
+    """Defines how a number is written with the unit that a feature ends with, as `units.readable` does."""
+    written = {
+        id(BYTES): "{{ humanize .arg0 }}B",
+        id(RATIOS): "{{ humanizePercentage .arg0 }}",
+        id(SECONDS): "{{ humanizeDuration .arg0 }}",
+    }
+    endings: dict[str, list[str]] = {}
+    for suffix, steps in SUFFIXES:
+        # `_per_s` ends like a time, and is none.
+        endings.setdefault(written[id(steps)], []).append(r"(\A|[^r]|[^e]r|[^p]er)_s" if suffix == "_s" else suffix)
+    cases = [(TIMESTAMP, "{{ humanizeTimestamp .arg0 }}")]
+    cases += [(f"({'|'.join(suffixes)})(_per_s)?", form) for form, suffixes in endings.items()]
+    lines = [f"{{{{- else if match `{ending}\\z` .arg1 }}}}{form}" for ending, form in cases]
+    lines[0] = lines[0].replace("else if", "if")
+    return "\n".join(
+        [
+            '{{ define "amount" }}',
+            *lines,
+            "{{- else }}{{ humanize .arg0 }}{{ end }}",
+            r"{{- if match `_per_s\z` .arg1 }}/s{{ end }}",
+            "{{- end -}}\n",
+        ]
+    )
+
+
+_AMOUNT: Final = _amount()
