@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grafana_foundation_sdk.models import dashboard
 
-from laggard.pipeline.grafana.panels import DATA_SOURCE, RED, series, worst
+from laggard.pipeline.grafana.panels import DATA_SOURCE, ORANGE, PLACE, RED, series, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,4 +68,20 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
                 type_val="tags",
             ),
         ),
+    ]
+
+
+def started_workers() -> list[dashboard.AnnotationQuery]:
+    """The first minute of each worker: of one that was added, updated or restarted."""
+    running = (
+        f"{series('process_start_time_seconds', *PLACE)} * on (job, instance) {series('laggard_build_info', *PLACE)}"
+    )
+    return [
+        PrometheusAnnotation(
+            "Worker started",
+            f"time() - {worst('instance', running)} < 60",
+            ORANGE,
+            "{{instance}} was started",
+            ["instance"],
+        )
     ]

@@ -179,7 +179,7 @@ def _incidents() -> PanelBuilder:
         incident_columns(_HERE, window="$__range", host=False),
         sort="Began",
         links={},
-        height=6,
+        height=5,
         empty="No incident began or was open in this time range.",
     )
 
@@ -204,7 +204,8 @@ def _deviations() -> PanelBuilder:
     unusual = f"topk(10, {worst(by, f'max_over_time({scores} @ end())')})"
     return graph(
         "How far from usual",
-        "The ten most unusual features, in standard deviations above what is usual: comparable whatever their units. What rises first is nearer to the cause than what follows.",
+        "The ten most unusual features, in standard deviations above what is usual: comparable whatever their units. "
+        "What rises first is nearer to the cause than what follows.",
         [(f"({value} - {usual}) / ({spread} > 0) and on ({by}) {unusual}", "{{row}}: {{feature}}")],
         unit=DEVIATIONS,
         symlog=True,

@@ -14,12 +14,13 @@ BEFORE_S, AFTER_S = 1800, 600
 """What a link to an incident shows: so long before it began, so that what was usual is seen, and so long after, but
 not what is yet to come: what is asked for the end of the time range would be empty."""
 
-_LABELS = {"host": "Host", "row": "Process", "feature": "Feature", "scope": "Scope", "operator": "Operator"}
+_PLACE = {"environment": "Environment", "cluster": "Cluster", "host": "Host"}
+_LABELS = {"row": "Process", "feature": "Feature", "scope": "Scope", "operator": "Operator"}
 
 
 def incident_labels(*, host: bool) -> Mapping[str, str]:
     """The labels of the table and the heads of their columns; on the dashboard of one host without the host."""
-    return {label: head for label, head in _LABELS.items() if host or label != "host"}
+    return {**_PLACE, **_LABELS} if host else _LABELS
 
 
 def incident_columns(matchers: Sequence[str], window: str = "", *, host: bool = True) -> list[Column]:

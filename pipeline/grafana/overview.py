@@ -8,6 +8,7 @@ from laggard.pipeline.grafana.annotations import annotations_by
 from laggard.pipeline.grafana.incidents import incident_columns, incident_labels, incident_links
 from laggard.pipeline.grafana.layout import Row, assemble
 from laggard.pipeline.grafana.panels import (
+    HOST,
     ON_HOST,
     ORANGE,
     OVERVIEW_UID,
@@ -41,7 +42,7 @@ _SCORES = series("laggard_score", *ON_HOST)
 _OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
 _RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
-_BUDGET = f"sum by (host) ({worst('host, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
+_BUDGET = f"sum by ({HOST}) ({worst(f'{HOST}, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
 _HOST = "Look why: this host at the same time"
 
 
@@ -68,31 +69,31 @@ def _numbers() -> list[PanelBuilder]:
             "Open incidents",
             "Incidents that have not ended: a score passed 1 and has not been at 1 or below for a minute since. The "
             "table below says which; it leads to the host.",
-            or_zero(f"sum({worst('host, operator, scope', _OPEN)})"),
+            or_zero(f"sum({worst(f'{HOST}, operator, scope', _OPEN)})"),
             limits=((1, RED),),
         ),
         number(
             "Hosts above 1",
             "Hosts whose newest frame is more unusual than the budget for false alarms allows.",
-            or_zero(f"count({worst('host', _SCORES)} > 1)"),
+            or_zero(f"count({worst(HOST, _SCORES)} > 1)"),
             limits=((1, ORANGE),),
         ),
         number(
             "Hosts watched",
             "Hosts of which laggard has frames now.",
-            or_zero(f"count({worst('host', _SCORES)})"),
+            or_zero(f"count({worst(HOST, _SCORES)})"),
         ),
         number(
             "Silent hosts",
             f"Hosts that sent frames within the last hour, but none for {SILENT_S} s: the agent, the host or the way "
             "to the bus is down. See `systemctl status laggard-agent` there.",
-            or_zero(f"count({worst('host', f'last_over_time({_RECENT})')} < time() - {SILENT_S})"),
+            or_zero(f"count({worst(HOST, f'last_over_time({_RECENT})')} < time() - {SILENT_S})"),
             limits=((1, ORANGE),),
         ),
         number(
             "Young models",
             "Hosts whose model has not yet seen what is usual: think twice before acting upon their scores.",
-            or_zero(f"count({worst('host', series('laggard_model_young', *ON_HOST))} > 0)"),
+            or_zero(f"count({worst(HOST, series('laggard_model_young', *ON_HOST))} > 0)"),
         ),
         number(
             "Records behind",
@@ -124,16 +125,16 @@ def _hosts() -> PanelBuilder:
         "Hosts",
         "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; by "
         "chance there are as many as the budget for false alarms allows in it, where nothing is wrong.",
-        {"host": "Host"},
+        {"environment": "Environment", "cluster": "Cluster", "host": "Host"},
         [
-            Column("Score", worst("host", _SCORES), decimals=2, limits=SCORE),
+            Column("Score", worst(HOST, _SCORES), decimals=2, limits=SCORE),
             Column(
                 "Worst",
-                worst("host", f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')})"),
+                worst(HOST, f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')})"),
                 decimals=2,
                 limits=SCORE,
             ),
-            Column("Incidents", f"round(sum by (host) (increase({_OPENED})))", decimals=0, limits=((1, ORANGE),)),
+            Column("Incidents", f"round(sum by ({HOST}) (increase({_OPENED})))", decimals=0, limits=((1, ORANGE),)),
             Column(
                 "By chance",
                 f"{_BUDGET} * $__range_s / 86400",
@@ -141,13 +142,13 @@ def _hosts() -> PanelBuilder:
             ),
             Column(
                 "Marks",
-                f"round(sum by (host) (increase({series('laggard_marks_total', *ON_HOST, window='$__range')})))",
+                f"round(sum by ({HOST}) (increase({series('laggard_marks_total', *ON_HOST, window='$__range')})))",
                 decimals=0,
             ),
-            Column("Known for", worst("host", series("laggard_model_age_seconds", *ON_HOST)), unit="s", decimals=0),
+            Column("Known for", worst(HOST, series("laggard_model_age_seconds", *ON_HOST)), unit="s", decimals=0),
             Column(
                 "Last frame",
-                f"time() - {worst('host', _NEWEST)}",
+                f"time() - {worst(HOST, _NEWEST)}",
                 unit="s",
                 decimals=0,
                 limits=((SILENT_S, ORANGE),),
@@ -156,19 +157,19 @@ def _hosts() -> PanelBuilder:
         sort="Worst",
         links={"Host": (_HOST, host_url())},
         height=9,
-        span=12,
+        span=14,
         empty="No host in this time range. Does a worker run, and does Prometheus scrape it?",
     )
 
 
 def _scores() -> PanelBuilder:
-    top = worst("host", f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')} @ end())")
+    top = worst(HOST, f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')} @ end())")
     return graph(
         "Scores of the ten most unusual hosts",
         "Those whose score was highest in the time range. The dashed line is 1, the budget for false alarms; above it "
         "the axis is logarithmic. Many hosts that rise together have a cause in common: a shared disk, a deployment.",
-        [(f"{worst('host', _SCORES)} and on (host) topk(10, {top})", "{{host}}")],
-        span=12,
+        [(f"{worst(HOST, _SCORES)} and on ({HOST}) topk(10, {top})", "{{host}}")],
+        span=10,
         height=9,
         limits=SCORE,
         symlog=True,
@@ -176,11 +177,11 @@ def _scores() -> PanelBuilder:
 
 
 def _when() -> PanelBuilder:
-    had = worst("host", f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
+    had = worst(HOST, f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
     return timeline(
         "When hosts had incidents",
         "Each host that had an incident in the time range. What begins on several at once has one cause.",
-        f"{worst('host', _OPEN)} and on (host) {had} > 0",
+        f"{worst(HOST, _OPEN)} and on ({HOST}) {had} > 0",
         "{{host}}",
         {0: ("calm", "transparent"), 1: ("incident", RED)},
     )

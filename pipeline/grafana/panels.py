@@ -50,6 +50,10 @@ UNITS: Final = (
 ON_HOST: Final = (*PLACE, 'host=~"$host"')
 
 
+HOST: Final = "environment, cluster, host"
+"""The labels of one machine: in two clusters there may be machines of one name."""
+
+
 def series(metric: str, *matchers: str, window: str = "") -> str:
     """A selector; with a window (`$__range`), of a range.
 

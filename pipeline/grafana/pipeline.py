@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.grafana.annotations import annotations_by
+from laggard.pipeline.grafana.annotations import started_workers
 from laggard.pipeline.grafana.layout import Row, assemble
 from laggard.pipeline.grafana.panels import (
     ON_HOST,
@@ -46,7 +46,7 @@ def pipeline() -> Dashboard:
         "Whether laggard keeps up, loses nothing, and what it costs. What is shown of hosts is as new as the lag "
         "allows.",
         variables=common_variables(every_host=True),
-        annotations=annotations_by(ON_HOST, "all"),
+        annotations=started_workers(),
         rows=[
             Row("Now", _numbers()),
             Row("Keeping up", _keeping_up()),

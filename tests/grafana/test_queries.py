@@ -107,6 +107,7 @@ def test_the_incident_is_told_with_what_stood_out(played: Played) -> None:
     (incident,) = query(played.url, text, time=f"{played.ends:.3f}")
     labels: dict[str, Any] = incident["metric"]
     assert labels == {
+        **LABELS,
         "host": "web-1",
         "operator": "gaussian",
         "scope": "process",
