@@ -139,7 +139,7 @@ class Exporter(Collector, Observer):
                 self._marks.popitem(last=False)
 
     def lost(self, operator: str, keys: Iterable[str]) -> None:
-        """Show no more of these keys: another worker does now."""
+        """Show no more of these keys: another worker does, or this one when it has recovered them."""
         keys = set(keys)
         with self._lock:
             for stream in [

@@ -165,8 +165,6 @@ class Member:
 
     def _take(self, polled: Polled) -> None:
         for partition in polled.revoked:
-            if (held := self._held.get(partition)) is not None:
-                held.task.lost()
             self._drop(partition)
             self._lost.pop(partition, None)
             counted = self._telemetry.task(self.wired.name, partition)
@@ -184,7 +182,8 @@ class Member:
     def _drop(self, partition: Partition) -> None:
         """Give up what there is of a partition's state."""
         self._recoverer.drop(partition)
-        if self._held.pop(partition, None) is not None:
+        if (held := self._held.pop(partition, None)) is not None:
+            held.task.lost()
             self._telemetry.task(self.wired.name, partition).lost()
 
     def _lose(self, partition: Partition) -> None:

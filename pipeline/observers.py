@@ -25,4 +25,4 @@ class Observer:
         """A live mark came, for the first time."""
 
     def lost(self, operator: str, keys: Iterable[str]) -> None:
-        """Another worker has these keys now."""
+        """The worker has no state of these keys any more: another one has them, or it has to recover them."""

@@ -303,7 +303,7 @@ class Task:
         return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
 
     def lost(self) -> None:
-        """Tell the observers that another worker has the partition now."""
+        """Tell the observers that this state is given up."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.lost(self.wired.name, keys))
 

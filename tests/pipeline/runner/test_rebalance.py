@@ -115,11 +115,13 @@ def half_done(shared: SharedBus) -> None:
         shared.give(partition, None)
 
 
-def test_only_the_worker_that_has_a_partition_shows_its_hosts(shared: SharedBus) -> None:
-    def hosts(exporter: Exporter) -> set[str]:
-        scores = (family.samples for family in exporter.collect() if family.name == "laggard_score")
-        return {sample.labels["host"] for samples in scores for sample in samples}
+def hosts(exporter: Exporter) -> set[str]:
+    """The hosts whose scores are shown."""
+    scores = (family.samples for family in exporter.collect() if family.name == "laggard_score")
+    return {sample.labels["host"] for samples in scores for sample in samples}
 
+
+def test_only_the_worker_that_has_a_partition_shows_its_hosts(shared: SharedBus) -> None:
     exporters = Exporter(Telemetry(), 3), Exporter(Telemetry(), 3)
     one, two = (joined(shared, observers=[exporter]) for exporter in exporters)
     for partition in BOTH:
@@ -135,6 +137,26 @@ def test_only_the_worker_that_has_a_partition_shows_its_hosts(shared: SharedBus)
     assert [hosts(exporter) for exporter in exporters] == [kept, everything - kept]
     stop(one)
     stop(two)
+
+
+def test_hosts_whose_state_is_void_are_not_shown_until_it_is_recovered(shared: SharedBus) -> None:
+    exporter = Exporter(Telemetry(), 3)
+    one = joined(shared, observers=[exporter])
+    for partition in BOTH:
+        shared.give(partition, 0)
+    until(lambda: done(shared, *BOTH), one)
+    everything = hosts(exporter)
+    of_second = {host for host in everything if shared.partition_of(INPUT.topic, host) == P1}
+    assert set() < of_second < everything
+    shared.hold_up(P1)
+    shared.members[0].fences = [frozenset({P1})]
+    append(shared, [frame(host, 1000, 5.0) for host in sorted(of_second)])
+    until(lambda: one.telemetry.fenced == 1, one)
+    assert hosts(exporter) == everything - of_second
+    shared.let_go(P1)
+    until(lambda: done(shared, *BOTH), one)
+    assert hosts(exporter) == everything
+    stop(one)
 
 
 def test_a_kept_partition_goes_on_while_another_recovers(shared: SharedBus, want: Any) -> None:
