@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
-Role = Literal["agent", "worker", "reader", "viewer", "admin"]
+Role = Literal["agent", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
     "agent": "`laggard agent`: publishes the counters of its host",
     "worker": "`laggard work`: runs the operators",
     "reader": "your own tools: subscribe to what the operators found",
+    "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
     "viewer": "`laggard why`, `watch` and `mark`: people who ask",
     "admin": "`laggard topics` and `laggard reset`",
 }
@@ -132,6 +133,13 @@ def _reader(topics: Topics, _: Sequence[str], group: str) -> Iterator[Rule]:
     yield Rule("group", group, False, ("Read",), "where the tool has read to")
 
 
+def _annotator(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
+    group = topics.group(ANNOTATIONS)
+    yield _topic(topics.name(ANOMALIES), "Read", ANOMALIES.value)
+    yield Rule("group", group, False, ("Read",), "sharing partitions, and how far they are read")
+    yield Rule("transactional-id", f"{group}-", True, ("Write",), "committing how far they are read")
+
+
 def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`")
@@ -157,7 +165,14 @@ def _snapshots(topics: Topics, operator: str, *operations: str, why: str = "stat
     yield Rule("topic", topics.name(topics.snapshots(operator)), True, operations, why)
 
 
-_RULES: Final = {"agent": _agent, "worker": _worker, "reader": _reader, "viewer": _viewer, "admin": _admin}
+_RULES: Final = {
+    "agent": _agent,
+    "worker": _worker,
+    "reader": _reader,
+    "annotator": _annotator,
+    "viewer": _viewer,
+    "admin": _admin,
+}
 
 
 def _upper(operation: str) -> str:

@@ -46,6 +46,9 @@ MODELS: Final = Topic("models", "application", "every performance model built", 
 DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
 DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not be used, with the reason", 7 * _DAY_S)
 
+ANNOTATIONS: Final = "annotations"
+"""The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""
+
 TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
 """All topics but those of snapshots, of which each operator has its own."""
 
@@ -66,7 +69,7 @@ class Topics:
         return self.prefix + topic.name
 
     def group(self, operator: str) -> str:
-        """The group whose members share the operator's partitions: `laggard.gaussian`."""
+        """The group whose members share the operator's partitions: `laggard.gaussian`; or `ANNOTATIONS`'."""
         return self.prefix + operator
 
     def snapshots(self, operator: str) -> Topic:

@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
@@ -21,7 +21,7 @@ from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
 from laggard.pipeline.grafana.ends import UNSEEN_S
 from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, Open, id_tag, note_of
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.topics import ANOMALIES
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.grafana.ends import Ends
     from laggard.pipeline.grafana.notes import Note
     from laggard.pipeline.topics import Topics
-
-GROUP: Final = "annotations"
-"""The consumer group, below the topics' prefix."""
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +68,7 @@ class Annotator:
         self.open: dict[int, Open] = {}
         self._bus = bus
         self._topic = topics.name(ANOMALIES)
-        self._group = topics.group(GROUP)
+        self._group = topics.group(ANNOTATIONS)
         self._grafana = grafana
         self._ends = ends
         self._since_s = since_s

@@ -22,7 +22,7 @@ from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.grafana.annotate import GROUP, Annotator
+from laggard.pipeline.grafana.annotate import Annotator
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.connection import GrafanaError
 from laggard.pipeline.grafana.ends import STEP_S, UNSEEN_S, Ends
@@ -30,7 +30,7 @@ from laggard.pipeline.grafana.notes import note_of
 from laggard.pipeline.publishing import outgoing
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
-from laggard.pipeline.topics import ANOMALIES, Topics
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, Topics
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
 from tests.monitoring.servers import api, awaited, running_prometheus
 
@@ -170,7 +170,7 @@ class Scene:
 
     @property
     def committed(self) -> int:
-        return self.bus.committed(TOPICS.group(GROUP), Partition(TOPIC, 0))
+        return self.bus.committed(TOPICS.group(ANNOTATIONS), Partition(TOPIC, 0))
 
     @property
     def notes(self) -> list[dict[str, Any]]:
@@ -258,7 +258,7 @@ def test_started_again_it_writes_nothing_twice(scene: Scene) -> None:
     assert scene.told == ["written"] * 3
     # Nothing was committed: all comes again.
     scene.stop()
-    scene.bus.reset(TOPICS.group(GROUP), [], {Partition(TOPIC, 0): 0})
+    scene.bus.reset(TOPICS.group(ANNOTATIONS), [], {Partition(TOPIC, 0): 0})
     scene.start()
     scene.settle()
     assert scene.grafana.state() == before
@@ -450,7 +450,7 @@ def test_on_kafka(broker: Cluster) -> None:
 def committed(bus: Bus, topics: Topics) -> int:
     """Of all partitions together, from their beginning."""
     partitions = bus.partitions(topics.name(ANOMALIES))
-    return sum(bus.committed(topics.group(GROUP), partition) for partition in partitions)
+    return sum(bus.committed(topics.group(ANNOTATIONS), partition) for partition in partitions)
 
 
 class Target(ThreadingHTTPServer):

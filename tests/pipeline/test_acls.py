@@ -26,7 +26,7 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.kafka.security import kafka_python_security
 from laggard.pipeline.cli.exits import FAILED
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.brokers import Cluster, Security
 from tests.kafka.machine import Machine
 
@@ -89,7 +89,7 @@ def work_as(role: Role, cluster: Cluster) -> None:
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
-        {"admin": administrate, "agent": publish, "worker": work, "viewer": view}[role](bus)
+        {"admin": administrate, "agent": publish, "worker": work, "annotator": follow, "viewer": view}[role](bus)
 
 
 def administrate(bus: KafkaBus) -> None:
@@ -124,6 +124,21 @@ def work(bus: KafkaBus) -> None:
             member.close()
 
 
+def follow(bus: KafkaBus) -> None:
+    """What the worker has found, and how far that was read."""
+    (partition,) = bus.partitions(NAMES.name(ANOMALIES))
+    member = bus.subscribe(NAMES.group(ANNOTATIONS), [partition.topic])
+    try:
+        joined(member, partition)
+        member.seek(partition, 0)
+        deadline = time.monotonic() + 60
+        while not (records := member.poll(0.2).records):
+            assert time.monotonic() < deadline
+        member.commit(Commit({partition: records[-1].offset + 1}))
+    finally:
+        member.close()
+
+
 def joined(member: Subscription, partition: Partition) -> None:
     deadline = time.monotonic() + 60
     while partition not in member.poll(0.2).assigned:
@@ -155,7 +170,7 @@ def read_anomalies(cluster: Cluster) -> None:
 
 
 def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAdminClient) -> None:
-    for role in ("admin", "agent", "worker", "viewer", "reader"):
+    for role in ("admin", "agent", "worker", "viewer", "reader", "annotator"):
         work_as(role, cluster)
 
 
@@ -242,7 +257,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
-        assert rule.name in said or f"group {NAMES.group(OPERATOR)}: " in said
+        assert rule.name in said or f"group {NAMES.group(ANNOTATIONS if role == 'annotator' else OPERATOR)}: " in said
     finally:
         owner.create_acls(acls)
 
