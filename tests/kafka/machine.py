@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
@@ -46,29 +46,27 @@ class Machine:
             timeout=timeout_s,
         )
 
-    def run_until(self, words: Sequence[str], said: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
-        """A command that runs until it is stopped: stopped when it has said this, or else killed in the end."""
+    def run_until(
+        self, words: Sequence[str], done: Callable[[str], bool], timeout_s: float = 90.0
+    ) -> subprocess.CompletedProcess[str]:
+        """A command that runs until it is stopped: when `done` says so of what it said, or when it takes too long."""
         log = self._folder / "said"
+        command, nothing = [*LAGGARD, *words], subprocess.DEVNULL
         with (
             log.open("w") as out,
             subprocess.Popen(
-                [*LAGGARD, *words],
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
+                command, cwd=self._folder, env=self._environment, stdin=nothing, stdout=out, stderr=out
             ) as process,
         ):
-            deadline = time.monotonic() + timeout_s
-            while said not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.1)
-            process.terminate()
             try:
+                deadline = time.monotonic() + timeout_s
+                while process.poll() is None and time.monotonic() < deadline and not done(log.read_text()):
+                    time.sleep(0.1)
+                process.terminate()
                 process.wait(timeout_s)
             finally:
                 process.kill()
-        return subprocess.CompletedProcess(process.args, process.returncode, "", log.read_text())
+        return subprocess.CompletedProcess(process.args, process.returncode, log.read_text(), "")
 
     def written(self) -> bytes:
         """All that laggard keeps in its state directory."""

@@ -31,7 +31,7 @@ from tests.brokers import Cluster, Security
 from tests.kafka.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from laggard.pipeline.acls import Rule
@@ -212,17 +212,27 @@ def test_the_commands_of_each_role_work_with_its_rules(
 
     machines = {role: machine_of(cluster, role, tmp_path) for role in ROLES}
 
-    def run(role: Role, *words: str) -> str:
-        done = machines[role].run(words)
+    def run(role: Role, *words: str, until: Callable[[KafkaBus, Partition], bool] | None = None) -> str:
+        if until is None:
+            done = machines[role].run(words)
+        else:
+            with KafkaBus(options_of(cluster, "viewer")) as bus:
+                (partition,) = bus.partitions(NAMES.name(COUNTERS))
+                done = machines[role].run_until(words, lambda _: until(bus, partition))
+                assert until(bus, partition), (role, words, done.stdout)
         assert done.returncode == 0, (role, words, done.stdout, done.stderr)
         assert "lacks an ACL" not in done.stdout + done.stderr, (role, words, done.stderr)
         return done.stdout
 
     run("admin", "topics", "create")
     run("admin", "topics", "check")
-    run("agent", "agent", "--duration", "4s", "--interval", "0.5s")
+    with KafkaBus(options_of(cluster, "viewer")) as bus:
+        (partition,) = bus.partitions(NAMES.name(COUNTERS))
+        before = bus.bounds(partition)[1]
+    run("agent", "agent", "--interval", "0.5s", until=lambda bus, at: bus.bounds(at)[1] >= before + 9)
     run("viewer", "mark", "slow")
-    run("worker", "work", "--duration", "10s")
+    group = NAMES.group(OPERATOR)
+    run("worker", "work", until=lambda bus, at: bus.committed(group, at) >= bus.bounds(at)[1])
     assert "web-1" in run("viewer", "why")
     for role in ("agent", "worker", "viewer", "admin"):
         told = json.loads(machines[role].run(["doctor", "--json"]).stdout)["findings"]
@@ -251,6 +261,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
     acls = [acl for acl in acls_of(role, rule) if acl.operation.name == operation.upper()]
     owner.delete_acls([filter_of(acl) for acl in acls])
     try:
+        await_acls(owner, acls, there=False)
         with pytest.raises(BusError) as raised:
             work_as(role, cluster)
         said = str(raised.value)
@@ -260,6 +271,15 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert rule.name in said or f"group {NAMES.group(ANNOTATIONS if role == 'annotator' else OPERATOR)}: " in said
     finally:
         owner.create_acls(acls)
+        await_acls(owner, acls, there=True)
+
+
+def await_acls(owner: KafkaAdminClient, acls: list[ACL], *, there: bool) -> None:
+    """Wait until the broker, which hears of it a moment after the controller has answered, enforces them or not."""
+    deadline = time.monotonic() + 60
+    while any(bool(owner.describe_acls(filter_of(acl))[0]) is not there for acl in acls):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def filter_of(acl: ACL) -> ACLFilter:
