@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.brokers import Cluster
 
 SUBSCRIBERS = DEPLOY / "subscribers"
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 SECRET = "whsec_" + "bGFnZ2FyZCdzIHRlc3RzIHNpZ24gd2l0aCB0aGlz"
 OLD_SECRET = "whsec_" + "d2hhdCB3YXMgc2lnbmVkIHdpdGggYmVmb3JlIHRoYXQ="
 HOSTS = ("web-1", "web-2", "db-1")
@@ -279,6 +279,10 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 receiver._answer(self)
+
+            def do_GET(self) -> None:
+                receiver.wrong.append("a redirection was followed")
+                self.send_error(405)
 
             def log_message(self, *_: Any) -> None: ...
 
