@@ -226,7 +226,7 @@ def test_the_script_prints_what_is_live_and_committed(tmp_path: Path, channel: C
     channel.publish(anomaly(4, sentence="number 4\x1b[2J"))
     channel.write(b'{"kind":"anomaly","live":true}')
     channel.publish(anomaly(5))
-    limits = ("--from-beginning", "--timeout-ms", "5000")
+    limits = ("--from-beginning", "--max-messages", "6", "--timeout-ms", "60000")  # all but the aborted one
     scripts = [console(tmp_path, channel, *limits, jq=jq) for jq in (True, False)]
     wrong = console(tmp_path, channel, "--no-such-option")
     for script in scripts:
