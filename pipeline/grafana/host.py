@@ -162,7 +162,7 @@ def _ranking() -> PanelBuilder:
         links={
             "Process": (
                 "Show its features beside what is usual",
-                dashboard_url(HOST_UID, "${host:queryparam}&var-row=${__data.fields.Process}"),
+                dashboard_url(HOST_UID, "${host:queryparam}&var-row=${__data.fields.Process:percentencode}"),
             )
         },
         height=9,

@@ -85,7 +85,7 @@ def dashboard_url(uid: str, arguments: str = "", time: str = "${__url_time_range
 
 def host_url(column: str = "Host", time: str = "${__url_time_range}") -> str:
     """From a row of a table to the dashboard of its host."""
-    return dashboard_url(HOST_UID, f"var-host=${{__data.fields.{column}}}", time)
+    return dashboard_url(HOST_UID, f"var-host=${{__data.fields.{column}:percentencode}}", time)
 
 
 # Queries.

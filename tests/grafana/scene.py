@@ -217,19 +217,19 @@ def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begin
     """Publish what happens in real time; what has happened while the models learned is caught up first."""
     marks = sorted((begins + at_s, host) for at_s, host in script.marks)
     junk = begins + script.junk_s
-    while (now := time.time()) < begins + script.lasts_s:
-        for host in hosts:
-            frames = host.frames()
+    while time.time() < begins + script.lasts_s:
+        tick = [host.frames() for host in hosts]
+        due = max(frame.ts for frames in tick for frame in frames)
+        time.sleep(max(due - time.time(), 0.0))
+        for frames in tick:
             bus.append([_outgoing(topic, frame) for frame in frames])
-        due = frames[0].ts
         if marks and due >= marks[0][0]:
             at, name = marks.pop(0)
             bus.append([Outgoing(topic, name, encode(Mark(name, at, "it is slow", round(at * 1e6))), at)])
         if due >= junk:
-            late = replace(frames[0], ts=due - 30.0, sequence=frames[0].sequence + 10**6)
-            bus.append([Outgoing(topic, hosts[0].name, b"junk", due), _outgoing(topic, late)])
+            late = replace(tick[0][0], ts=due - 30.0, sequence=tick[0][0].sequence + 10**6)
+            bus.append([Outgoing(topic, late.key, b"junk", due), _outgoing(topic, late)])
             junk = float("inf")
-        time.sleep(max(due - now, 0.0))
 
 
 def _outgoing(topic: str, frame: Frame) -> Outgoing:
