@@ -179,13 +179,14 @@ class Grafana(Connection):
         )
 
     def save_alert_rule(self, rule: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
-        """Create or replace an alert rule; gives it as it now is."""
+        """Create or replace an alert rule; gives it as it then is."""
         path = "/v1/provisioning/alert-rules" + ("" if new else f"/{quote(str(rule['uid']), safe='')}")
         what = f"save alert rule {rule['uid']}"
-        found = self.ask(
-            "POST" if new else "PUT", path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new
-        )
-        return dict(found)
+        method = "POST" if new else "PUT"
+        self.ask(method, path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new)
+        # The answer to a change need not be what is kept.
+        path = f"/v1/provisioning/alert-rules/{quote(str(rule['uid']), safe='')}"
+        return dict(self.ask("GET", path, f"read alert rule {rule['uid']}", "alert.provisioning:read"))
 
     def delete_alert_rule(self, uid: str) -> None:
         """Delete an alert rule."""
@@ -219,9 +220,7 @@ class Grafana(Connection):
         """The newest annotations that have all these tags, of any time."""
         # The library writes tags into the address as they are.
         return self.objects(
-            lambda: self.face.annotations.get_annotation(
-                time_from=1, time_to=_FAR_MS, tags=[quote(tag, safe="") for tag in tags], limit=limit
-            ),
+            lambda: self.face.annotations.get_annotation(tags=[quote(tag, safe="") for tag in tags], limit=limit),
             "find annotations",
             "annotations:read",
         )
@@ -292,9 +291,6 @@ def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep
 
 EDITABLE: Final = {"X-Disable-Provenance": "true"}
 """With this header an alert rule can also be edited in Grafana's pages."""
-
-_FAR_MS: Final = 4_102_444_800_000
-"""The year 2100: without an end Grafana leaves out annotations of the last moments."""
 
 
 def _group(folder: str, name: str) -> str:

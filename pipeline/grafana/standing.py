@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from laggard.pipeline.grafana.connection import GrafanaError
 from laggard.pipeline.grafana.definitions import PRINT, digest, lines, plain_dashboard, plain_rule
 from laggard.pipeline.grafana.rules import FOLDER_UID
 
@@ -121,7 +122,13 @@ def look(grafana: Grafana, definitions: Definitions) -> list[Thing]:
 
 def _dashboard(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
     uid = str(wanted["uid"])
-    there = grafana.dashboard(uid)
+    try:
+        there = grafana.dashboard(uid)
+    except GrafanaError as error:
+        if error.status != 406:
+            raise
+        # Since 13: somebody has saved it in a form that is not laggard's.
+        return Thing("dashboard", uid, "changed", wanted, compared=(plain_dashboard(wanted), {}))
     if there is None:
         return Thing("dashboard", uid, "missing", wanted, compared=(plain_dashboard(wanted), {}))
     found, meta = there["dashboard"], there["meta"]

@@ -101,7 +101,7 @@ class StandIn:
         ]
         """What Prometheus answers: labels and points, of an expression from start to end by steps (0: at the end)."""
         self.mangle: Callable[[dict[str, Any]], None] = lambda rule: None
-        """What this Grafana makes of a rule that is saved."""
+        """What this Grafana makes of a rule that is saved, of which it says nothing when it is."""
         self._ids = iter(range(1, 1_000_000))
         server = self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
         server.daemon_threads = True
@@ -323,6 +323,11 @@ class StandIn:
             if self.newest(uid)["folder"] in folderUIDs
         ]
 
+    def getAlertRule(self, uid: str) -> Any:  # noqa: N802
+        if uid not in self.rules:
+            raise Refused(404, "alert rule not found")
+        return self.rules[uid]
+
     def getAlertRules(self) -> Any:  # noqa: N802
         return list(self.rules.values())
 
@@ -353,10 +358,11 @@ class StandIn:
         rule["for"] = "5m0s" if rule["for"] == "5m" else rule["for"]
         for query in rule["data"]:
             query["model"] = {"intervalMs": 1000, "maxDataPoints": 43200, **query["model"]}
+        answered = json.loads(json.dumps(rule))
         self.mangle(rule)
         self.rules[rule["uid"]] = rule
         self.intervals.setdefault((rule["folderUID"], rule["ruleGroup"]), 60)
-        return rule
+        return answered
 
     def check_provenance(self, there: dict[str, Any] | None, provenance: str) -> None:
         stored = (there or {}).get("provenance", "")
@@ -390,14 +396,9 @@ class StandIn:
     def getContactpoints(self) -> Any:  # noqa: N802
         return self.contact_points
 
-    def getAnnotations(self, tags: list[str], limit: int = 100, **bounds: int) -> Any:  # noqa: N802
-        return [
-            each
-            for each in sorted(self.annotations.values(), key=lambda each: -each["time"])
-            if set(tags) <= set(each["tags"])
-            and bounds.get("from", 0) <= each["timeEnd"]
-            and each["time"] <= bounds["to"]
-        ][:limit]
+    def getAnnotations(self, tags: list[str], limit: int = 100) -> Any:  # noqa: N802
+        newest = sorted(self.annotations.values(), key=lambda each: -each["time"])
+        return [each for each in newest if set(tags) <= set(each["tags"])][:limit]
 
     def postAnnotation(self, command: dict[str, Any]) -> Any:  # noqa: N802
         if any(len(part) > 100 for tag in command["tags"] for part in tag.split(":", 1)):

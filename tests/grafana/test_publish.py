@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, USAGE
+from laggard.pipeline.cli.grafana import grafana as commands
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.definitions import PRINT, digest, plain_dashboard, plain_rule, read_definitions
+from laggard.pipeline.grafana.publish import publish as bring
+from laggard.pipeline.grafana.publish import remove as take
 from laggard.pipeline.grafana.standing import look
+from laggard.pipeline.grafana.surroundings import RIGHTS
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 DEFINED = read_definitions("prom-1")
 DASHBOARDS = sorted(each["uid"] for each in DEFINED.dashboards)
 RULES = sorted(each["uid"] for each in DEFINED.rules)
 HOST = "laggard-host"
 ANOMALY = "laggard-anomaly"
-
-Run = "Callable[..., tuple[int, str, str]]"
 
 
 @pytest.fixture(params=VERSIONS)
@@ -319,6 +324,19 @@ def test_somebody_saves_while_laggard_publishes(newest: StandIn, call: Any, monk
     assert newest.newest(HOST)["dashboard"]["title"] == "Mine"
 
 
+def test_a_dashboard_in_a_form_of_later_versions(call: Any) -> None:
+    with running("13.0") as grafana:
+        call(grafana, "publish")
+        grafana.fail(f"/dashboards/uid/{HOST}", 406, {"message": "dashboard api version not supported"}, times=3)
+        before = grafana.state()
+        for command in ("publish", "check", "diff"):
+            code, out, _ = call(grafana, command)
+            assert code == FAILED
+            assert f"dashboard {HOST}" in out
+            assert "changed by somebody else" in out
+        assert grafana.state() == before
+
+
 def test_a_title_that_is_taken(call: Any) -> None:
     with running("10.2") as grafana:
         call(grafana, "publish", "--no-alerts")
@@ -444,6 +462,66 @@ def test_publish_as_json(newest: StandIn, call: Any) -> None:
     assert [(thing["uid"], thing["why"]) for thing in left] == [(HOST, "changed by somebody else")]
 
 
+@dataclass
+class Person:
+    """Somebody else at the same Grafana, and what is theirs."""
+
+    grafana: StandIn
+    dashboards: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, Any] = field(default_factory=dict)
+
+    def edit_dashboard(self) -> None:
+        self.grafana.edit_dashboard(HOST, title=f"Mine {len(self.grafana.dashboards[HOST])}")
+        self.dashboards[HOST] = self.grafana.newest(HOST)
+
+    def pause_rule(self) -> None:
+        self.grafana.edit_rule(ANOMALY, isPaused=not self.grafana.rules[ANOMALY]["isPaused"], title="Mine")
+        self.rules[ANOMALY] = self.grafana.rules[ANOMALY]
+
+    def add(self) -> None:
+        uid = f"mine-{len(self.dashboards)}"
+        self.grafana.keep_dashboard({"uid": uid, "title": uid, "panels": []}, "laggard", "laggard")
+        self.dashboards[uid] = self.grafana.newest(uid)
+        self.rules[uid] = {**self.grafana.rules[ANOMALY], "uid": uid, "title": uid, "annotations": {}}
+        self.grafana.rules[uid] = self.rules[uid]
+
+    def lost(self) -> list[str]:
+        """What of theirs is not as they left it."""
+        kept = {uid: versions[-1] for uid, versions in self.grafana.dashboards.items()}
+        return [
+            *(uid for uid, theirs in self.dashboards.items() if kept.get(uid) != theirs),
+            *(uid for uid, theirs in self.rules.items() if self.grafana.rules.get(uid) != theirs),
+        ]
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from([*VERSIONS]),
+    st.lists(st.sampled_from(["publish", "remove", "edit_dashboard", "pause_rule", "add"]), min_size=2, max_size=7),
+)
+def test_whatever_happens_nothing_of_others_is_lost(version: str, deeds: list[str]) -> None:
+    with running(version) as grafana, Grafana(grafana.url, TOKEN) as client:
+        definitions = read_definitions("prom-1", keeps_firing=grafana.major >= 12)
+        list(bring(client, look(client, definitions)))
+        person = Person(grafana)
+        for deed in deeds:
+            if deed == "publish":
+                list(bring(client, look(client, definitions)))
+                before = grafana.state()
+                again = list(bring(client, look(client, definitions)))
+                assert grafana.state() == before
+                assert {done.deed for done in again} <= {"unchanged", "left"}
+                left = {done.thing.uid for done in again if done.deed == "left"}
+                assert left == {HOST, ANOMALY} & {*person.dashboards, *person.rules}
+            elif deed == "remove":
+                list(take(client, look(client, definitions)))
+                assert {*grafana.dashboards} == {*person.dashboards}
+                assert {*grafana.rules} == {*person.rules}
+            elif HOST in grafana.dashboards and ANOMALY in grafana.rules:
+                getattr(person, deed)()
+            assert person.lost() == []
+
+
 def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
     """Without the stand-in's own ideas: the definitions themselves, as Grafana's documents want them."""
     schema = {"$ref": "#/definitions/ProvisionedAlertRule"}
@@ -452,3 +530,10 @@ def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
         assert grafana.document.check(schema, rule, strict=True) == []
     with Grafana(grafana.url, TOKEN) as client:
         assert {thing.state for thing in look(client, definitions)} == {"missing"}
+
+
+def test_the_page_names_every_right_and_every_command() -> None:
+    page = (Path(__file__).parents[2] / "deploy/grafana/publishing.md").read_text(encoding="utf-8")
+    assert [right for rights in RIGHTS.values() for right in rights[:1] if f"`{right}`" not in page] == []
+    assert [name for name in commands.commands if f"`laggard grafana {name}`" not in page] == []
+    assert all(name.partition(".")[0] in page for name in VERSIONS)
