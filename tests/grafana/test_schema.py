@@ -18,6 +18,8 @@ from tests.programs import kept, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Path(__file__).parent / "schema"
 VERSIONS = (10, 11, 12)
 
