@@ -187,6 +187,8 @@ def comparable(left: Any) -> Any:
         del state["heard"]
         for one in state["streams"].values():
             del one["offset"]
+            if incident := one.get("incidents", {}).get("open"):
+                del incident["id"]
         known[key] = encode_state(state)
     return told, known
 
