@@ -136,6 +136,7 @@ def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
     published = [path.relative_to(ROOT) for path in (ROOT / "deploy/grafana/dashboards").glob("*.json")]
+    assert published
     shutil.copytree(ROOT / "deploy", tree / "deploy")
     build = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
     built = subprocess.run(

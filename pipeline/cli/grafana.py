@@ -177,11 +177,18 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
 
     Changes nothing. The exit code is 1 when something is not as it should be.
     """
+    from laggard.pipeline.grafana.connection import GrafanaError  # noqa: PLC0415
     from laggard.pipeline.grafana.surroundings import lacking  # noqa: PLC0415
 
+    grafana.version()  # so that what is no Grafana is said first
     permissions = grafana.permissions()
     missing = [] if permissions is None else lacking(permissions)
-    seen = _look(settings, grafana, alerts=alerts)
+    try:
+        seen = _look(settings, grafana, alerts=alerts)
+    except GrafanaError as error:
+        if error.status != 403 or not missing:
+            raise
+        raise GrafanaError(f"{error} The token may not: {', '.join(missing)}", error.status) from None
     problems = _data_source_problems(grafana, seen.data_source)
     hints = _hints(grafana, seen.version, alerts=alerts)
     wrong = [thing for thing in seen.things if thing.state != "current"]

@@ -385,6 +385,12 @@ def test_check_says_which_rights_are_missing(newest: StandIn, call: Any) -> None
     assert code == FAILED
     assert "The token may not: make the folder (folders:create), make dashboards (dashboards:create)" in out
     assert "alert rules (" not in out.partition("The token may not")[2]
+    newest.denied.add("getAlertRules")
+    code, _, err = call(newest, "check")
+    assert code == FAILED
+    assert "was to list the alert rules: the token may not" in err
+    assert "The token may not: make the folder (folders:create), " in err
+    newest.denied.clear()
     newest.permissions = ["not what is known"]
     code, out, _ = call(newest, "check")
     assert code == 0
