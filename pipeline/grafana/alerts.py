@@ -77,7 +77,7 @@ class Alert:
         summary: one line, see the module.
         description: a few sentences, likewise.
         dashboard: the uid of the dashboard that shows it.
-        numbers: by name. `at` is the moment that it is about, `from` and `to` what the dashboard shows, in ms.
+        numbers: by name. `at` is the moment that it is about, `from` where the dashboard begins, in ms.
 
     """
 
@@ -158,7 +158,6 @@ _INCIDENT_NUMBERS: Final = {
     "young": Number("laggard_model_young", STREAM),
     "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
     "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
-    "to": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} + 2700)"),
 }
 
 _EVIDENCE: Final = "{feature} reached {value as amount}, usually {usual as amount} ± {deviation as amount}"
@@ -247,8 +246,8 @@ def _lag_growing(faster: float) -> Alert:
 
 def _host_silent(faster: float) -> Alert:
     host = (*PLACE, "host")
-    # Of the last hours, because a stream that falls silent is soon shown no longer; a point a minute is enough of them.
-    window = f"[{span(21_600 / faster)}:{span(60 / faster)}]"
+    # Of the last hours, because a stream that falls silent is soon shown no longer.
+    window = f"[{span(21_600 / faster)}]"
     newest = f'max {by(host)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
     seen = f"max_over_time({{}}{window})"
     return Alert(
@@ -267,7 +266,6 @@ def _host_silent(faster: float) -> Alert:
         numbers={
             "at": Number("laggard_frame_timestamp_seconds", host, seen),
             "from": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} - 2700)"),
-            "to": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} + 900)"),
         },
     )
 
@@ -295,7 +293,7 @@ def _over_budget(faster: float) -> Alert:
     week_s = 7.0 * DAY_S / faster
     allowed = f"{week_s / DAY_S:g} * max {by(labels)} (laggard_false_alarms_budget_per_day)"
     # Twice the root of a Poisson count has a standard deviation of 1, whatever its mean (Anscombe 1948).
-    counted = f"round({_incidents(labels, week_s, faster)})"
+    counted = f"round(sum {by(labels)} (increase(laggard_incidents_total[{span(week_s)}])))"
     # So that the first day, when little is known, is not among those that count.
     old = f"min {by(labels)} (laggard_model_age_seconds) > {8 * DAY_S / faster:g}"
     return Alert(
@@ -315,16 +313,6 @@ def _over_budget(faster: float) -> Alert:
     )
 
 
-def _incidents(labels: tuple[str, ...], seconds: float, faster: float) -> str:
-    """How many incidents were opened in a time.
-
-    Their count moves with the stream from worker to worker, so that the greatest is it. A point in ten minutes will do:
-    all points of a thousand hosts and a week are more than Prometheus loads for one query.
-    """
-    counts = f"max {by(STREAM)} (laggard_incidents_total)"
-    return f"sum {by(labels)} (increase({counts}[{span(seconds)}:{span(600 / faster)}]))"
-
-
 def _recordings(faster: float) -> tuple[Recording, ...]:
     host, window = (*PLACE, "host"), span(300 / faster)
     slow = f"sum {by((*TASK, 'le'))} (rate(laggard_latency_seconds_bucket[{window}]))"
@@ -332,7 +320,8 @@ def _recordings(faster: float) -> tuple[Recording, ...]:
         Recording("host:laggard_score:max", f"max {by(host)} (laggard_score)"),
         Recording("host:laggard_incidents_open:sum", f"sum {by(host)} (laggard_incidents_open)"),
         Recording(
-            "host_operator:laggard_incidents:increase1d", _incidents((*host, "operator"), DAY_S / faster, faster)
+            "host_operator:laggard_incidents:increase1h",
+            f"sum {by((*host, 'operator'))} (increase(laggard_incidents_total[{span(3600 / faster)}]))",
         ),
         Recording("operator_topic:laggard_records:rate5m", f"sum {by(TASK)} (rate(laggard_records_total[{window}]))"),
         Recording("operator_topic:laggard_lag_records:sum", f"sum {by(TASK)} (laggard_lag_records)"),

@@ -103,7 +103,8 @@ class Texts:
     def annotations(self, alert: Alert) -> dict[str, str]:
         """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
         about_host = "host" in alert.labels
-        shown = "from={from as epoch}&to={to as epoch}" if "from" in alert.numbers else "from=now-3h&to=now"
+        # Not beyond now: what dashboards ask for the end of the time range would be empty there.
+        shown = f"from={'{from as epoch}' if 'from' in alert.numbers else 'now-3h'}&to=now"
         shown += "&var-host={key as url}" if about_host else ""
         shown += "".join(f"{{{label} as parameter}}" for label in PLACE)
         written = {
