@@ -59,7 +59,8 @@ def test_all_runbooks_are_alike(name: str) -> None:
 @pytest.mark.parametrize(("name", "line"), commands("laggard"))
 def test_the_command_line_takes_what_they_tell_to_type(name: str, line: str) -> None:
     words = filled(line)[1:]
-    context = click.Context(laggard)
+    # Without its settings each command would keep a help option without `-h`, for all tests after this one.
+    context = click.Context(laggard, **laggard.context_settings)
     command: click.Command = laggard
     while isinstance(command, click.Group):
         called, found, words = command.resolve_command(context, words)
