@@ -6,8 +6,6 @@ them get into trouble, somebody marks it, and some records are no good.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,14 +16,13 @@ import numpy as np
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.task import REPLAY_HEADER
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.producers.agent import AGENT_FEATURES
-from tests.brokers.processes import start
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
 from tests.monitoring.servers import awaited, query, running_prometheus
+from tests.monitoring.worker import running_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -191,7 +188,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
     """Play a scene to its end."""
     path = folder / "laggard.db"
     topic = Topics().name(COUNTERS)
-    with _worker(path) as address, EmbeddedBus(path) as bus:
+    with running_worker(path) as (address, _), EmbeddedBus(path) as bus:
         config: dict[str, Any] = {
             "global": {"scrape_interval": f"{scrape_s:g}s", "scrape_timeout": f"{scrape_s:g}s"},
             "scrape_configs": [
@@ -234,25 +231,3 @@ def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begin
 
 def _outgoing(topic: str, frame: Frame) -> Outgoing:
     return Outgoing(topic, frame.key, encode(frame), frame.ts)
-
-
-@contextmanager
-def _worker(path: Path) -> Iterator[str]:
-    """`laggard work` on a bus; gives the address of its port."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
-    command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "work", "--bus", str(path)]
-    with (path.parent / "worker.log").open("wb") as log:
-        process = start(
-            [*command, "--set", "web.listen=127.0.0.1:0", "--set", "host=web-1"],
-            log,
-            {**environment, "LAGGARD_STATE": str(path.parent)},
-        )
-    try:
-        held = awaited(
-            lambda: holder_of(str(path), path.parent, "work"), lambda found: bool(found and found.url), within_s=60
-        )
-        assert held is not None
-        yield held.url.removeprefix("http://")
-    finally:
-        process.terminate()
-        process.wait(30)

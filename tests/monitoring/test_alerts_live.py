@@ -6,15 +6,12 @@ Everything is a real server. Time goes sixty times as fast in the rules and in t
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,19 +21,17 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.grafana.alerts import JOB, span
 from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.task import REPLAY_HEADER
 from laggard.pipeline.topics import COUNTERS, Topics
-from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.debian import amtool
 from tests.monitoring.servers import api, awaited, query
+from tests.monitoring.worker import running_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.monitoring.fixtures import NewServer
@@ -154,26 +149,6 @@ class Machines:
         return records
 
 
-@contextmanager
-def worker(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """`laggard work` on the bus in this folder; gives its address, and the process."""
-    path = folder / "laggard.db"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
-    command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "work", "--bus", str(path)]
-    with (folder / "worker.log").open("wb") as log:
-        settings = {"LAGGARD_STATE": str(folder), "LAGGARD_WEB_LISTEN": "127.0.0.1:0"}
-        process = start(command, log, {**environment, **settings})
-    try:
-        held = awaited(
-            lambda: holder_of(str(path), folder, "work"), lambda found: bool(found and found.url), within_s=60
-        )
-        assert held is not None
-        yield held.url.removeprefix("http://"), process
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def faster(route: dict[str, Any]) -> dict[str, Any]:
     """A route, and those below it, whose times are divided as those of the rules."""
     units = {"s": 1, "m": 60, "h": 3600}
@@ -210,7 +185,7 @@ def silence_as_the_runbook_says(url: str, **places: str) -> None:
 def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: NewServer, tmp_path: Path) -> None:
     to, machines = Receivers(), Machines(tmp_path / "laggard.db")
     try:
-        with worker(tmp_path) as (address, process):
+        with running_worker(tmp_path / "laggard.db") as (address, process):
             manager = alertmanager(*alertmanager_config(to, tmp_path))
             url = prometheus(
                 {
@@ -239,9 +214,9 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
 
             began = time.time()
             machines.slow = True
-            told = awaited(to.chat)[0]
+            told = awaited(to.chat, within_s=60)[0]
             check_what_is_told(told, began)
-            ticket = awaited(lambda: to.alerts("ticket"), within_s=40)[0]
+            ticket = awaited(lambda: to.alerts("ticket"), within_s=60)[0]
             assert (
                 ticket["labels"].items()
                 >= {
@@ -268,15 +243,15 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
             assert all(alert["status"]["silencedBy"] for alert in silenced)
 
             machines.calm_down()
-            over = awaited(lambda: [each for each in to.chat() if each["title"].startswith("Over: ")], within_s=40)
+            over = awaited(lambda: [each for each in to.chat() if each["title"].startswith("Over: ")], within_s=60)
             assert over[0]["title"] == "Over: web-1 in eu-1"
-            awaited(lambda: [alert for alert in to.alerts("ticket") if alert["status"] == "resolved"], within_s=40)
+            awaited(lambda: [alert for alert in to.alerts("ticket") if alert["status"] == "resolved"], within_s=60)
             awaited(lambda: not query(url, "ALERTS"))
 
             machines.stop()
             process.terminate()
             process.wait(30)
-            page = awaited(lambda: to.alerts("page"), within_s=40)[0]
+            page = awaited(lambda: to.alerts("page"), within_s=60)[0]
             labels = {"alertname": "LaggardDown", "severity": "critical", "cluster": "eu-1", "job": JOB}
             assert page["labels"] == labels
         assert "web-2" not in json.dumps(to.got), "it was silenced"
