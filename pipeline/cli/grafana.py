@@ -132,10 +132,11 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
 @grafana.command(short_help="Take away what laggard has made there.")
 @with_settings
 @with_grafana
+@alerts_option
 @force_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def remove(settings: Settings, grafana: Grafana, *, force: bool, yes: bool, as_json: bool) -> int:
+def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, yes: bool, as_json: bool) -> int:
     """Take away the dashboards and alert rules that laggard has made, and the folder where nothing else is in it.
 
     What somebody else has changed stays, without --force; what others have put into the folder always does.
@@ -146,8 +147,7 @@ def remove(settings: Settings, grafana: Grafana, *, force: bool, yes: bool, as_j
 
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
-    # That there is no data source any more is no reason to keep the rules.
-    things = _standing_for_removal(settings, grafana)
+    things = _standing_for_removal(settings, grafana, alerts=alerts)
     going = removable(things, force=force)
     if going and not yes:
         click.echo(f"From Grafana at {grafana.url} will go:")
@@ -155,16 +155,19 @@ def remove(settings: Settings, grafana: Grafana, *, force: bool, yes: bool, as_j
         if not sys.stdin.isatty():
             raise CommandError("nobody can be asked here; expected --yes", USAGE)
         click.confirm("Go on?", abort=True)
+        # Who knows what has happened while nobody answered.
+        things = _standing_for_removal(settings, grafana, alerts=alerts)
     return _end(grafana, _follow(take(grafana, things, force=force), as_json=as_json), [], as_json=as_json)
 
 
-def _standing_for_removal(settings: Settings, grafana: Grafana) -> list[Thing]:
+def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool) -> list[Thing]:
+    """How everything stands. That there is no data source any more is no reason to keep the rules."""
     from laggard.pipeline.grafana.definitions import read_definitions  # noqa: PLC0415
     from laggard.pipeline.grafana.standing import look  # noqa: PLC0415
 
     version = grafana.version()
     data_source = settings.text("grafana.data_source") or "unknown"
-    return look(grafana, read_definitions(data_source, keeps_firing=version.keeps_firing))
+    return look(grafana, read_definitions(data_source if alerts else None, keeps_firing=version.keeps_firing))
 
 
 @grafana.command(short_help="Say what is there, missing or different, and what the token may.")

@@ -178,15 +178,18 @@ class Grafana(Connection):
             lambda: self.face.api.GET("/v1/provisioning/alert-rules"), "list the alert rules", "alert.provisioning:read"
         )
 
+    def alert_rule(self, uid: str) -> dict[str, Any]:
+        """One alert rule, which has to be there."""
+        path = f"/v1/provisioning/alert-rules/{quote(uid, safe='')}"
+        return dict(self.ask("GET", path, f"read alert rule {uid}", "alert.provisioning:read"))
+
     def save_alert_rule(self, rule: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
         """Create or replace an alert rule; gives it as it then is."""
         path = "/v1/provisioning/alert-rules" + ("" if new else f"/{quote(str(rule['uid']), safe='')}")
         what = f"save alert rule {rule['uid']}"
         method = "POST" if new else "PUT"
         self.ask(method, path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new)
-        # The answer to a change need not be what is kept.
-        path = f"/v1/provisioning/alert-rules/{quote(str(rule['uid']), safe='')}"
-        return dict(self.ask("GET", path, f"read alert rule {rule['uid']}", "alert.provisioning:read"))
+        return self.alert_rule(str(rule["uid"]))  # the answer to a change need not be what is kept
 
     def delete_alert_rule(self, uid: str) -> None:
         """Delete an alert rule."""

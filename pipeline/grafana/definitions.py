@@ -108,14 +108,6 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def milliseconds(span: object) -> int:
-    """A length of time as Grafana and Prometheus write it: `1m30s`, `90s`. Raises ValueError for what is none."""
-    text = str(span)
-    if not re.fullmatch(rf"({_SPAN.pattern})+|0", text):
-        raise ValueError(f"expected a length of time such as 1m30s, not {text!r}")
-    return sum(int(count) * _UNIT_MS[unit] for count, unit in _SPAN.findall(text))
-
-
 # What is compared.
 
 
@@ -129,14 +121,21 @@ def plain_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: rule[name] for name in _RULE_FIELDS if rule.get(name) not in (None, "", {}, [])}
     found["isPaused"] = bool(rule.get("isPaused", False))
     for name in ("for", "keep_firing_for"):
-        if name in found and not (ms := milliseconds(found[name])):
-            del found[name]
-        elif name in found:
-            found[name] = f"{ms}ms"
+        if name in found:
+            found[name] = _plain_span(str(found[name]))
+            if found[name] == "0ms":
+                del found[name]
     for name in ("labels", "annotations"):
         found[name] = {key: value for key, value in found.get(name, {}).items() if key != PRINT}
     found["data"] = [_plain_query(query) for query in found.get("data", ())]
     return found
+
+
+def _plain_span(text: str) -> str:
+    """A length of time in milliseconds, of `1m30s`, `90s` or `1m30s0ms`; what is none stays what it is."""
+    if not re.fullmatch(rf"({_SPAN.pattern})+|0", text):
+        return text
+    return f"{sum(int(count) * _UNIT_MS[unit] for count, unit in _SPAN.findall(text))}ms"
 
 
 def _plain_query(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.grafana.definitions import plain_dashboard
+from laggard.pipeline.grafana.connection import GrafanaError
+from laggard.pipeline.grafana.definitions import plain_dashboard, plain_rule
 from laggard.pipeline.grafana.rules import FOLDER, FOLDER_UID
 from laggard.pipeline.grafana.standing import message_of, printed
 
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.grafana.client import Grafana
-    from laggard.pipeline.grafana.standing import Thing
+    from laggard.pipeline.grafana.standing import State, Thing
 
 Deed = Literal["created", "updated", "overwritten", "unchanged", "left", "removed"]
+
+_WRITTEN: Final[dict[State, Deed]] = {"missing": "created", "outdated": "updated", "changed": "overwritten"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +59,7 @@ def publish(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -
                 yield Done(thing, "removed", thing.said)
             case _:
                 _write(grafana, thing)
-                yield Done(
-                    thing,
-                    "created"
-                    if thing.state == "missing"
-                    else "updated"
-                    if thing.state == "outdated"
-                    else "overwritten",
-                )
+                yield Done(thing, _WRITTEN[thing.state])
 
 
 def _write(grafana: Grafana, thing: Thing) -> None:
@@ -81,6 +77,9 @@ def _write(grafana: Grafana, thing: Thing) -> None:
             )
         case "alert rule":
             assert wanted is not None
+            if thing.found is not None and plain_rule(grafana.alert_rule(thing.uid)) != thing.compared[1]:
+                # Rules have no versions by which Grafana would tell.
+                raise GrafanaError(f"{thing.name}: somebody has changed it meanwhile; try again", 412)
             first = printed(wanted, wanted)
             stored = grafana.save_alert_rule(first, new=thing.found is None)
             second = printed(wanted, stored)

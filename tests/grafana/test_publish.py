@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -322,6 +324,46 @@ def test_somebody_saves_while_laggard_publishes(newest: StandIn, call: Any, monk
     assert code == FAILED
     assert "somebody has changed it meanwhile; try again (412)" in err
     assert newest.newest(HOST)["dashboard"]["title"] == "Mine"
+
+
+def test_somebody_pauses_a_rule_while_laggard_publishes(newest: StandIn, call: Any, monkeypatch: Any) -> None:
+    call(newest, "publish")
+    rule = {**newest.rules[ANOMALY], "title": "Old"}
+    both = f"{'0' * 16} {digest(plain_rule(rule))}"
+    newest.edit_rule(ANOMALY, title="Old", annotations={**rule["annotations"], PRINT: both})
+    read = Grafana.alert_rule
+
+    def read_late(self: Grafana, uid: str) -> Any:
+        if uid == ANOMALY:
+            newest.edit_rule(ANOMALY, isPaused=True)
+        return read(self, uid)
+
+    monkeypatch.setattr(Grafana, "alert_rule", read_late)
+    code, _, err = call(newest, "publish")
+    assert code == FAILED
+    assert err == f"laggard: alert rule {ANOMALY}: somebody has changed it meanwhile; try again\n"
+    assert newest.rules[ANOMALY]["isPaused"] is True
+
+
+def test_somebody_saves_while_nobody_answers(newest: StandIn, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    call(newest, "publish")
+
+    def confirm(*_: Any, **__: Any) -> None:
+        newest.edit_dashboard(HOST, title="Mine")
+
+    monkeypatch.setattr(click, "confirm", confirm)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert call(newest, "remove")[0] == FAILED
+    assert list(newest.dashboards) == [HOST]
+
+
+def test_remove_without_alerts(newest: StandIn, call: Any) -> None:
+    call(newest, "publish")
+    code, out, _ = call(newest, "remove", "--yes", "--no-alerts")
+    assert code == FAILED
+    assert f"in it is something else: {len(RULES)} alertrule" in out
+    assert newest.dashboards == {}
+    assert sorted(newest.rules) == RULES
 
 
 def test_a_dashboard_in_a_form_of_later_versions(call: Any) -> None:
