@@ -31,7 +31,6 @@ OPERATIONS = (
     "deleteFolder",
     "getFolderDescendantCounts",
     "getDataSources",
-    "getDataSourceByUID",
     "queryMetricsWithExpressions",
     "getDashboardByUID",
     "postDashboard",
