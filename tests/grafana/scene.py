@@ -214,7 +214,8 @@ def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begin
     """Publish what happens in real time; what has happened while the models learned is caught up first."""
     marks = sorted((begins + at_s, host) for at_s, host in script.marks)
     junk = begins + script.junk_s
-    while time.time() < begins + script.lasts_s:
+    due = begins
+    while due < begins + script.lasts_s:  # all of it, however late it is
         tick = [host.frames() for host in hosts]
         due = max(frame.ts for frames in tick for frame in frames)
         time.sleep(max(due - time.time(), 0.0))
