@@ -96,9 +96,11 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.timeout(600)
 def test_a_hog_is_confirmed_by_its_victims_response_time(start: Any, tmp_path: Path) -> None:
     hog, timing = start(HOG), tmp_path / "took"
     start(VICTIM, str(timing))
+    began = time.monotonic()
     for seed in (1, 2, 3):  # what others do on this machine may hide it, but not each time
         ran = confirmed(
             find(str(hog.pid)).row,
@@ -111,7 +113,7 @@ def test_a_hog_is_confirmed_by_its_victims_response_time(start: Any, tmp_path: P
         )
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
-        if found["verdict"] == "better":
+        if found["verdict"] == "better" or time.monotonic() - began > 240.0:
             break
     (response,) = [each for each in found["measures"] if each["measure"] == "response_s"]
     assert found["verdict"] == "better", ran.stdout
