@@ -127,6 +127,7 @@ def test_a_hog_is_confirmed_by_its_victims_response_time(start: Any, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.timeout(600)
 def test_an_innocent_process_is_not_confirmed(start: Any, tmp_path: Path) -> None:
     idle, timing = start(IDLE), tmp_path / "took"
     start(VICTIM, str(timing))
