@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from laggard.pipeline.grafana.alerts import span
 from laggard.pipeline.grafana.rules import grafana_groups
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def plain_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("for", "keep_firing_for"):
         if name in found:
             found[name] = _plain_span(str(found[name]))
-            if found[name] == "0ms":
+            if not found[name]:
                 del found[name]
     for name in ("labels", "annotations"):
         found[name] = {key: value for key, value in found.get(name, {}).items() if key != PRINT}
@@ -132,10 +133,11 @@ def plain_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_span(text: str) -> str:
-    """A length of time in milliseconds, of `1m30s`, `90s` or `1m30s0ms`; what is none stays what it is."""
+    """A length of time in one way, `1m30s` of `90s` and of `1m30s0ms`; what is none stays what it is."""
     if not re.fullmatch(rf"({_SPAN.pattern})+|0", text):
         return text
-    return f"{sum(int(count) * _UNIT_MS[unit] for count, unit in _SPAN.findall(text))}ms"
+    ms = sum(int(count) * _UNIT_MS[unit] for count, unit in _SPAN.findall(text))
+    return span(ms / 1000.0) if ms else ""
 
 
 def _plain_query(query: Mapping[str, Any]) -> dict[str, Any]:

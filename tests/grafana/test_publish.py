@@ -570,6 +570,28 @@ def test_whatever_happens_nothing_of_others_is_lost(version: str, deeds: list[st
             assert person.lost() == []
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"for": "5m"}, {"for": "300s"}, True),
+        ({"for": "5m"}, {"for": "5m0s"}, True),
+        ({"for": "0s"}, {}, True),
+        ({"for": "1h30m"}, {"for": "90m"}, True),
+        ({"for": "5m"}, {"for": "6m"}, False),
+        ({"for": "soon"}, {"for": "later"}, False),
+        ({"keep_firing_for": "1d"}, {"keep_firing_for": "24h"}, True),
+        ({"labels": {}}, {"labels": None}, True),
+        ({"isPaused": False}, {}, True),
+        ({"id": 1, "updated": "now", "orgID": 1}, {"id": 2, "provenance": ""}, True),
+        ({"data": [{"refId": "A", "model": {}}]}, {"data": [{"refId": "A", "model": {"intervalMs": 1000}}]}, True),
+        ({"data": [{"refId": "A", "model": {}}]}, {"data": [{"refId": "A", "model": {"intervalMs": 5000}}]}, False),
+        ({"annotations": {PRINT: "x", "a": "b"}}, {"annotations": {"a": "b"}}, True),
+    ],
+)
+def test_rules_that_are_the_same(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
+    assert (digest(plain_rule(one)) == digest(plain_rule(other))) == same
+
+
 def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
     """Without the stand-in's own ideas: the definitions themselves, as Grafana's documents want them."""
     schema = {"$ref": "#/definitions/ProvisionedAlertRule"}
