@@ -35,8 +35,8 @@ KEPT: Final = "${datasource:queryparam}&${environment:queryparam}&${cluster:quer
 PLACE: Final = ('environment=~"$environment"', 'cluster=~"$cluster"')
 """Labels that the scrape configuration adds. `All` is `.*`, which a series without the label matches as well."""
 
-TIMES_USUAL: Final = "suffix: \u00d7"
-DEVIATIONS: Final = "suffix: \u03c3"
+TIMES_USUAL: Final = "suffix:\u00d7"
+DEVIATIONS: Final = "suffix:\u03c3"
 
 UNITS: Final = (
     ("_ratio", "percentunit"),

@@ -81,7 +81,7 @@ def readable(value: float, unit: str, decimals: int | None = None) -> str:
     if math.isnan(value):
         return ""
     if unit.startswith("suffix:"):
-        return _digits(value, decimals) + unit.removeprefix("suffix:").strip()
+        return f"{_digits(value, decimals)} {unit.removeprefix('suffix:')}"
     return UNITS.get(unit, _short)(value, decimals)
 
 

@@ -48,7 +48,7 @@ def test_the_page_shows_all_of_them() -> None:
         (1.5e9, "decbytes", "1.5 GB"),
         (0.0051, "s", "5.1 ms"),
         (2058.0, "s", "34.3 min"),
-        (311.2, "suffix: \u00d7", "311\u00d7"),
+        (311.2, "suffix:\u00d7", "311 \u00d7"),
         (1_795_309_100_000.0, "dateTimeAsIso", "2026-11-22 00:58:20"),
         (float("nan"), "short", ""),
     ],

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from laggard.pipeline.grafana.rules import Expression, expressions
-from tests.grafana.queries import FUNCTION, LABEL, Asked, asked, filled, metrics_of
+from tests.grafana import npm
+from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
 from tests.grafana.scene import LABELS, Played, Script, Trouble, playing
 from tests.monitoring.servers import api, query
 
@@ -115,3 +120,106 @@ def test_the_incident_is_told_with_what_stood_out(played: Played) -> None:
         "feature": "cpu_user_ratio",
     }
     assert played.begins * 1000 <= float(incident["value"][1]) <= played.ends * 1000, json.dumps(incident)
+
+
+LIBRARY = Path(__file__).parent / "library"
+
+
+def table_frames(played: Played, panel: Mapping[str, Any], host: str) -> list[dict[str, Any]]:
+    """What Grafana's data source Prometheus makes of the answers to a table's queries: a frame each."""
+    frames = []
+    for target in panel["targets"]:
+        text = filled(target["expr"], {**MACROS, **EVERYWHERE, "host": host, "row": "nginx", "feature": ".*"})
+        found = query(played.url, text, time=f"{played.ends:.3f}")
+        labels = sorted({name for each in found for name in each["metric"]})
+        frames.append(
+            {
+                "refId": target["refId"],
+                "fields": [
+                    {"name": "Time", "type": "time", "values": [1000 * each["value"][0] for each in found]},
+                    *(
+                        {"name": name, "type": "string", "values": [each["metric"].get(name, "") for each in found]}
+                        for name in labels
+                    ),
+                    {
+                        "name": f"Value #{target['refId']}",
+                        "type": "number",
+                        "values": [float(each["value"][1]) for each in found],
+                    },
+                ],
+            }
+        )
+    return frames
+
+
+@pytest.fixture(scope="module")
+def drawn(played: Played) -> dict[str, Any]:
+    """What Grafana's own library makes of all tables, by dashboard and title; and the units that it knows."""
+    asking = {}
+    for path in FOLDER.glob("*.json"):
+        host = "web-1" if path.stem == "host" else ".*"
+        for panel in panels_of(json.loads(path.read_text())):
+            if panel["type"] == "table":
+                title = f"{path.stem}: {panel['title'].partition(':')[0]}"
+                asking[title] = {"panel": panel, "frames": table_frames(played, panel, host)}
+    script = LIBRARY / "tables.cjs"
+    modules = npm.modules(LIBRARY)
+    done = subprocess.run(
+        ["node", str(script)],
+        input=json.dumps(list(asking.values())),
+        env={**os.environ, "NODE_PATH": str(modules)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr[-3000:]
+    said = json.loads(done.stdout)
+    return {"units": said["units"], **dict(zip(asking, said["tables"], strict=True))}
+
+
+def shown(table: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The texts of a table's cells, row by row and by the heads of their columns; of those that are seen."""
+    heads = [column["name"] for column in table["columns"]]
+    hidden = {column["name"] for column in table["columns"] if column["hidden"]}
+    rows = [dict(zip(heads, (cell["text"] for cell in row.values()), strict=True)) for row in table["rows"]]
+    return [{head: text for head, text in row.items() if head not in hidden} for row in rows]
+
+
+@pytest.mark.timeout(600)  # the first time, the library has to be fetched
+def test_grafana_makes_one_row_of_an_incident_and_writes_its_figures(drawn: dict[str, Any]) -> None:
+    (row,) = shown(drawn["overview: Open incidents"])
+    assert list(row)[:7] == ["Environment", "Cluster", "Host", "Process", "Feature", "Scope", "Operator"]
+    assert list(row)[7:] == ["Began", "Score", "Value", "Usual", "\u00b1", "Times usual"]
+    assert list(row.values())[:4] == ["production", "north", "web-1", "nginx"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", row["Began"])
+    assert 1.0 < float(row["Value"]) < 3.0
+    assert float(row["Usual"]) < 0.1
+    assert re.fullmatch(r"\d+\.\d \u00d7", row["Times usual"]), row["Times usual"]
+
+
+def test_grafana_leads_from_an_incident_to_its_host_around_its_beginning(played: Played, drawn: dict[str, Any]) -> None:
+    ((row,), columns) = (drawn["overview: Open incidents"][part] for part in ("rows", "columns"))
+    assert [column["name"] for column in columns if column["hidden"]] == ["from", "to"]
+    (link,) = row["host"]["links"]
+    found = re.search(r"&var-host=web-1&from=(\d+)&to=(\d+)$", link)
+    assert found, link
+    assert int(found[1]) / 1000 < played.begins < int(found[2]) / 1000 <= played.ends
+
+
+def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, Any]) -> None:
+    assert sorted(row["Host"] for row in shown(drawn["overview: Hosts"])) == sorted(SEEDS)
+    ranked = shown(drawn["host: Who is to blame"])
+    assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
+    assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
+    (worker,) = shown(drawn["pipeline: Workers"])
+    assert worker["Partitions"] == "1"
+
+
+def test_grafana_knows_every_unit(drawn: dict[str, Any]) -> None:
+    used = {
+        unit
+        for path in FOLDER.glob("*.json")
+        for found in re.findall(r'"unit": "([^"]+)"|"id": "unit",\s+"value": "([^"]+)"', path.read_text())
+        for unit in found
+    }
+    assert {unit for unit in used if unit and not unit.startswith("suffix:")} <= set(drawn["units"])

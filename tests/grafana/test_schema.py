@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.grafana import npm
 from tests.grafana.queries import FOLDER
-from tests.programs import kept, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,21 +25,8 @@ VERSIONS = (10, 11, 12)
 
 @pytest.fixture(scope="module")
 def modules() -> Path:
-    """The folder of the types and the compiler, as the lock file says."""
-    for program in ("node", "npm"):
-        assert shutil.which(program), f"{program} is needed to check types; on Debian: apt install nodejs npm"
-    files = [SCHEMA / "package.json", SCHEMA / "package-lock.json"]
-    name = f"grafana-schema-{hashlib.sha256(b''.join(file.read_bytes() for file in files)).hexdigest()[:12]}"
-
-    def install(folder: Path) -> Path:
-        made = folder / "schema"
-        made.mkdir()
-        for file in files:
-            shutil.copy(file, made)
-        run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder=made)
-        return made
-
-    return kept(name, install) / "node_modules"
+    """The types and the compiler."""
+    return npm.modules(SCHEMA)
 
 
 def literals(documents: dict[str, Any]) -> str:
