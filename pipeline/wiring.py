@@ -77,8 +77,8 @@ _WEIGHTS: Mapping[str, float] = {
 }
 
 
-# What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything. By
-# the end of the name, for devices have features of their own.
+# What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything.
+# By the end of the name, for devices have features of their own.
 _RESOLUTION: Mapping[str, float] = {
     "_ratio": 0.001,
     "_bytes": 64 * 1024.0,
