@@ -27,6 +27,7 @@ COMMANDS = {
     "replay": ("laggard.pipeline.cli.replay", "Run recorded data through the operators."),
     "topics": ("laggard.pipeline.cli.topics", "Create, list, describe and check the topics; print ACLs."),
     "grafana": ("laggard.pipeline.cli.grafana", "Publish dashboards, alert rules and annotations to Grafana."),
+    "rules": ("laggard.pipeline.cli.rules", "Print alert rules for Prometheus, its operator or Grafana."),
     "reset": ("laggard.pipeline.cli.reset", "Let an operator forget what it has learned, and learn it anew."),
     "doctor": ("laggard.pipeline.cli.doctor", "Check configuration, permissions, disk, clock and bus."),
 }

@@ -79,13 +79,13 @@ def prometheus_rules(faster: float = 1.0, *, grafana: str = GRAFANA, runbooks: s
     return {"groups": [_prometheus_group(group, write) for group in groups(faster)]}
 
 
-def prometheus_rule_resource() -> dict[str, Any]:
+def prometheus_rule_resource(grafana: str = GRAFANA, runbooks: str = RUNBOOKS) -> dict[str, Any]:
     """The same as a resource of the Prometheus Operator."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": "laggard", "labels": {"app.kubernetes.io/component": "rules"}},
-        "spec": prometheus_rules(),
+        "spec": prometheus_rules(grafana=grafana, runbooks=runbooks),
     }
 
 
@@ -135,7 +135,7 @@ def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS) 
     ]
 
 
-def grafana_provisioning() -> dict[str, Any]:
+def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS) -> dict[str, Any]:
     """The file from which Grafana provisions the rules when it starts."""
     own = ("orgID", "folderUID", "ruleGroup", "keep_firing_for")
     return {
@@ -152,7 +152,7 @@ def grafana_provisioning() -> dict[str, Any]:
                     for rule in group["rules"]
                 ],
             }
-            for group in grafana_groups()
+            for group in grafana_groups(data_source, runbooks=runbooks)
         ],
     }
 

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from jsonschema import Draft4Validator
 
+from laggard.pipeline.cli import laggard
 from laggard.pipeline.grafana.alerts import MEASURED, Z, alerts, groups, span
 from laggard.pipeline.grafana.rules import (
     EXPRESSION,
+    GRAFANA,
+    RUNBOOKS,
     expressions,
     grafana_groups,
     grafana_provisioning,
@@ -129,6 +133,35 @@ def test_the_tests_of_the_alerts_can_fail(change: Callable[[dict[str, Any]], Non
         (tmp_path / f"{name}.yaml").write_text(test)
         code, said = run_promtool("test", "rules", tmp_path / f"{name}.yaml")
         assert (code, f"alertname: {name}" in said) == (1, True), f"{name}: {said}"
+
+
+def printed(form: str) -> Any:
+    settings = ("--set", "grafana.url=https://grafana.example/g/", "--set", "grafana.data_source=mimir")
+    done = CliRunner().invoke(laggard, ["rules", "--for", form, *settings, "--runbooks", "https://books.example/"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_command_prints_them_with_links_to_what_there_is(tmp_path: Path) -> None:
+    grafana, books = "https://grafana.example/g", "https://books.example"
+    assert printed("prometheus") == prometheus_rules(grafana=grafana, runbooks=books)
+    assert printed("operator") == prometheus_rule_resource(grafana, books)
+    assert printed("grafana") == grafana_provisioning("mimir", runbooks=books)
+    text = json.dumps(printed("prometheus"))
+    assert RUNBOOKS not in text
+    assert GRAFANA not in text
+    assert (
+        text.count("https://grafana.example/g/d/laggard-") == text.count("https://books.example/Laggard") == len(NAMES)
+    )
+    path = tmp_path / "rules.yaml"
+    path.write_text(text)
+    assert run_promtool("check", "rules", path)[0] == 0
+
+
+def test_the_page_names_every_alert_with_its_severity() -> None:
+    page = (DEPLOY / "prometheus/README.md").read_text()
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./runbooks/(\w+)\.md\) \| (\w+) \|", page, re.MULTILINE)
+    assert rows == [(alert.name, alert.name, alert.severity) for alert in alerts()]
 
 
 # What the definitions promise.

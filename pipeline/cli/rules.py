@@ -1,0 +1,46 @@
+"""`laggard rules`: alert rules for those who evaluate them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.options import with_settings
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+
+
+@click.command()
+@with_settings
+@click.option(
+    "--for",
+    "form",
+    type=click.Choice(["prometheus", "operator", "grafana"]),
+    default="prometheus",
+    show_default=True,
+    help="A rule file of Prometheus, a resource of its Kubernetes operator, or a provisioning file of Grafana.",
+)
+@click.option("--runbooks", metavar="URL", help="Where the runbooks are.  [default: in laggard's repository]")
+def rules(settings: Settings, form: str, runbooks: str | None) -> None:
+    """Print the alert rules, in JSON, which is YAML as well.
+
+    They are those of deploy/prometheus, with links to the Grafana of the setting grafana.url; those for Grafana ask the
+    data source whose uid is the setting grafana.data_source. Let either Prometheus or Grafana evaluate them, or
+    everything is told twice. `laggard grafana publish` brings them to a Grafana that runs.
+    """
+    from laggard.pipeline.grafana import rules as written  # noqa: PLC0415 - `--help` needs none of it
+
+    grafana = settings.text("grafana.url").rstrip("/") or written.GRAFANA
+    books = (runbooks or written.RUNBOOKS).rstrip("/")
+    match form:
+        case "prometheus":
+            document = written.prometheus_rules(grafana=grafana, runbooks=books)
+        case "operator":
+            document = written.prometheus_rule_resource(grafana, books)
+        case _:
+            source = settings.text("grafana.data_source") or written.DATA_SOURCE
+            document = written.grafana_provisioning(source, runbooks=books)
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
