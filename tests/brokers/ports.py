@@ -7,7 +7,8 @@ import random
 import socket
 from pathlib import Path
 
-_LOWEST = 15_000
+_LOWEST, _HIGHEST = 15_000, 65_535
+_ENOUGH = 1000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _WORKERS = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -16,15 +17,15 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port on which nothing listens, below those that the kernel gives to connections.
+    """A port on which nothing listens, none of those that the kernel gives to connections where that can be.
 
     One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
     tries such a port on the loopback until somebody answers may even be connected with itself. Of pytest's workers each
     has ports of its own, so that none is given one that another is about to listen on.
     """
-    highest = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32_768
+    lowest, highest = _not_ephemeral()
     for _ in range(1000):
-        port = _random.randrange(_LOWEST + _WORKER, highest, _WORKERS)
+        port = _random.randrange(lowest + _WORKER, highest, _WORKERS)
         if port in _given:
             continue
         with socket.socket() as probe:
@@ -35,4 +36,12 @@ def free_port() -> int:
                 continue
         _given.add(port)
         return port
-    raise OSError(f"no free port among {_LOWEST} to {highest}")
+    raise OSError(f"no free port among {lowest} to {highest}")
+
+
+def _not_ephemeral() -> tuple[int, int]:
+    """Ports below those that the kernel gives to connections; above them, or any, where it begins low."""
+    first, last = map(int, _EPHEMERAL.read_text().split()) if _EPHEMERAL.exists() else (32_768, 60_999)
+    if first >= _LOWEST + _ENOUGH:
+        return _LOWEST, first
+    return (last + 1, _HIGHEST) if last <= _HIGHEST - _ENOUGH else (_LOWEST, _HIGHEST)
