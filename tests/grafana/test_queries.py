@@ -85,8 +85,8 @@ def test_a_rule_has_an_answer(played: Played, rule: Expression) -> None:
 
 def test_the_incident_has_its_alert(played: Played) -> None:
     (rule,) = [rule for rule in RULES if rule.place == "LaggardAnomaly"]
-    (alert,) = query(played.url, rule.text, time=f"{played.ends:.3f}")
-    assert (alert["metric"]["host"], alert["metric"]["row"]) == ("web-1", "nginx")
+    alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
+    assert ("web-1", "nginx") in {(alert["host"], alert["row"]) for alert in alerts}
 
 
 def test_what_is_empty_by_design_is_still_asked() -> None:
@@ -109,7 +109,11 @@ def test_every_metric_is_exported(played: Played) -> None:
 def test_the_incident_is_told_with_what_stood_out(played: Played) -> None:
     (table,) = [one for one in asked() if one.place == "overview: Open incidents (table): A"]
     text = filled(table.expression, {**MACROS, **EVERYWHERE, "host": ".*"})
-    (incident,) = query(played.url, text, time=f"{played.ends:.3f}")
+    (incident,) = [
+        found
+        for found in query(played.url, text, time=f"{played.ends:.3f}")
+        if found["metric"]["scope"] == "process"  # what the host itself shows may be one as well
+    ]
     labels: dict[str, Any] = incident["metric"]
     assert labels == {
         **LABELS,
@@ -187,7 +191,7 @@ def shown(table: Mapping[str, Any]) -> list[dict[str, str]]:
 
 @pytest.mark.timeout(600)  # the first time, the library has to be fetched
 def test_grafana_makes_one_row_of_an_incident_and_writes_its_figures(drawn: dict[str, Any]) -> None:
-    (row,) = shown(drawn["overview: Open incidents"])
+    (row,) = [row for row in shown(drawn["overview: Open incidents"]) if row["Scope"] == "process"]
     assert list(row)[:7] == ["Environment", "Cluster", "Host", "Process", "Feature", "Scope", "Operator"]
     assert list(row)[7:] == ["Began", "Score", "Value", "Usual", "\u00b1", "Times usual"]
     assert list(row.values())[:4] == ["production", "north", "web-1", "nginx"]
@@ -198,9 +202,9 @@ def test_grafana_makes_one_row_of_an_incident_and_writes_its_figures(drawn: dict
 
 
 def test_grafana_leads_from_an_incident_to_its_host_around_its_beginning(played: Played, drawn: dict[str, Any]) -> None:
-    ((row,), columns) = (drawn["overview: Open incidents"][part] for part in ("rows", "columns"))
-    assert [column["name"] for column in columns if column["hidden"]] == ["from", "to"]
-    (link,) = row["host"]["links"]
+    table = drawn["overview: Open incidents"]
+    assert [column["name"] for column in table["columns"] if column["hidden"]] == ["from", "to"]
+    (link,) = table["rows"][0]["host"]["links"]
     found = re.search(r"&var-host=web-1&from=(\d+)&to=(\d+)$", link)
     assert found, link
     assert int(found[1]) / 1000 < played.begins < int(found[2]) / 1000 <= played.ends
