@@ -32,6 +32,8 @@ RETRY_S = 60.0
 """How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
 
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
+_CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
+_OF_CHILDREN = _CPU[-1]
 
 
 class ProcessTable:
@@ -44,6 +46,10 @@ class ProcessTable:
       tick, and many short lives do not look like many busy cores.
     - a changed name: the counters are still those of the same process.
     A counter that goes backwards has no rate (NaN) at that tick.
+
+    The kernel gives a parent all CPU time of a child's life at the moment at which that is waited for. What was in the
+    child's own row before is left out, so that who waits for a process that computed for an hour did not compute for
+    an hour; what is in no row is the parent's: that of children who live for less than a tick.
 
     Args:
         clock: what times the rates.
@@ -95,6 +101,9 @@ class ProcessTable:
         self._children = np.zeros(0)
         self._families_changed = False
         self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
+        # CPU time in seconds that rows of the ended had, by their parents: it may be counted at the next tick only.
+        self._ended: dict[int, float] = {}
+        self._ended_before: dict[int, float] = {}
 
     @property
     def count(self) -> int:
@@ -244,6 +253,8 @@ class ProcessTable:
         process = self._processes.pop(pid)
         process.release()
         self._free.append(process.slot)
+        parent = process.stat.parent
+        self._ended[parent] = self._ended.get(parent, 0.0) + float(self._now[process.slot, _CPU].sum())
         self._lost_parents.add(process.pid)
         self._families_changed = True
         self._layout = None
@@ -288,8 +299,26 @@ class ProcessTable:
         )
         return self._layout
 
+    def _leave_out_ended(self) -> None:
+        """Take what was in the rows of ended children as counted before in their parents' rows."""
+        waiting: dict[int, float] = {}
+        for credits_, lasts in ((self._ended_before, False), (self._ended, True)):
+            for parent, seconds in credits_.items():
+                process = self._processes.get(str(parent))
+                if process is None:
+                    continue
+                added = self._now[process.slot, _OF_CHILDREN] - self._before[process.slot, _OF_CHILDREN]
+                known = min(max(added, 0.0), seconds)
+                if known > 0.0:
+                    self._before[process.slot, _OF_CHILDREN] += known
+                if lasts and seconds > known:
+                    waiting[parent] = seconds - known
+        self._ended_before, self._ended = waiting, {}
+
     def _rates(self) -> NDArray[np.float64]:
         slots, rates = self._slots, len(RATES)
+        if self._ended or self._ended_before:
+            self._leave_out_ended()
         now = self._now[slots]
         values = np.empty((len(slots), len(FEATURES)))
         values[:, rates:-1] = now[:, rates:]

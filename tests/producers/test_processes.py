@@ -231,6 +231,40 @@ def test_a_new_name_is_a_new_row_of_the_same_process(machine, time, table):
     assert features["io_read_characters_per_s"] == 300
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_cpu_time_that_was_in_a_childs_row_is_not_its_parents(machine, time, table, late):
+    """The kernel gives it to who waits for the child: all of its life at once."""
+    machine.run(7)
+    machine.run(8, parent=7, user=100, run_ns=1_000_000_000)
+    rows(table)
+    time.pass_(1)
+    machine.run(8, parent=7, user=190, children_user=30, run_ns=1_900_000_000)
+    assert rows(table)["work[8@50]"]["cpu_children_ratio"] == pytest.approx(0.3)
+    time.pass_(1)
+    machine.end(8)
+    if late:  # it ended after its parent had been read
+        assert rows(table)["work[7@50]"]["cpu_children_ratio"] == 0.0
+        time.pass_(1)
+    machine.run(7, children_user=190 + 30 + 5)
+    assert only(table)["cpu_children_ratio"] == pytest.approx(0.05)
+    time.pass_(1)
+    machine.run(7, children_user=190 + 30 + 5 + 10)
+    assert only(table)["cpu_children_ratio"] == pytest.approx(0.1)
+
+
+def test_who_ends_without_being_waited_for_takes_nothing_off_later_children(machine, time, table):
+    machine.run(7)
+    machine.run(8, parent=7, user=100, run_ns=1_000_000_000)
+    rows(table)
+    machine.end(8)
+    for _ in range(2):
+        time.pass_(1)
+        only(table)
+    time.pass_(1)
+    machine.run(7, children_user=50)
+    assert only(table)["cpu_children_ratio"] == pytest.approx(0.5)
+
+
 def test_io_of_a_child_that_has_ended_is_not_its_parents(machine, time, table):
     """The kernel adds it to what `/proc/PID/io` says of the parent when that waits for the child."""
     machine.run(7, write=1000)
