@@ -212,7 +212,7 @@ class Connection:
         return kind(f"Grafana at {self.url} was to {what}: {why} ({status}).{because}", status)
 
     def _unreachable(self, error: requests.exceptions.RequestException) -> GrafanaError:
-        said = shortened(re.sub(r"^.*?(?:Caused by |\()", "", str(error)) if "Caused by" in str(error) else str(error))
+        said = shortened(_cause(error))
         match error:
             case requests.exceptions.SSLError():
                 return GrafanaError(
@@ -225,6 +225,13 @@ class Connection:
                 )
             case _:
                 return GrafanaUnavailable(f"Grafana at {self.url} cannot be reached: {said}")
+
+
+def _cause(error: requests.exceptions.RequestException) -> str:
+    """What went wrong on the network, without the library's wrapping: which pool, which connection, how many tries."""
+    cause = error.args[0] if error.args else error
+    cause = getattr(cause, "reason", None) or cause
+    return re.sub(r"^\w+\(host=[^)]*\): ", "", str(cause))
 
 
 def _pause_s(answer: requests.Response, attempt: int) -> float:
