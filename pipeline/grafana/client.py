@@ -239,14 +239,6 @@ class Grafana(Connection):
         """Change parts of an annotation."""
         self.ask("PATCH", f"/annotations/{identity}", "change an annotation", "annotations:write", body=changes)
 
-    def delete_annotation(self, identity: int) -> None:
-        """Delete an annotation."""
-        self.call(
-            lambda: self.face.annotations.delete_annotations_by_id(identity),
-            "delete an annotation",
-            "annotations:delete",
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Series:

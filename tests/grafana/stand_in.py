@@ -413,10 +413,6 @@ class StandIn:
         self.annotations[int(identity)] |= command
         return {"message": "Annotation patched"}
 
-    def deleteAnnotationByID(self, identity: str) -> Any:  # noqa: N802
-        del self.annotations[int(identity)]
-        return {"message": "Annotation deleted"}
-
     # What a person does.
 
     def edit_dashboard(self, uid: str, message: str = "", **changes: Any) -> None:

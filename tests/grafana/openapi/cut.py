@@ -48,7 +48,6 @@ OPERATIONS = (
     "getAnnotations",
     "postAnnotation",
     "patchAnnotation",
-    "deleteAnnotationByID",
 )
 
 HERE = Path(__file__).parent
