@@ -392,11 +392,13 @@ def duration_s(text: str) -> float:
 def options(description: str) -> argparse.ArgumentParser:
     """The options of whatever follows the topic."""
     topic = os.environ.get("LAGGARD_TOPICS_PREFIX", "laggard.") + "anomalies"
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--group", required=True, help="the consumer group; what it has read is kept at the brokers")
-    parser.add_argument("--topic", default=topic, help="where anomalies are")
-    parser.add_argument("--since", type=duration_s, default="10m", help="so far back a new group begins", metavar="10m")
-    parser.add_argument("--seen", default=":memory:", metavar="FILE", help="keeps what has been handled over restarts")
+    parser.add_argument("--topic", default=topic, help="where anomalies are (default: %(default)s)")
+    since = "so far back a new group begins, such as 90s, 10m, 2h or 1d (default: %(default)s)"
+    parser.add_argument("--since", type=duration_s, default="10m", metavar="DURATION", help=since)
+    seen = "keeps what has been handled over restarts (default: it is forgotten when the program ends)"
+    parser.add_argument("--seen", default=":memory:", metavar="FILE", help=seen)
     return parser
 
 

@@ -20,6 +20,10 @@ if [ -z "$servers" ] || [ "$servers" = "$LAGGARD_BUS_LOCATION" ]; then
     exit 2
 fi
 [ -z "${KAFKA_HOME:-}" ] || PATH=$KAFKA_HOME/bin:$PATH
+if ! command -v kafka-console-consumer.sh >/dev/null; then
+    echo "kafka-console-consumer.sh: expected it on the path, or in KAFKA_HOME/bin" >&2
+    exit 2
+fi
 
 consume() {
     kafka-console-consumer.sh --bootstrap-server "$servers" --topic "${LAGGARD_TOPICS_PREFIX-laggard.}anomalies" \

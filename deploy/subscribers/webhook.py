@@ -232,8 +232,12 @@ class DeadLetters:
 
 def main() -> int:
     """Post each anomaly."""
-    parser = options("Post laggard's anomalies to WEBHOOK_URL, signed with the secret in WEBHOOK_SECRET_FILE.")
-    parser.add_argument("--patience", type=duration_s, default="1h", metavar="1h", help="so long each is tried")
+    parser = options(
+        "Post laggard's anomalies to WEBHOOK_URL, signed with WEBHOOK_SECRET. Either may be in a file instead: "
+        "WEBHOOK_URL_FILE, WEBHOOK_SECRET_FILE."
+    )
+    patience = "so long each is tried (default: %(default)s)"
+    parser.add_argument("--patience", type=duration_s, default="1h", metavar="DURATION", help=patience)
     without = "where it goes then; without this the program ends, and begins with it when it is started again"
     parser.add_argument("--dead-letters", metavar="TOPIC", help=without)
     arguments = parser.parse_args()

@@ -253,6 +253,9 @@ def test_the_script_prints_what_is_live_and_committed(tmp_path: Path, channel: C
     astray = Program(tmp_path, channel, "console.sh", variables={"LAGGARD_BUS_LOCATION": "broker-1:9092"})
     assert astray.ended() == 2
     assert astray.said.read_text().startswith("LAGGARD_BUS_LOCATION: expected kafka://HOST:PORT,HOST:PORT")
+    lost = Program(tmp_path, channel, "console.sh", variables={"PATH": "/bin"})
+    assert lost.ended() == 2
+    assert lost.said.read_text() == "kafka-console-consumer.sh: expected it on the path, or in KAFKA_HOME/bin\n"
 
 
 @pytest.mark.parametrize("path", sorted(SUBSCRIBERS.glob("*.py")), ids=lambda path: path.name)
