@@ -216,7 +216,7 @@ def _down(faster: float) -> Alert:
         summary="No worker of laggard answers{environment as where}{cluster as where}",
         description=(
             "Prometheus reaches no worker of the job {job}. Until one answers nothing is judged as far as Prometheus "
-            "can see, and no other alert of laggard can fire."
+            "can see, and the other alerts of laggard tell nothing new."
         ),
         dashboard=PIPELINE_DASHBOARD,
     )
