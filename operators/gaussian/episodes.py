@@ -38,6 +38,9 @@ LASTING_S = 120.0
 HIGHEST = 1e30
 """Heights beyond this are cut to it: what float32 takes."""
 
+LEAST_DECAY = 1e-30
+"""However far a clock jumps: at 0, what float32 makes of smaller ones, there would be no number for no height."""
+
 NONE = np.float32(-np.inf)
 
 
@@ -125,7 +128,7 @@ class Episodes:
             mean: the usual one.
 
         """
-        decay = np.float32(np.exp(-seconds / MEMORY_S))
+        decay = np.float32(max(np.exp(-seconds / MEMORY_S), LEAST_DECAY))
         running = _flat(self.running)
         # Where there is none it stays -inf.
         self.highest *= decay
