@@ -31,6 +31,13 @@ TRUSTED = 30.0
 means the same whether the model is an hour or a week old."""
 
 
+NOTHING = 1e-280
+"""A variance of at most this is none: one over it would not fit."""
+
+FARTHEST = 1e150
+"""So many standard deviations are as far as any: the square of more would not fit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
     """How much each feature's score counts, and which features count alike.
@@ -160,11 +167,11 @@ class Reference:
         count = usual.counts
         even = count is not weight
         spread, within = PSEUDO * pool.spread**2, PSEUDO * POOLED * pool.within**2
-        silent = np.flatnonzero((spread <= 0.0) & (weights.least <= 0.0))
+        silent = np.flatnonzero((spread <= NOTHING) & (weights.least <= 0.0))
         if silent.size:  # perhaps no longer
             again = Pool.of(Moments(weight[silent], mean[silent], squares[silent]))
             spread[silent], within[silent] = PSEUDO * again.spread**2, PSEUDO * POOLED * again.within**2
-            silent = silent[spread[silent] <= 0.0]
+            silent = silent[spread[silent] <= NOTHING]
         spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
@@ -321,6 +328,7 @@ def _rise(values: Matrix, reference: Reference) -> Matrix:
 
 def _logarithm(rise: Matrix, power: Matrix) -> Matrix:
     """The likelihood, in place of the rise: power * ln(1 + rise^2)."""
+    np.minimum(rise, FARTHEST, out=rise)
     rise *= rise
     rise += 1.0
     np.log(rise, out=rise)

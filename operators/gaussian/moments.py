@@ -51,7 +51,7 @@ class Moments:
     def head(self, height: int, width: int) -> Moments:
         """The first lines and columns, as a view."""
         parts = (part[:height, :width] for part in (self.weight, self.mean, self.squares))
-        return Moments(*parts, even=self.even or None)
+        return Moments(*parts, even=(height > 0 and self.even) or None)
 
     @classmethod
     def empty(cls, *shape: int) -> Moments:
@@ -152,5 +152,6 @@ class Block:
         step = self.total / (self.weight + TINY)
         squares = self.total * step
         np.subtract(self.squares, squares, out=squares)
+        np.maximum(squares, 0.0, out=squares)  # of denormal numbers the digits do cancel
         step += self.first
         return Moments(self.weight.copy(), step, squares)
