@@ -133,9 +133,11 @@ class Rises:
         ]
         lines, columns = np.array(cells, np.intp).reshape(-1, 2).T
         there = lines >= 0
-        now = np.where(there, level[lines, columns], -np.inf) if lines.size else np.zeros(0)
+        # After a gap, or where there was no value, it is not known to be any less.
+        now = np.full(len(lines), -np.inf)
+        now[there] = np.where(values > 0.0, level, -np.inf)[lines[there], columns[there]]
         steps = np.where(now > self.level, np.minimum(self.steps + 1.0, MOST), self.steps - DOWN)
-        lasts = there & (steps >= 0.0) & (now > self.mean)
+        lasts = there & (steps >= 0.0) & ((now > self.mean) | (now == -np.inf))
         ended = there & (self.steps >= STEADY) & ~(lasts & (steps >= STEADY))
         kept = np.flatnonzero(lasts & ~ended)
         begun[lines[kept], columns[kept]] = False
