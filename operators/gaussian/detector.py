@@ -183,7 +183,7 @@ class Gaussian:
         self._pool = _Pooled(math.nan, (), Pool(*np.zeros((3, 0))))
         # What follows from the state and the last names and values; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None, _Pooled] | None = None
-        self._fresh_ts: float | None = None  # of an alignment with new rows that is not learned yet
+        self._fresh_ts: float | None = None  # of an alignment that is not learned yet
         self._reference: Reference | None = None
         self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
         self._bases: dict[int, Basis] = {}
@@ -271,6 +271,8 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
+        others = bank.last_ts[rows:]
+        others[others == ts] = np.nextafter(ts, -np.inf)  # also where the clock stands: they are not in this frame
         bank.last_ts[:rows] = ts
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
@@ -338,14 +340,13 @@ class Gaussian:
 
     def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None, _Pooled]:
         """The bank with this frame's rows and features first, which rows are young, and all of them together."""
-        # Rows that are new are so from the tick at which they are learned.
+        # Rows begin, end and are forgotten at the tick at which that is learned.
         if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
             bank, followed = self._bank, None
             self._settle()
             self._prospects = self._ended(ts, layout) if self._times.ticks else None
             known = set(bank.rows)
             fresh = [column for column, row in enumerate(layout.rows) if row not in known]
-            self._fresh_ts = ts if fresh or self._prospects else None
             if self._cohorts is not None:
                 followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
             if not bank.begins_with(layout):
@@ -353,6 +354,7 @@ class Gaussian:
             pooled, features = self._pool, tuple(layout.features)
             if pooled.features != features:
                 pooled = _Pooled(ts, features, _pool(bank, layout))
+            self._fresh_ts = ts
             self._aligned = (layout, bank, followed, pooled)
             self._weights = self._floor = self._reference = self._open = None
             self._settled = False
@@ -396,13 +398,15 @@ class Gaussian:
 
     def _before_rises(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
         """What is usual, but in cells that rise steadily what was so before they did."""
-        steady = [cell for cell in self._rises.steady if cell.row in rows and cell.feature in features]
+        steady = self._rises.steady
         if not steady:
             return usual
+        line, column = ({name: number for number, name in enumerate(each)} for each in (features, rows))
         mean, squares = usual.mean.copy(), usual.squares.copy()
         for cell in steady:
-            place = features.index(cell.feature), rows.index(cell.row)
-            mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
+            if cell.feature in line and cell.row in column:
+                place = line[cell.feature], column[cell.row]
+                mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
         return Moments(usual.weight, mean, squares, even=usual.even)
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
