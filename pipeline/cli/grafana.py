@@ -185,7 +185,9 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
 
     grafana.version()  # so that what is no Grafana is said first
     permissions = grafana.permissions()
-    missing = [] if permissions is None else lacking(permissions)
+    missing: list[str] = []
+    if permissions is not None:
+        missing = lacking(permissions, alerts=alerts, data_source=settings.text("grafana.data_source"))
     try:
         seen = _look(settings, grafana, alerts=alerts)
     except GrafanaError as error:

@@ -114,9 +114,23 @@ def scraped(grafana: Grafana, data_source: DataSource, clock: Callable[[], float
     return Scraped(len(newest), sum(1 for value in newest if value == 1))
 
 
-def lacking(permissions: Mapping[str, Sequence[str]]) -> list[str]:
-    """What laggard does that the token may not, each with the right that it needs; on what is not looked at."""
-    return [f"{what} ({rights[0]})" for what, rights in RIGHTS.items() if not set(rights) & permissions.keys()]
+def lacking(permissions: Mapping[str, Sequence[str]], *, alerts: bool = True, data_source: str = "") -> list[str]:
+    """What laggard does that the token may not, each with the right that it needs; on what is not looked at.
+
+    Args:
+        permissions: the token's.
+        alerts: whether alert rules are published.
+        data_source: the setting: where it says which one, nothing has to be listed.
+
+    """
+    spared = set() if alerts else {"read alert rules", "change alert rules"}
+    if data_source:
+        spared.add("list data sources")
+    return [
+        f"{what} ({rights[0]})"
+        for what, rights in RIGHTS.items()
+        if what not in spared and not set(rights) & permissions.keys()
+    ]
 
 
 def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) -> list[str]:

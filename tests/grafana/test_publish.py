@@ -432,6 +432,12 @@ def test_check_says_which_rights_are_missing(newest: StandIn, call: Any) -> None
     assert code == FAILED
     assert "was to list the alert rules: the token may not" in err
     assert "The token may not: make the folder (folders:create), " in err
+    newest.denied = {"getDataSources", "getAlertRules"}
+    enough = ("folders:create", "dashboards:create", "dashboards:write", "datasources:query")
+    of_annotations = ("annotations:read", "annotations:create", "annotations:write")
+    newest.permissions = {right: ["*"] for right in ("dashboards:read", *enough, *of_annotations)}
+    code, out, _ = call(newest, "check", "--no-alerts", "--set", "grafana.data_source=prom-1")
+    assert (code, "The token has all the rights that laggard needs.\n" in out) == (0, True)
     newest.denied.clear()
     newest.permissions = ["not what is known"]
     code, out, _ = call(newest, "check")
