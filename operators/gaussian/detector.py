@@ -91,7 +91,8 @@ class Gaussian:
     usual.
 
     Memory: 104 bytes per row and feature in the state and less than as much for what follows from it, for the rows and
-    features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`.
+    features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`; about 50
+    more for each cell of `stocks` that is above its usual.
 
     Reference: "S0", sections 3 and 4.
 
@@ -596,8 +597,6 @@ class Scores:
         first_ts: when each row was first seen.
         bases: by the place of a row, what it is compared with where that is not its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
-        resolution: the least standard deviation of a feature, in its unit, by the end of its name: what nobody would
-            notice is no anomaly, however constant the feature was. Only with `scale_free`.
         waits: features that tell how long a row waits.
         gone: rows that were out of the ordinary and ended a moment ago.
         age_s: how long the model has been learning.
