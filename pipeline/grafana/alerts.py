@@ -35,6 +35,7 @@ TASK: Final = (*PLACE, "operator", "topic")
 
 HOST_DASHBOARD: Final = "laggard-host"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
+"""The uids of the dashboards that alerts lead to."""
 
 MEASURED: Final = "measured"
 """In a text, what the alert's expression gives."""

@@ -17,12 +17,14 @@ from grafana_foundation_sdk.builders import statetimeline as statetimeline_build
 from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
+from laggard.pipeline.grafana.alerts import HOST_DASHBOARD, PIPELINE_DASHBOARD
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DATA_SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
-OVERVIEW_UID, HOST_UID, PIPELINE_UID = "laggard-overview", "laggard-host", "laggard-pipeline"
+OVERVIEW_UID, HOST_UID, PIPELINE_UID = "laggard-overview", HOST_DASHBOARD, PIPELINE_DASHBOARD
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
