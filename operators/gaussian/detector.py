@@ -272,8 +272,9 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
-        others = bank.last_ts[rows:]
-        others[others == ts] = np.nextafter(ts, -np.inf)  # also where the clock stands: they are not in this frame
+        if rows < len(bank.rows):  # none of which is of this frame, also where the clock stands
+            others = bank.last_ts[rows:]
+            others[others == ts] = math.nextafter(ts, -math.inf)
         bank.last_ts[:rows] = ts
         bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
