@@ -205,7 +205,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
         "found": "9 topics are as they should be",
         "advice": "",
     }
-    assert found["rights"]["found"].startswith("user me may be agent, worker, reader, viewer, admin")
+    assert found["rights"]["found"].startswith("user me may be agent, worker, reader, annotator, viewer, admin")
     assert "0 workers in group examined.gaussian" in found["lag"]["found"]
     wrong = machine(tmp_path / "wrong", options, WRONG)
     found = {one["check"]: one for one in json.loads(wrong.run(["doctor", "--json"]).stdout)["findings"]}
