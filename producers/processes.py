@@ -101,9 +101,9 @@ class ProcessTable:
         self._children = np.zeros(0)
         self._families_changed = False
         self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
-        # CPU time in seconds that rows of the ended had, by their parents: it may be counted at the next tick only.
-        self._ended: dict[int, float] = {}
-        self._ended_before: dict[int, float] = {}
+        # Of those that ended since the last tick: the parent, and the CPU time in seconds that was in their rows.
+        self._ended: dict[int, tuple[int, float]] = {}
+        self._ended_before: dict[int, float] = {}  # by the parent, what it may be given at this tick only
 
     @property
     def count(self) -> int:
@@ -253,8 +253,7 @@ class ProcessTable:
         process = self._processes.pop(pid)
         process.release()
         self._free.append(process.slot)
-        parent = process.stat.parent
-        self._ended[parent] = self._ended.get(parent, 0.0) + float(self._now[process.slot, _CPU].sum())
+        self._ended[process.pid] = process.stat.parent, float(self._now[process.slot, _CPU].sum())
         self._lost_parents.add(process.pid)
         self._families_changed = True
         self._layout = None
@@ -301,8 +300,17 @@ class ProcessTable:
 
     def _leave_out_ended(self) -> None:
         """Take what was in the rows of ended children as counted before in their parents' rows."""
+        now: dict[int, float] = {}
+        before: dict[int, float] = {}
+        for parent, seconds in self._ended_before.items():
+            heir = self._heir(parent)
+            credits_ = before if heir == parent else now
+            credits_[heir] = credits_.get(heir, 0.0) + seconds
+        for parent, seconds in self._ended.values():
+            heir = self._heir(parent)
+            now[heir] = now.get(heir, 0.0) + seconds
         waiting: dict[int, float] = {}
-        for credits_, lasts in ((self._ended_before, False), (self._ended, True)):
+        for credits_, lasts in ((before, False), (now, True)):
             for parent, seconds in credits_.items():
                 process = self._processes.get(str(parent))
                 if process is None:
@@ -314,6 +322,14 @@ class ProcessTable:
                 if lasts and seconds > known:
                     waiting[parent] = seconds - known
         self._ended_before, self._ended = waiting, {}
+
+    def _heir(self, parent: int) -> int:
+        """Who is given what a parent was: itself or, where it has ended too, the next one above it that has not."""
+        for _ in range(len(self._ended)):
+            if str(parent) in self._processes or parent not in self._ended:
+                break
+            parent = self._ended[parent][0]
+        return parent
 
     def _rates(self) -> NDArray[np.float64]:
         slots, rates = self._slots, len(RATES)

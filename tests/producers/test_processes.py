@@ -252,6 +252,23 @@ def test_cpu_time_that_was_in_a_childs_row_is_not_its_parents(machine, time, tab
     assert only(table)["cpu_children_ratio"] == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_cpu_time_that_was_in_a_grandchilds_row_is_not_its_grandparents(machine, time, table, late):
+    """As of a compiler that a shell waits for, which `make` waits for: both end at once."""
+    machine.run(7)
+    machine.run(8, parent=7, user=10, run_ns=100_000_000)
+    machine.run(9, parent=8, user=100, run_ns=1_000_000_000)
+    rows(table)
+    time.pass_(1)
+    machine.end(9)
+    if late:  # the one in the middle had been read already
+        assert rows(table)["work[8@50]"]["cpu_children_ratio"] == 0.0
+        time.pass_(1)
+    machine.end(8)
+    machine.run(7, children_user=100 + 10 + 5)
+    assert only(table)["cpu_children_ratio"] == pytest.approx(0.05)
+
+
 def test_who_ends_without_being_waited_for_takes_nothing_off_later_children(machine, time, table):
     machine.run(7)
     machine.run(8, parent=7, user=100, run_ns=1_000_000_000)
