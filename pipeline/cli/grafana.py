@@ -365,6 +365,8 @@ def _end(grafana: Grafana, done: Sequence[Done], told: Sequence[str], *, as_json
         return FAILED if left else 0
     for each in told:
         click.echo(f"Hint: {each}.")
+    if any(one.thing.state == "changed" for one in left):
+        click.echo("`laggard grafana diff` shows what somebody else has changed; --force does it all the same.")
     counts = Counter("left alone" if one.deed == "left" else one.deed for one in done)
     summed = ", ".join(f"{count} {deed}" for deed, count in sorted(counts.items())) or "nothing is there"
     click.echo(f"Grafana at {grafana.url}: {summed}.")

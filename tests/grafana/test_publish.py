@@ -102,6 +102,7 @@ def test_a_dashboard_that_a_person_edited_is_left_alone(newest: StandIn, call: A
     code, out, _ = call(newest, "publish")
     assert code == FAILED
     assert f"left alone  dashboard {uid}: changed by somebody else\n" in out
+    assert "`laggard grafana diff` shows what somebody else has changed; --force does it all the same.\n" in out
     assert newest.state() == before
     code, out, _ = call(newest, "diff")
     assert code == FAILED
