@@ -16,6 +16,7 @@ from laggard.pipeline.grafana.panels import (
     PLACE,
     RED,
     SCORE,
+    TASK,
     dashboard_url,
     graph,
     host_url,
@@ -98,7 +99,7 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Records behind",
             "Records on the bus that are not processed yet. When this grows, all that is shown here is late.",
-            or_zero(f"sum(max by (operator, topic, partition) ({series('laggard_lag_records', *PLACE)}))"),
+            or_zero(f"sum({worst(TASK, series('laggard_lag_records', *PLACE))})"),
             limits=((1000, ORANGE),),
             link=("Look at the pipeline", dashboard_url(PIPELINE_UID)),
         ),

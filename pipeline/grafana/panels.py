@@ -55,6 +55,9 @@ ON_HOST: Final = (*PLACE, 'host=~"$host"')
 HOST: Final = "environment, cluster, host"
 """The labels of one machine: in two clusters there may be machines of one name."""
 
+TASK: Final = "environment, cluster, operator, topic, partition"
+"""The labels of one task: two clusters have partitions of the same names."""
+
 
 def series(metric: str, *matchers: str, window: str = "") -> str:
     """A selector; with a window (`$__range`), of a range.

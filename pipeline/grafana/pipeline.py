@@ -12,6 +12,7 @@ from laggard.pipeline.grafana.panels import (
     PIPELINE_UID,
     PLACE,
     RED,
+    TASK,
     graph,
     number,
     or_zero,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.grafana.layout import PanelBuilder
 
-_TASK = "operator, topic, partition"
 _NAMED = "{{operator}} {{topic}}[{{partition}}]"
 _RATE = "$__rate_interval"
 
@@ -86,7 +86,7 @@ def _numbers() -> list[PanelBuilder]:
             "Records behind",
             "Records on the bus that are not processed and committed yet. If it grows for minutes, add workers, at "
             "most one for each partition.",
-            or_zero(f"sum({worst(_TASK, _task('lag_records'))})"),
+            or_zero(f"sum({worst(TASK, _task('lag_records'))})"),
             limits=((1000, ORANGE),),
         ),
         number(
@@ -112,7 +112,7 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Recovering",
             "Partitions whose state is being replayed. Until that is done they give no new results.",
-            or_zero(f"count({worst(_TASK, _task('recovery_left_records'))} > 0)"),
+            or_zero(f"count({worst(TASK, _task('recovery_left_records'))} > 0)"),
             limits=((1, ORANGE),),
         ),
     ]
@@ -124,7 +124,7 @@ def _keeping_up() -> list[PanelBuilder]:
             "Records behind",
             "By partition. All that grow: add workers. One that grows: its hosts send more than the others', or its "
             "worker is slow; see the workers below.",
-            [(worst(_TASK, _task("lag_records")), _NAMED)],
+            [(worst(TASK, _task("lag_records")), _NAMED)],
         ),
         graph(
             "Latency",
@@ -196,15 +196,15 @@ def _recovery() -> list[PanelBuilder]:
             "Records to replay",
             "What is left until a partition's state is what it was, and how far standbys are behind.",
             [
-                (worst(_TASK, _task("recovery_left_records")), _NAMED),
-                (worst(_TASK, _task("standby_left_records")), f"{_NAMED}, standby"),
+                (worst(TASK, _task("recovery_left_records")), _NAMED),
+                (worst(TASK, _task("standby_left_records")), f"{_NAMED}, standby"),
             ],
             span=8,
         ),
         graph(
             "Last recovery",
             "How long it took. Where this is too long for you: `worker.standby`.",
-            [(worst(_TASK, _task("recovery_seconds")), _NAMED)],
+            [(worst(TASK, _task("recovery_seconds")), _NAMED)],
             unit="s",
             span=8,
         ),
@@ -224,13 +224,13 @@ def _recovery() -> list[PanelBuilder]:
         graph(
             "States",
             "Keys, as hosts, that have a state: how many a worker has decides its memory.",
-            [(f"sum by (operator) ({worst(_TASK, _task('keys'))})", "{{operator}}")],
+            [(f"sum by (operator) ({worst(TASK, _task('keys'))})", "{{operator}}")],
             span=8,
         ),
         graph(
             "Size of states",
             "Of all newest snapshots, before compression: what a recovery has to load.",
-            [(f"sum by (operator) ({worst(_TASK, _task('state_bytes'))})", "{{operator}}")],
+            [(f"sum by (operator) ({worst(TASK, _task('state_bytes'))})", "{{operator}}")],
             unit="decbytes",
             span=8,
         ),

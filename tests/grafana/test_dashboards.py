@@ -103,6 +103,16 @@ def test_every_query_is_bound_to_environment_and_cluster() -> None:
             assert wanted <= set(re.findall(r"(\w+)=", selector)), query
 
 
+def test_partitions_of_one_name_in_two_clusters_are_two() -> None:
+    kept = [
+        (query.place, set(labels.split(", ")))
+        for query in asked()
+        for labels in re.findall(r"max by \(([^)]*\bpartition)\)", query.expression)
+    ]
+    assert len(kept) > 5
+    assert [place for place, labels in kept if not labels >= {"environment", "cluster"}] == []
+
+
 def test_every_query_has_a_place_of_its_own() -> None:
     places = [query.place for query in asked()]
     assert len(set(places)) == len(places) > 80
