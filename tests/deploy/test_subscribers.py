@@ -17,21 +17,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourcePatternFilter,
-    ResourceType,
-)
 
 from laggard.pipeline.acls import rules
 from laggard.pipeline.records.outputs import RankingOutput
 from laggard.pipeline.topics import Topics
 from tests.brokers import Security
+from tests.brokers.acls import acls_of, await_acls
 from tests.brokers.java import java
 from tests.deploy.subscribers import HOSTS, SUBSCRIBERS, Channel, Program, anomaly, ranking, until
 from tests.test_house import imported
@@ -179,18 +170,10 @@ def test_it_needs_no_more_than_a_readers_rights_by_tls_and_sasl(tmp_path: Path, 
     (tmp_path / "password").write_text(f"{password}\n")
     with closing(Channel(cluster)) as channel:
         allowed = rules("reader", Topics(prefix=channel.prefix), ("gaussian",), GROUP)
-        acls = [
-            ACL("User:tool", "*", ACLOperation[operation.upper()], ACLPermissionType.ALLOW, pattern)
-            for rule in allowed
-            for operation in rule.operations
-            for pattern in [ResourcePattern(ResourceType[rule.resource.upper()], rule.name)]
-        ]
+        acls = [acl for rule in allowed for acl in acls_of("tool", rule)]
         with KafkaAdminClient(bootstrap_servers=cluster.internal) as admin:
             admin.create_acls(acls)
-            everything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
-            its = ACLFilter("User:tool", None, ACLOperation.ANY, ACLPermissionType.ANY, everything)
-            # The broker hears of them a moment after the controller has answered.
-            until(lambda: len(admin.describe_acls(its)[0]) == len(acls), lambda: str(admin.describe_acls(its)))
+            await_acls(admin, acls, there=True)
         channel.publish(anomaly(1))
         program = follow(
             tmp_path,

@@ -9,16 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourcePatternFilter,
-    ResourceType,
-)
 
 from laggard.pipeline.acls import ROLES, Role, rules
 from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Snapshot
@@ -28,6 +18,7 @@ from laggard.pipeline.bus.kafka.security import kafka_python_security
 from laggard.pipeline.cli.exits import FAILED
 from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.brokers import Cluster, Security
+from tests.brokers.acls import acls_of, await_acls, filter_of
 from tests.kafka.machine import Machine
 
 if TYPE_CHECKING:
@@ -64,17 +55,6 @@ def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 def rules_of(role: Role) -> tuple[Rule, ...]:
     return rules(role, NAMES, [OPERATOR], GROUP)
-
-
-def acls_of(role: Role, rule: Rule) -> list[ACL]:
-    said = rule.to_json(f"User:{role}")
-    pattern = ResourcePattern(
-        ResourceType[said["resource_type"]], said["resource_name"], ACLResourcePatternType[said["pattern_type"]]
-    )
-    return [
-        ACL(said["principal"], "*", ACLOperation[operation], ACLPermissionType[said["permission_type"]], pattern)
-        for operation in said["operations"]
-    ]
 
 
 def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
@@ -272,22 +252,3 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
     finally:
         owner.create_acls(acls)
         await_acls(owner, acls, there=True)
-
-
-def await_acls(owner: KafkaAdminClient, acls: list[ACL], *, there: bool) -> None:
-    """Wait until the broker, which hears of it a moment after the controller has answered, enforces them or not."""
-    deadline = time.monotonic() + 60
-    while any(bool(owner.describe_acls(filter_of(acl))[0]) is not there for acl in acls):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def filter_of(acl: ACL) -> ACLFilter:
-    pattern = acl.resource_pattern
-    return ACLFilter(
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
-        ResourcePatternFilter(pattern.resource_type, pattern.resource_name, pattern.pattern_type),
-    )
