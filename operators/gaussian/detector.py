@@ -286,9 +286,10 @@ class Gaussian:
         """
         last, bank = self._times.last, self._bank
         suspects = _recent(self._suspects, ts)
-        rows, features = int((bank.last_ts == last).sum()), len(self._pool.features)
+        features = len(self._pool.features)
         if self.likelihood == "paper" or not (features and 0.0 < ts - last <= GONE_S):
             return suspects
+        rows = int((bank.last_ts == last).sum())
         there = set(layout.rows)
         gone = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
         if not gone:
