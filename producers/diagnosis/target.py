@@ -1,0 +1,60 @@
+"""Which process is diagnosed, so that it is never taken for another one that got its pid later."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from laggard.producers.kernel import content
+from laggard.producers.proc import PF_KTHREAD, ProcError, parse_command, parse_name, parse_stat
+
+
+class TargetError(LookupError):
+    """A process cannot be diagnosed: which one, why, and what to do about it."""
+
+
+class Target(NamedTuple):
+    """One process, from its start to its end.
+
+    Attributes:
+        pid: its id on the host.
+        start_ticks: when it began, in clock ticks since boot: with the pid, this is one process for good.
+        row: of it in its host's frames: `nginx[4711@99]`.
+        name: its own.
+        command: its command line; empty where that is not to be told.
+
+    """
+
+    pid: int
+    start_ticks: int
+    row: str
+    name: str
+    command: str = ""
+
+
+def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target:
+    """The process that has this pid now.
+
+    Args:
+        pid: its id on the host.
+        root: where procfs is mounted.
+        command_lines: whether to read its command line, which may hold secrets.
+
+    Raises:
+        TargetError: there is none, or it is hidden from us.
+
+    """
+    path = f"{root}/{pid}"
+    text = content(f"{path}/stat")
+    if not text:
+        raise TargetError(
+            f"no process has the pid {pid}, or {root} hides it (the mount option hidepid): expected a pid that `ps`,"
+            " run by the same user, shows"
+        )
+    try:
+        stat = parse_stat(text, file=f"{path}/stat")
+    except ProcError as error:
+        raise TargetError(str(error)) from error
+    kernel_thread = bool(stat.flags & PF_KTHREAD)
+    name = parse_name(stat.comm, kernel_thread)
+    command = parse_command(content(f"{path}/cmdline")) if command_lines and not kernel_thread else ""
+    return Target(pid, stat.start_ticks, f"{name}[{pid}@{stat.start_ticks}]", name, command)
