@@ -260,26 +260,26 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
                 feature_usual_deviation=found.standard_deviation,
             )
     if one.incidents is not None:
-        samples += _incident_samples(labels, one.incidents, scores.score)
+        samples += _anomaly_samples(labels, one.incidents, scores.score)
     return samples
 
 
-def _incident_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[Sample]:
+def _anomaly_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[Sample]:
     incident = incidents.live
-    yield _sample("incidents_open", labels, incident is not None)
+    yield _sample("anomalies_open", labels, incident is not None)
     if incident is None:
-        yield _sample("incidents", labels, incidents.opened)
+        yield _sample("anomalies_opened", labels, incidents.opened)
         return
     exemplar = Exemplar({"anomaly": incident.id}, 1.0, incident.ts) if incident.id else None
-    yield _sample("incidents", labels, incidents.opened, exemplar)
+    yield _sample("anomalies_opened", labels, incidents.opened, exemplar)
     labels = {**labels, "row": label(incident.name), "feature": label(incident.feature)}
-    yield _sample("incident_score", labels, score)
-    yield _sample("incident_start_timestamp_seconds", labels, incident.ts)
+    yield _sample("anomaly_score", labels, score)
+    yield _sample("anomaly_start_timestamp_seconds", labels, incident.ts)
     yield from _present(
         labels,
-        incident_value=incident.value,
-        incident_usual=incident.usual,
-        incident_usual_deviation=incident.usual_deviation,
+        anomaly_value=incident.value,
+        anomaly_usual=incident.usual,
+        anomaly_usual_deviation=incident.usual_deviation,
     )
 
 

@@ -105,44 +105,44 @@ METRICS: tuple[Metric, ...] = (
         "there again in the next, so that a running total would only count ticks.",
     ),
     Metric(
-        "incidents_open",
+        "anomalies_open",
         "gauge",
         _STREAM,
-        "1 while an incident is open, else 0: from a score above 1 until it has been 1 or less for "
+        "1 while an operator's anomaly is open, else 0: from a score above 1 until it has been 1 or less for "
         f"{QUIET_S:.0f} s. Of live frames only.",
     ),
     Metric(
-        "incidents",
+        "anomalies_opened",
         "counter",
         _STREAM,
-        "Incidents opened by live frames, since the stream's state began: a worker that takes it over counts on. Its "
-        "exemplar is the id of the anomaly that opened the newest, while that is open.",
+        "Anomalies opened by live frames, since the stream's state began: a worker that takes it over counts on. Its "
+        "exemplar is the id of the newest, while that is open.",
     ),
     Metric(
-        "incident_score",
+        "anomaly_score",
         "gauge",
         _FEATURE,
-        "There while an incident is open: the newest score of its stream. Row and feature are those that it opened "
+        "There while an anomaly is open: the newest score of its stream. Row and feature are those that it opened "
         "with; empty where they are not known.",
     ),
     Metric(
-        "incident_value",
+        "anomaly_value",
         "gauge",
         _FEATURE,
         "That feature of that row, in the unit of its name: the value farthest from the usual since it opened.",
     ),
-    Metric("incident_usual", "gauge", _FEATURE, "The mean of what was usual for it when the incident opened."),
+    Metric("anomaly_usual", "gauge", _FEATURE, "The mean of what was usual for it when the anomaly opened."),
     Metric(
-        "incident_usual_deviation",
+        "anomaly_usual_deviation",
         "gauge",
         _FEATURE,
-        "The standard deviation of what was usual for it when the incident opened.",
+        "The standard deviation of what was usual for it when the anomaly opened.",
     ),
     Metric(
-        "incident_start_timestamp_seconds",
+        "anomaly_start_timestamp_seconds",
         "gauge",
         _FEATURE,
-        "When the incident opened, by its frame, since the Unix epoch.",
+        "When the anomaly opened, by its frame, since the Unix epoch.",
     ),
     Metric(
         "false_alarms_budget_per_day",
@@ -314,14 +314,15 @@ Prometheus client has, of the worker itself.
 - No label is a process id. Rows of one name share a series, that of the worst of them; the `web.top_rows` worst names
   of a stream have one, and `laggard_rows_left_out` tells how many have not. Of each such row up to {TOP_FEATURES}
   features have one.
-- An incident opens when a score passes 1 and is over when it has been 1 or less for {QUIET_S:.0f} s. Its series,
-  `laggard_incident_...`, keep the row and the feature that it opened with. It is a part of the state: a worker that is
-  started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open none.
+- An operator's anomaly opens when its score passes 1 and is over when that has been 1 or less for {QUIET_S:.0f} s. Its
+  series, `laggard_anomaly_...`, keep the row and the feature that it opened with. It is a part of the state: a worker
+  that is started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open
+  none.
 - A label has at most {MAX_LABEL} characters; what cannot be printed becomes U+FFFD.
 - At most {MAX_STREAMS:,} streams (operator, key and scope) are shown, each until it has been silent for {STALE_S:.0f} s
   and three of its ticks. Who loses a host to another worker shows it no more.
-- As OpenMetrics, `laggard_latency_seconds` and `laggard_incidents_total` have exemplars; Prometheus keeps them with
-  `--enable-feature=exemplar-storage`.
+- As OpenMetrics, `laggard_latency_seconds` and `laggard_anomalies_opened_total` have exemplars; Prometheus keeps them
+  with `--enable-feature=exemplar-storage`.
 
 A host of 200 processes has some 190 series, and each scrape takes 2 ms of CPU and 23 kB for it, 3 kB compressed. With
 1,000 hosts on one worker that is 2.0 s and 23 MB (`python -m tests.benchmarks.scrape`): scrape such a one every 30 s or

@@ -152,13 +152,13 @@ def by(labels: tuple[str, ...]) -> str:
 
 
 _INCIDENT_NUMBERS: Final = {
-    "score": Number("laggard_incident_score", INCIDENT),
-    "value": Number("laggard_incident_value", INCIDENT),
-    "usual": Number("laggard_incident_usual", INCIDENT),
-    "deviation": Number("laggard_incident_usual_deviation", INCIDENT),
+    "score": Number("laggard_anomaly_score", INCIDENT),
+    "value": Number("laggard_anomaly_value", INCIDENT),
+    "usual": Number("laggard_anomaly_usual", INCIDENT),
+    "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT),
     "young": Number("laggard_model_young", STREAM),
-    "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
-    "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
+    "at": Number("laggard_anomaly_start_timestamp_seconds", INCIDENT),
+    "from": Number("laggard_anomaly_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
 }
 
 _EVIDENCE: Final = "{feature} reached {value as amount}, usually {usual as amount} ± {deviation as amount}"
@@ -169,7 +169,7 @@ def _anomaly(faster: float) -> Alert:
         "LaggardAnomaly",
         "info",
         INCIDENT,
-        f"max {by(INCIDENT)} (laggard_incident_score)",
+        f"max {by(INCIDENT)} (laggard_anomaly_score)",
         wait_s=0.0,
         keep_s=300.0 / faster,
         summary=f"{{subject}}: {_EVIDENCE}",
@@ -183,7 +183,7 @@ def _anomaly(faster: float) -> Alert:
 
 
 def _lasting(faster: float) -> Alert:
-    lasts = f"time() - max {by(INCIDENT)} (laggard_incident_start_timestamp_seconds) > {900 / faster:g}"
+    lasts = f"time() - max {by(INCIDENT)} (laggard_anomaly_start_timestamp_seconds) > {900 / faster:g}"
     young = f"max {by(STREAM)} (laggard_model_young) == 1"
     return Alert(
         "LaggardAnomalyLasting",
@@ -294,7 +294,7 @@ def _over_budget(faster: float) -> Alert:
     week_s = 7.0 * DAY_S / faster
     allowed = f"{week_s / DAY_S:g} * max {by(labels)} (laggard_false_alarms_budget_per_day)"
     # Twice the root of a Poisson count has a standard deviation of 1, whatever its mean (Anscombe 1948).
-    counted = f"round(sum {by(labels)} (increase(laggard_incidents_total[{span(week_s)}])))"
+    counted = f"round(sum {by(labels)} (increase(laggard_anomalies_opened_total[{span(week_s)}])))"
     # So that the first day, when little is known, is not among those that count.
     old = f"min {by(labels)} (laggard_model_age_seconds) > {8 * DAY_S / faster:g}"
     return Alert(
@@ -319,10 +319,10 @@ def _recordings(faster: float) -> tuple[Recording, ...]:
     slow = f"sum {by((*TASK, 'le'))} (rate(laggard_latency_seconds_bucket[{window}]))"
     return (
         Recording("host:laggard_score:max", f"max {by(host)} (laggard_score)"),
-        Recording("host:laggard_incidents_open:sum", f"sum {by(host)} (laggard_incidents_open)"),
+        Recording("host:laggard_anomalies_open:sum", f"sum {by(host)} (laggard_anomalies_open)"),
         Recording(
-            "host_operator:laggard_incidents:increase1h",
-            f"sum {by((*host, 'operator'))} (increase(laggard_incidents_total[{span(3600 / faster)}]))",
+            "host_operator:laggard_anomalies:increase1h",
+            f"sum {by((*host, 'operator'))} (increase(laggard_anomalies_opened_total[{span(3600 / faster)}]))",
         ),
         Recording("operator_topic:laggard_records:rate5m", f"sum {by(TASK)} (rate(laggard_records_total[{window}]))"),
         Recording("operator_topic:laggard_lag_records:sum", f"sum {by(TASK)} (laggard_lag_records)"),

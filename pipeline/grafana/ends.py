@@ -1,7 +1,7 @@
 """When incidents end. No record says so, but the metrics do: Grafana's data source for Prometheus is asked for them.
 
-As long as an incident is open, `laggard_incident_start_timestamp_seconds` is there with the time of its anomaly. It has
-ended at the first moment after that at which `laggard_incidents_open` of its stream is 0, or another incident has
+As long as an incident is open, `laggard_anomaly_start_timestamp_seconds` is there with the time of its anomaly. It has
+ended at the first moment after that at which `laggard_anomalies_open` of its stream is 0, or another incident has
 begun; a worker that is away says neither, and the incident stays open until there is one again.
 """
 
@@ -52,7 +52,7 @@ class Ends:
         step_s = max(self.step_s, (now - one.seen) / MOST_STEPS)
         matchers = {one.keyed_by: one.key, "operator": one.operator}
         others: list[float] = []
-        for series in self._series("laggard_incident_start_timestamp_seconds", matchers, one.seen, now, step_s):
+        for series in self._series("laggard_anomaly_start_timestamp_seconds", matchers, one.seen, now, step_s):
             if one.scope and series.labels.get("scope") != one.scope:
                 continue
             mine = [at for at, start in series.points if abs(start - one.ts) <= _MATCHED_S]
@@ -64,7 +64,7 @@ class Ends:
         matchers["scope"] = one.scope
         calm = [
             at
-            for series in self._series("laggard_incidents_open", matchers, one.seen, now, step_s)
+            for series in self._series("laggard_anomalies_open", matchers, one.seen, now, step_s)
             for at, is_open in series.points
             if is_open == 0
         ]

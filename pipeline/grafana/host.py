@@ -101,13 +101,13 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Open incidents",
             "Incidents of this host that have not ended; the table below says what stood out.",
-            or_zero(f"sum({worst('operator, scope', series('laggard_incidents_open', *_HERE))})"),
+            or_zero(f"sum({worst('operator, scope', series('laggard_anomalies_open', *_HERE))})"),
             limits=((1, RED),),
         ),
         number(
             "Incidents",
             "Incidents that began in this time range.",
-            or_zero(f"round(sum(increase({series('laggard_incidents_total', *_HERE, window='$__range')})))"),
+            or_zero(f"round(sum(increase({series('laggard_anomalies_opened_total', *_HERE, window='$__range')})))"),
             limits=((1, ORANGE),),
         ),
         number(
@@ -243,7 +243,7 @@ def _when() -> PanelBuilder:
     return timeline(
         "Incidents",
         "When the trigger had fired: it lets go once the score has been at 1 or below for a minute.",
-        worst("operator, scope", series("laggard_incidents_open", *_HERE)),
+        worst("operator, scope", series("laggard_anomalies_open", *_HERE)),
         "{{scope}} ({{operator}})",
         {0: ("calm", "transparent"), 1: ("incident", RED)},
         span=12,

@@ -28,7 +28,7 @@ def incident_columns(matchers: Sequence[str], window: str = "", *, host: bool = 
     by = ", ".join(incident_labels(host=host))
 
     def of(metric: str, over: str = "last_over_time") -> str:
-        selected = series(f"laggard_incident_{metric}", *matchers, window=window)
+        selected = series(f"laggard_anomaly_{metric}", *matchers, window=window)
         return worst(by, f"{over}({selected})" if window else selected)
 
     began, value, usual, spread = of("start_timestamp_seconds"), of("value"), of("usual"), of("usual_deviation")

@@ -38,9 +38,9 @@ SILENT_S: Final = 120
 """A host is silent when its newest frame is older than that at the time looked at: two ticks at the longest interval
 that is usual."""
 
-_OPEN = series("laggard_incidents_open", *ON_HOST)
+_OPEN = series("laggard_anomalies_open", *ON_HOST)
 _SCORES = series("laggard_score", *ON_HOST)
-_OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
+_OPENED = series("laggard_anomalies_opened_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
 _RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
 _BUDGET = f"sum by ({HOST}) ({worst(f'{HOST}, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
@@ -178,7 +178,7 @@ def _scores() -> PanelBuilder:
 
 
 def _when() -> PanelBuilder:
-    had = worst(HOST, f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
+    had = worst(HOST, f"max_over_time({series('laggard_anomalies_open', *ON_HOST, window='$__range')} @ end())")
     return timeline(
         "When hosts had incidents",
         "Each host that had an incident in the time range. What begins on several at once has one cause.",

@@ -58,8 +58,8 @@ def expressions(faster: float = 1.0) -> Iterator[Expression]:
                 continue
             yield Expression(rule.name, rule.expr, "it gives what is wrong")
             for name, number in rule.numbers.items():
-                incident = "_incident_" in number.metric
-                reason = "there is such a series only while an incident is open" if incident else ""
+                opened = "_anomaly_" in number.metric
+                reason = "there is such a series only while an anomaly is open" if opened else ""
                 yield Expression(f"{rule.name}, {name}", _asked(number), reason)
 
 

@@ -97,7 +97,7 @@ class Metrics:
             points = []
             for at in steps:
                 opened = [began for _, _, began, ended in mine if began <= at < ended]
-                if metric == "laggard_incidents_open":
+                if metric == "laggard_anomalies_open":
                     points.append((at, 1.0 if opened else 0.0))
                 elif opened:
                     points.append((at, opened[0]))
@@ -491,8 +491,8 @@ def test_the_end_as_a_real_prometheus_knows_it(tmp_path: Path, target: Target) -
         "static_configs": [{"targets": [f"127.0.0.1:{target.server_port}"]}],
     }
     began = round(time.time(), 3)
-    opened = f'laggard_incident_start_timestamp_seconds{{{labels},row="nginx",feature="x"}} {began!r}\n'
-    target.page = f"laggard_incidents_open{{{labels}}} 1\n{opened}"
+    opened = f'laggard_anomaly_start_timestamp_seconds{{{labels},row="nginx",feature="x"}} {began!r}\n'
+    target.page = f"laggard_anomalies_open{{{labels}}} 1\n{opened}"
     with (
         running_prometheus(tmp_path / "prometheus", {"scrape_configs": [scrape]}) as prometheus,
         running("12.1") as grafana,
@@ -521,7 +521,7 @@ def test_the_end_as_a_real_prometheus_knows_it(tmp_path: Path, target: Target) -
 
         awaited(seen)
         closed = time.time()
-        target.page = f"laggard_incidents_open{{{labels}}} 0\n"
+        target.page = f"laggard_anomalies_open{{{labels}}} 0\n"
         found = awaited(noted, lambda note: "open" not in note.get("tags", ["open"]))
         annotator.close()
     assert closed - 1.5 <= found["timeEnd"] / 1000 <= time.time()

@@ -205,7 +205,7 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
                 },
             )
             machines.start()
-            known = "count(laggard_model_young == 0 and laggard_incidents_open == 0) == 2"
+            known = "count(laggard_model_young == 0 and laggard_anomalies_open == 0) == 2"
             awaited(lambda: query(url, f"{known} and on () sum(laggard_lag_records) < 5"), within_s=60)
             # Only now: the rules would take the seconds until then for minutes without a scrape or a frame.
             (tmp_path / "laggard.rules.yaml").write_text(json.dumps(prometheus_rules(FASTER)))

@@ -86,7 +86,7 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         )
         began = time.time()
         publish([*frames(began), Mark("web-1", began, "slow")])
-        (found,) = awaited(lambda: query(url, "laggard_incident_value"))
+        (found,) = awaited(lambda: query(url, "laggard_anomaly_value"))
         blamed = {"host": "web-1", "scope": "process", "row": "worker-3", "feature": "feature_7_bytes"}
         assert found["metric"].items() >= blamed.items()
         assert 0.9e8 < float(found["value"][1]) < 1.1e8
@@ -95,10 +95,10 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
             # A scrape that comes too late leaves everything out until the next one.
             return float(awaited(lambda: query(url, expression))[0]["value"][1])
 
-        assert value("laggard_incidents_open == 1") == 1.0
-        assert value("laggard_incidents_total") == 1.0
-        assert 0.9e6 < value("laggard_incident_usual") < 1.1e6
-        assert abs(value("laggard_incident_start_timestamp_seconds") - began) <= 5.1
+        assert value("laggard_anomalies_open == 1") == 1.0
+        assert value("laggard_anomalies_opened_total") == 1.0
+        assert 0.9e6 < value("laggard_anomaly_usual") < 1.1e6
+        assert abs(value("laggard_anomaly_start_timestamp_seconds") - began) <= 5.1
         awaited(lambda: query(url, "laggard_marks_total == 1"))
         assert value("laggard_false_alarms_budget_per_day") == 1.0
         assert value("count(laggard_feature_value)") == value("count(laggard_feature_score)") == 9.0
@@ -110,11 +110,11 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
 
         hosts = awaited(lambda: exemplars("laggard_latency_seconds_bucket"))
         assert hosts == [{"host": "web-1"}] * len(hosts)
-        (labels,) = awaited(lambda: exemplars("laggard_incidents_total"))
+        (labels,) = awaited(lambda: exemplars("laggard_anomalies_opened_total"))
         assert list(labels) == ["anomaly"]
         page = httpx.get(f"http://{address}/metrics").text
         done = subprocess.run(
             [*promtool(), "check", "metrics"], input=page, capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
-        assert "laggard_incident_score{" in page
+        assert "laggard_anomaly_score{" in page

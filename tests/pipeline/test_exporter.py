@@ -345,44 +345,44 @@ def test_at_most_three_features_of_a_row_with_what_is_usual() -> None:
     assert page.samples("laggard_feature_usual") == {}
 
 
-INCIDENT_METRICS = [metric.name for metric in METRICS if metric.name.startswith("incident_")]
+INCIDENT_METRICS = [metric.name for metric in METRICS if metric.name.startswith("anomaly_")]
 
 
 def test_an_incident_has_series_while_it_is_open() -> None:
     page = Page()
     page.scored([("a", 0.5)])
-    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
-    assert page.samples("laggard_incidents_total") == {("web-1",): 0}
+    assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
+    assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 0}
     opened = Incident(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
     page.scored([("b", 0.7)], incidents=Incidents(3, opened))
     which = ("web-1", "a\ufffd", "memory_rss_bytes")
     assert {name: page.samples(f"laggard_{name}") for name in INCIDENT_METRICS} == {
-        "incident_score": {which: 1.5},
-        "incident_value": {which: 9e6},
-        "incident_usual": {which: 1e6},
-        "incident_usual_deviation": {which: 2e5},
-        "incident_start_timestamp_seconds": {which: TS},
+        "anomaly_score": {which: 1.5},
+        "anomaly_value": {which: 9e6},
+        "anomaly_usual": {which: 1e6},
+        "anomaly_usual_deviation": {which: 2e5},
+        "anomaly_start_timestamp_seconds": {which: TS},
     }
-    assert page.samples("laggard_incidents_open") == {("web-1",): 1}
+    assert page.samples("laggard_anomalies_open") == {("web-1",): 1}
     page.scored([("b", 0.7)], incidents=Incidents(3, None))
     assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
-    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
-    assert page.samples("laggard_incidents_total") == {("web-1",): 3}
+    assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
+    assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
 
 
 def test_an_incident_without_evidence_is_an_incident() -> None:
     page = Page()
     page.scored([("a", 0.5)], incidents=Incidents(1, Incident("", TS, live=True)))
-    assert page.samples("laggard_incident_score") == {("web-1", "", ""): 1.5}
-    assert page.samples("laggard_incident_start_timestamp_seconds") == {("web-1", "", ""): TS}
-    assert page.samples("laggard_incident_usual") == {}
+    assert page.samples("laggard_anomaly_score") == {("web-1", "", ""): 1.5}
+    assert page.samples("laggard_anomaly_start_timestamp_seconds") == {("web-1", "", ""): TS}
+    assert page.samples("laggard_anomaly_usual") == {}
     assert " # " not in generate_openmetrics(page.registry).decode()
 
 
 def test_an_incident_of_recorded_data_is_none() -> None:
     page = Page()
     page.scored([("a", 0.5)], incidents=Incidents(0, Incident(ANOMALY, TS, live=False)))
-    assert page.samples("laggard_incidents_open") == {("web-1",): 0}
+    assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
 
 
@@ -400,7 +400,7 @@ def test_examples_are_in_open_metrics_alone() -> None:
         ("5.0", ("host", "web-1"), 3.0, TS - 3.0),
         ("+Inf", ("host", "web-1"), 1000.0, TS - 1000.0),
     }
-    (exemplar,) = [sample.exemplar for sample in families["laggard_incidents"].samples if sample.exemplar]
+    (exemplar,) = [sample.exemplar for sample in families["laggard_anomalies_opened"].samples if sample.exemplar]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"anomaly": ANOMALY}, 1.0, TS - 60.0)
     assert " # " not in page.text()
     assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 5

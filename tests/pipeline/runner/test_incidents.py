@@ -157,14 +157,14 @@ def test_an_older_laggards_state_has_its_incident_open() -> None:
 
 
 def shown(exporter: Exporter) -> dict[str, tuple[dict[str, str], float]]:
-    """The metrics of incidents: labels and value, by their name."""
+    """The metrics of what an operator opens: labels and value, by their name."""
     registry = CollectorRegistry()
     registry.register(exporter)
     return {
         sample.name.removeprefix("laggard_"): (sample.labels, sample.value)
         for family in text_string_to_metric_families(generate_latest(registry).decode())
         for sample in family.samples
-        if "incident" in sample.name
+        if sample.name.startswith(("laggard_anomaly_", "laggard_anomalies_open"))
     }
 
 
@@ -176,8 +176,8 @@ def test_a_worker_that_takes_over_shows_the_incident_that_is_open(bus: EmbeddedB
     drain(one, bus)
     before = shown(first)
     which = {"host": "h1", "operator": "drift", "scope": "process"}
-    assert before["incidents_open"] == (which, 1.0)
-    assert before["incident_start_timestamp_seconds"] == ({**which, "row": "a", "feature": "cpu_ratio"}, at(3))
+    assert before["anomalies_open"] == (which, 1.0)
+    assert before["anomaly_start_timestamp_seconds"] == ({**which, "row": "a", "feature": "cpu_ratio"}, at(3))
     if clean:
         stop(one)
     second = Exporter(Telemetry(), 3)
@@ -187,7 +187,7 @@ def test_a_worker_that_takes_over_shows_the_incident_that_is_open(bus: EmbeddedB
     append(bus, [frame("h1", 4, 24.0)])
     drain(two, bus)
     after = shown(second)
-    assert after.pop("incident_score")[1] < before.pop("incident_score")[1]
+    assert after.pop("anomaly_score")[1] < before.pop("anomaly_score")[1]
     assert after == before
     stop(two)
 
