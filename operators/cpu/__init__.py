@@ -1,0 +1,5 @@
+"""S1: high use of a resource that lasts, as one event with its phases."""
+
+from laggard.operators.cpu.machine import Machine, State, Transitions
+
+__all__ = ["Machine", "State", "Transitions"]
