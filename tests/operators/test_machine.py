@@ -43,43 +43,42 @@ class Plain:
     def step(self, ts: float, reading: float) -> State:
         passed_s = 0.0 if math.isnan(self.ts) else min(max(ts - self.ts, 0.0), 60.0)
         self.ts = ts
-        if math.isfinite(reading):
+        high = self._high(reading, passed_s)
+        if high is not None:
+            self.since_s += passed_s
+            self._iterate(passed_s, high=high, elapsed=self.since_s >= DURATION_S - 1e-6)
+        return self.state
+
+    def _high(self, reading: float, passed_s: float) -> bool | None:
+        if math.isfinite(reading) or self.state == N:
             self.silent_s = 0.0
-            high = reading >= THRESHOLD
-        elif self.state == N:
-            return self.state
-        else:
-            self.silent_s += passed_s
-            if self.silent_s < DURATION_S - 1e-6:
-                return self.state
-            high = False
-        self.since_s += passed_s
-        elapsed = self.since_s >= DURATION_S - 1e-6
-        if self.state == N:
-            # "Normal state is promoted to High CPU at any iteration when CPU utilization exceeds the threshold."
-            if high:
+            return math.isfinite(reading) and reading >= THRESHOLD
+        self.silent_s += passed_s
+        return None if self.silent_s < DURATION_S - 1e-6 else False
+
+    def _iterate(self, passed_s: float, *, high: bool, elapsed: bool) -> None:
+        match self.state, high:
+            # The text: "Normal state is promoted to High CPU at any iteration when CPU utilization exceeds ..."
+            case State.NORMAL, True:
                 self._enter(H, passed_s)
-        elif self.state == H:
-            # "If CPU utilization returns below a threshold before the threshold number of seconds have elapsed ..."
-            if not high:
+            # The text: "If CPU utilization returns below a threshold before the threshold number of seconds ..."
+            case State.HIGH, False:
                 self._enter(N, 0.0)
-            # "If CPU utilization remains above the threshold ... for the threshold number of seconds ..."
-            elif elapsed:
+            # The text: "If CPU utilization remains above the threshold ... for the threshold number of seconds ..."
+            case State.HIGH, True if elapsed:
                 self.state = D
-        elif self.state == D:
-            # "The condition for advancing to Normal-Wait is realized when CPU utilization ... falls below ..."
-            if not high:
+            # The text: "... Normal-Wait is realized when CPU utilization ... falls below the threshold value"
+            case State.DIAGNOSIS, False:
                 self._enter(W, passed_s)
                 self.lows = 1
-        # "If the CPU utilization ... returns to high utilization before the time threshold expires ..."
-        elif high:
-            self._enter(D, passed_s)
-        else:
-            self.lows += 1
-            # "If the CPU utilization ... remains below the threshold value for the threshold duration ..."
-            if elapsed and self.lows > 2:
-                self._enter(N, 0.0)
-        return self.state
+            # The text: "If the CPU utilization ... returns to high utilization before the time threshold expires ..."
+            case State.NORMAL_WAIT, True:
+                self._enter(D, passed_s)
+            # The text: "If the CPU utilization ... remains below the threshold value for the threshold duration ..."
+            case State.NORMAL_WAIT, False:
+                self.lows += 1
+                if elapsed and self.lows > 2:
+                    self._enter(N, 0.0)
 
     def _enter(self, state: State, since_s: float) -> None:
         self.state, self.since_s = state, since_s
@@ -228,7 +227,7 @@ def test_a_transition_tells_how_long_what_made_it_has_lasted() -> None:
 
 
 def test_bad_input_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="threshold: expected a number above 0, got 0.0"):
+    with pytest.raises(ValueError, match=r"threshold: expected a number above 0, got 0\.0"):
         Machine(threshold=0.0)
     with pytest.raises(ValueError, match="duration_s: expected a time of at least 0, got nan"):
         Machine(duration_s=math.nan)
