@@ -52,9 +52,38 @@ class Fields:
         """A time."""
         return checks.ts(self._found.get(name), f"{self._path}{name}", self.place)
 
-    def text(self, name: str) -> str:
-        """Text of any length."""
-        return checks.text(self._found.get(name), f"{self._path}{name}", self.place, MAX_PLAIN_BYTES)
+    def amount(self, name: str) -> float:
+        """A finite number of at least 0."""
+        return checks.amount(self._found.get(name), f"{self._path}{name}", self.place)
+
+    def integer(self, name: str, least: int, most: int) -> int:
+        """An integer within bounds."""
+        value = self._found.get(name)
+        if _is_integer(value, least, most):
+            return int(value)
+        raise self.error(name, f"an integer from {least} to {most}")
+
+    def perhaps_integer(self, name: str, least: int, most: int) -> int | None:
+        """An integer within bounds; None where it is null."""
+        return None if self._found.get(name, "") is None else self.integer(name, least, most)
+
+    def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
+        """A list of integers within bounds."""
+        value = self._found.get(name)
+        if isinstance(value, list) and all(_is_integer(each, least, most) for each in value):
+            return tuple(value)
+        raise self.error(name, f"a list of integers from {least} to {most}")
+
+    def text(self, name: str, longest: int = MAX_PLAIN_BYTES, *, shortest: int = 0) -> str:
+        """Text; by default of any length."""
+        return checks.text(self._found.get(name), f"{self._path}{name}", self.place, longest, shortest=shortest)
+
+    def texts(self, name: str, most: int, longest: int) -> tuple[str, ...]:
+        """A list of at most so many texts, each at most so long."""
+        value = self._found.get(name)
+        if isinstance(value, list) and len(value) <= most:
+            return checks.texts(value, f"{self._path}{name}", self.place, longest)
+        raise self.error(name, f"a list of at most {most:,} texts")
 
     def boolean(self, name: str) -> bool:
         """True or false."""
@@ -85,6 +114,19 @@ class Fields:
                 raise RecordError(self.place, f"{self._path}{name}[{number}]", "an object", shown(each))
         return [Fields(each, self.place, f"{self._path}{name}[{number}].") for number, each in enumerate(value)]
 
+    def perhaps_object(self, name: str) -> Fields | None:
+        """An object; None where it is null."""
+        value = self._found.get(name, "")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.error(name, "an object, or null")
+        return Fields(value, self.place, f"{self._path}{name}.")
+
     def error(self, name: str, expected: str) -> RecordError:
         """What to raise where the field is not what was expected."""
         return RecordError(self.place, f"{self._path}{name}", expected, shown(self._found.get(name)))
+
+
+def _is_integer(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

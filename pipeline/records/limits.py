@@ -30,6 +30,12 @@ MAX_COMMAND: Final = 4_096
 MAX_NOTE: Final = 4_096
 """Characters of a mark's note."""
 
+MAX_DIAGNOSIS_BYTES: Final = 1_000_000
+"""Of a diagnosis as JSON: below the 1 MiB that Kafka's own clients take where nobody has set them otherwise."""
+
+MAX_RESOURCES: Final = 16
+"""What one row takes or lacks."""
+
 MAX_HOSTS: Final = 10_000
 """Hosts that serve one application."""
 
