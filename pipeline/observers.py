@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.outputs import Incident, KeyName
     from laggard.pipeline.stream import Scores
 
 
@@ -26,3 +27,17 @@ class Observer:
 
     def lost(self, operator: str, keys: Iterable[str]) -> None:
         """The worker has no state of these keys any more: another one has them, or it has to recover them."""
+
+    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+        """The incidents of a key are others now, or it is this worker that joins them from now on.
+
+        Args:
+            keyed_by: what `key` names.
+            key: the host, application, pool or service.
+            incidents: those that are open, each as its last record says.
+            opened: how many live ones there have been since the state began.
+
+        """
+
+    def parted(self, keys: Iterable[str]) -> None:
+        """The worker joins the incidents of these keys no more: another one does, or it has to recover them."""
