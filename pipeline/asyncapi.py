@@ -41,7 +41,7 @@ _MESSAGES: Final = {
     REQUESTS: ("request",),
     ANOMALIES: ("anomaly", "ranking"),
     MODELS: (),
-    DIAGNOSES: (),
+    DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
 }
 """What a topic holds; nothing where nothing is published yet."""
@@ -50,16 +50,16 @@ _INTRODUCTION: Final = f"""\
 laggard finds what is slow on machines, and what is to blame. Agents publish the counters of their hosts; workers read
 them, and publish what is unusual.
 
-The topic of anomalies is public: other people's tools subscribe to it (a page for them is `anomalies.md`). Its records
-are JSON and CloudEvents 1.0 in the binary content mode of the Kafka protocol binding. Readers use the isolation level
-`read_committed`. Whoever knows the form may publish frames, marks and requests too. The other topics are laggard's own:
-what they hold may change with any version.
+The topics of anomalies and of diagnoses are public: other people's tools subscribe to them (a page for them is
+`anomalies.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka protocol binding.
+Readers use the isolation level `read_committed`. Whoever knows the form may publish frames, marks and requests too. The
+other topics are laggard's own: what they hold may change with any version.
 
 Frames, marks and requests are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]}; their
 schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields that
 it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least once,
-and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request or
-anomaly. The partition of a key is the one that Kafka's own clients choose (murmur2).
+and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request, anomaly
+or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
 """
 
 
@@ -115,6 +115,7 @@ def _operations() -> list[tuple[str, Schema]]:
     """Who does what with which topic."""
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
+        ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, DEAD_LETTERS)),
         ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
@@ -138,6 +139,7 @@ def _messages() -> Schema:
         "request": _packed("request", "One traced request.", "service"),
         "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
         "ranking": _event("ranking", "the host that was marked"),
+        "diagnosis": _event("diagnosis", "the host that the process is on"),
         "dead_letter": {
             "title": "dead_letter",
             "summary": "A record that could not be used: key, value and headers as they were received, and the reason.",
@@ -193,7 +195,7 @@ def _event(kind: str, key: str) -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "ranking"):
+    for kind in ("anomaly", "ranking", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs")
         schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}

@@ -1,4 +1,4 @@
-"""What a task gives out, as records of the topics that other people's tools read."""
+"""What a task or an agent finds, as records of the topics that other people's tools read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, write_output
 from laggard.pipeline.records.schemas import schema_id
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
 if TYPE_CHECKING:
+    from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.task import DeadLetter, Output
     from laggard.pipeline.topics import Topics
 
@@ -18,7 +21,8 @@ CONTENT_TYPE: Final = "application/json"
 CLOUD_EVENT_HEADERS: Final = {
     "ce_specversion": "Always `1.0`.",
     "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
-    "ce_source": "What found it: `/laggard/gaussian`; for the answer to a mark `/laggard/marks`.",
+    "ce_source": "What found it: `/laggard/gaussian`; for the answer to a mark `/laggard/marks`, for a diagnosis "
+    "`/laggard/diagnosis`.",
     "ce_type": "`laggard.` and the kind of the record.",
     "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
@@ -41,31 +45,45 @@ _BEGINNING_BYTES: Final = 100_000
 
 def outgoing(output: Output, topics: Topics) -> Outgoing:
     """The record of an output: JSON with the headers of a CloudEvent, or a dead letter's bytes as they were."""
+    topic = topics.name(ANOMALIES)
     match output:
         case Anomaly():
-            return _event(output, output.key, output.id, f"/laggard/{output.operator}", topics)
+            headers = _headers(output, output.id, f"/laggard/{output.operator}")
+            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
         case RankingOutput():
-            mark_id = anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}")
-            return _event(output, output.host, mark_id, "/laggard/marks", topics)
+            headers = _headers(
+                output, anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}"), "/laggard/marks"
+            )
+            return Outgoing(topic, output.host, write_output(output).encode(), output.ts, headers)
         case _:
             return _dead_letter(output, topics)
 
 
-def _event(output: Anomaly | RankingOutput, key: str, event_id: str, source: str, topics: Topics) -> Outgoing:
+def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
+    """The record of a diagnosis, for the topic of this full name.
+
+    Raises:
+        RecordError: it is none, or too large; see `write_diagnosis`.
+
+    """
+    # The id of a diagnosis is that of several records.
+    event_id = derived_id(diagnosis.kind, diagnosis.id, diagnosis.progress, diagnosis.ts)
+    headers = _headers(diagnosis, event_id, "/laggard/diagnosis")
+    return Outgoing(topic, diagnosis.host, write_diagnosis(diagnosis).encode(), diagnosis.ts, headers)
+
+
+def _headers(about: Anomaly | RankingOutput | Diagnosis, event_id: str, source: str) -> tuple[tuple[str, bytes], ...]:
     """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     headers = {
         "ce_specversion": "1.0",
         "ce_id": event_id,
         "ce_source": source,
-        "ce_type": f"laggard.{output.kind}",
-        "ce_time": datetime.fromtimestamp(output.ts, UTC).isoformat(timespec="microseconds"),
-        "ce_dataschema": schema_id(output.kind),
+        "ce_type": f"laggard.{about.kind}",
+        "ce_time": datetime.fromtimestamp(about.ts, UTC).isoformat(timespec="microseconds"),
+        "ce_dataschema": schema_id(about.kind),
         "content-type": CONTENT_TYPE,
     }
-    value = write_output(output).encode()
-    return Outgoing(
-        topics.name(ANOMALIES), key, value, output.ts, tuple((name, text.encode()) for name, text in headers.items())
-    )
+    return tuple((name, text.encode()) for name, text in headers.items())
 
 
 def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from laggard.pipeline.records.diagnosis_json import MAX_PID, PROGRESSES, THREAD_STATES
 from laggard.pipeline.records.outputs import BASES, KEY_NAMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -38,6 +39,14 @@ def _perhaps(description: str, **more: Any) -> Schema:
 
 def _flag(description: str) -> Schema:
     return {"type": "boolean", "description": description}
+
+
+def _count(description: str, **more: Any) -> Schema:
+    return {"type": "integer", "minimum": 0, "description": description, **more}
+
+
+def _texts(description: str) -> Schema:
+    return {"type": "array", "description": description, "items": {"type": "string"}}
 
 
 def _object(description: str, properties: Schema, **more: Any) -> Schema:
@@ -82,6 +91,78 @@ ROW: Final = _object(
     required=["row", "name", "score", "age_s", "features"],
 )
 
+LOCATION: Final = _object(
+    "One function on stacks, as far as it is known.",
+    {
+        "function": _text("Its name; empty where there is no symbol."),
+        "module": _text(
+            "The file that it was mapped from, `[kernel]` or `[vdso]`; for interpreted code its source file; empty "
+            "where it is in no file."
+        ),
+        "offset": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "description": "In the module, in bytes; the address where there is no module; null where it is not known.",
+        },
+        "line": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "description": "In the source; null where it is not known.",
+        },
+    },
+)
+STACK: Final = _object(
+    "What a thread was found at.",
+    {
+        "locations": {
+            "type": "array",
+            "description": "The innermost first, each as its place in the record's `locations`, counted from 0.",
+            "items": {"type": "integer", "minimum": 0},
+        },
+        "samples": _count("How many samples found it there."),
+        "state": _text("Whether it ran or was blocked.", enum=list(THREAD_STATES)),
+        "wait_channel": _text("The kernel's function in which it was blocked; empty where it ran."),
+        "system_call": _text("The system call that it was in; empty where there was none."),
+    },
+)
+THREAD: Final = _object(
+    "One thread over a phase.",
+    {
+        "tid": _count("Its id on the host.", maximum=MAX_PID),
+        "name": _text("Its own name."),
+        "entry": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "description": "Where it began, as a place in the record's `locations`; null where that is not known.",
+        },
+        "first_ts": _number("When it was seen first in this phase, seconds since the Unix epoch.", minimum=0),
+        "last_ts": _number("When it was seen last in this phase.", minimum=0),
+        "user_s": _number("CPU time in user mode between the two, in seconds.", minimum=0),
+        "system_s": _number("CPU time in kernel mode between the two, in seconds.", minimum=0),
+        "samples": _count("How often it was looked at."),
+        "stacks": {
+            "type": "array",
+            "description": "What it was found at: the most frequent first; not all of them.",
+            "items": {"$ref": "#/$defs/stack"},
+        },
+    },
+)
+PHASE: Final = _object(
+    "A stretch of high use, or the dip between two of them.",
+    {
+        "high": _flag("Whether it is high use."),
+        "begin_ts": _number("Seconds since the Unix epoch.", minimum=0),
+        "end_ts": _number("Where it lasts still, the time of its last sample.", minimum=0),
+        "samples": _count("How many were taken."),
+        "left_out": _count("How many threads with less use are not here, for the bound on the record's size."),
+        "threads": {
+            "type": "array",
+            "description": "By CPU time, the greatest first.",
+            "items": {"$ref": "#/$defs/thread"},
+        },
+    },
+)
+
 _TS: Final = _number("The time that it is about, by the clock of the host: seconds since the Unix epoch.", minimum=0)
 _OPERATOR: Final = _text("The operator that found it: `gaussian`.")
 _AGE: Final = _perhaps("How long the operator has been learning this key, in seconds.", minimum=0)
@@ -106,7 +187,7 @@ def _kind(
     properties: Schema,
     *,
     keyed: bool = False,
-    ranked: bool = False,
+    parts: Schema | None = None,
     optional: tuple[str, ...] = (),
 ) -> Schema:
     """A record's schema.
@@ -116,7 +197,7 @@ def _kind(
         description: what it says.
         properties: its fields, required but for those that are optional.
         keyed: whether it has exactly one of the fields that hold a key, too.
-        ranked: whether it has rows with features.
+        parts: what its fields are made of, by name.
         optional: what an older laggard of the same major version did not write.
 
     """
@@ -130,10 +211,12 @@ def _kind(
     if keyed:
         schema["properties"] |= _KEYS
         schema["oneOf"] = [{"required": [name]} for name in KEY_NAMES]
-    if ranked:
-        schema["$defs"] = {"feature": FEATURE, "row": ROW}
+    if parts:
+        schema["$defs"] = parts
     return schema
 
+
+_RANKED: Final = {"feature": FEATURE, "row": ROW}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "anomaly": _kind(
@@ -157,7 +240,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "live": _flag("Whether it is about now; false for recorded data that was replayed, which never alerts."),
         },
         keyed=True,
-        ranked=True,
+        parts=_RANKED,
     ),
     "ranking": _kind(
         "ranking",
@@ -173,8 +256,43 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "sentence": _SENTENCE,
             "rows": _ROWS,
         },
-        ranked=True,
+        parts=_RANKED,
         optional=("sentence",),
+    ),
+    "diagnosis": _kind(
+        "diagnosis",
+        "What one process was doing while something was wrong with it, or with its host: its threads, and what each "
+        "executed. It is told when the first samples are there (`opened`), now and then (`extended`), and when it is "
+        "over (`closed`), under one id; a later record has all that an earlier one has, within the bound on its size.",
+        {
+            "ts": _number("When it was told, by the clock of the host: seconds since the Unix epoch.", minimum=0),
+            "id": _text("Of the event of this process: the same in all records of it.", format="uuid"),
+            "progress": _text("How far it is.", enum=list(PROGRESSES)),
+            "host": _text("The host that it is on. The record's key.", minLength=1),
+            "row": _text("The process's row in frames and anomalies of its host: `nginx[4711@99]`.", minLength=1),
+            "name": _text("Its name.", minLength=1),
+            "pid": _count("Its id on the host.", maximum=MAX_PID),
+            "command": _text("Its command line; empty where that is not told."),
+            "reason": _text(
+                "The condition that began it: `cpu` (the share of all processors), `single_cpu` (of one), `quota` (its "
+                "control group is held back), `io_pressure`, `memory_pressure`. A later version may have more.",
+                minLength=1,
+            ),
+            "value": _perhaps("The measure of that condition when it began, as a ratio; null where there is none."),
+            "threshold": _perhaps("What that is above."),
+            "methods": _texts("What told what its threads executed: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`."),
+            "notes": _texts("What is not here and why, for people: their wording may change at any time."),
+            "sampler_cpu_s": _number("CPU time that taking the samples took, in seconds, helpers included.", minimum=0),
+            "stopped_s": _number("For how long the process was stopped for it, in seconds, in sum.", minimum=0),
+            "complete": _flag("False where it ended early: the process ended, the agent did, a bound was reached."),
+            "locations": {
+                "type": "array",
+                "description": "The functions that stacks and entries refer to, each once.",
+                "items": {"$ref": "#/$defs/location"},
+            },
+            "phases": {"type": "array", "description": "In the order of time.", "items": {"$ref": "#/$defs/phase"}},
+        },
+        parts={"location": LOCATION, "stack": STACK, "thread": THREAD, "phase": PHASE},
     ),
     "score": _kind(
         "score",
@@ -183,4 +301,4 @@ SCHEMAS: Final[dict[str, Schema]] = {
         keyed=True,
     ),
 }
-"""Of what the topic of anomalies holds and `laggard replay --json` prints, by kind."""
+"""Of what the topics of anomalies and diagnoses hold and `laggard replay --json` prints, by kind."""

@@ -16,12 +16,14 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from laggard.pipeline.asyncapi import asyncapi_document
-from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing
+from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.records import Mark, Request, encode
+from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.task import DeadLetter
-from laggard.pipeline.topics import TOPICS, Topics
+from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
+from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
 from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 from tests.pipeline.runner.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.runner.conftest import frame, record
@@ -114,9 +116,15 @@ def told(headers: Any) -> Draft202012Validator:
     return Draft202012Validator({"components": DOCUMENT["components"], **headers})
 
 
-@pytest.mark.parametrize("output", [ANOMALY, RANKING], ids=lambda output: output.kind)
+def sent_of(output: Any) -> Outgoing:
+    if isinstance(output, Diagnosis):
+        return outgoing_diagnosis(output, TEST_TOPICS.name(DIAGNOSES))
+    return outgoing(output, TEST_TOPICS)
+
+
+@pytest.mark.parametrize("output", [ANOMALY, RANKING, DIAGNOSIS], ids=lambda output: output.kind)
 def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
-    sent = outgoing(output, TEST_TOPICS)
+    sent = sent_of(output)
     headers = {name: value.decode() for name, value in sent.headers}
     assert set(headers) == set(DOCUMENT["components"]["schemas"]["cloud_event_headers"]["properties"])
     told(DOCUMENT["components"]["messages"][output.kind]["headers"]).validate(headers)
@@ -130,7 +138,13 @@ def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
     assert event.get_datacontenttype() == "application/json"
     assert event.get_time().timestamp() == output.ts
     assert event.get_time().utcoffset().total_seconds() == 0
-    assert event.get_data() == output.to_json()
+    assert event.get_data() == (WRITTEN if output is DIAGNOSIS else output.to_json())
+
+
+def test_records_of_one_diagnosis_are_several_events() -> None:
+    records = [DIAGNOSIS, replace(DIAGNOSIS, ts=DIAGNOSIS.ts + 1.0), replace(DIAGNOSIS, progress="closed")]
+    assert len({read(sent_of(each)).get_id() for each in [*records, *records]}) == 3
+    assert {read(sent_of(each)).get_source() for each in records} == {"/laggard/diagnosis"}
 
 
 def read(sent: Outgoing) -> Any:

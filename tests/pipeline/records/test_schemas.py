@@ -15,6 +15,8 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.asyncapi import schema_document
+from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis, write_diagnosis
+from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.outputs import (
     BASES,
     KEY_NAMES,
@@ -27,10 +29,12 @@ from laggard.pipeline.records.outputs import (
 )
 from laggard.pipeline.records.schemas import SCHEMAS
 from tests.pipeline.records.conftest import KEYS, TEXTS, TIMES
+from tests.pipeline.records.test_diagnosis_json import DIAGNOSES, DIAGNOSIS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Output
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -115,6 +119,11 @@ def test_what_is_written_is_what_the_schema_says_and_nothing_else(output: Output
     VALIDATORS[output.kind].validate(json.loads(write_output(output)))
 
 
+@given(DIAGNOSES)
+def test_and_so_with_a_diagnosis(diagnosis: Diagnosis) -> None:
+    VALIDATORS["diagnosis"].validate(json.loads(write_diagnosis(diagnosis)))
+
+
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Where each field of a JSON value is."""
     if isinstance(value, dict):
@@ -147,6 +156,24 @@ def test_a_field_that_is_absent_or_something_else_is_no_record(output: Output, w
         else:
             inside[place[-1]] = []
         assert not VALIDATORS[output.kind].is_valid(document), place
+
+
+@pytest.mark.parametrize("wrong", ["absent", {"a": "map"}])
+def test_a_field_of_a_diagnosis_that_is_absent_or_something_else_is_none(wrong: object) -> None:
+    document = diagnosis_object(DIAGNOSIS)
+    VALIDATORS["diagnosis"].validate(document)
+    for place in places(document):
+        document = diagnosis_object(DIAGNOSIS)
+        inside: Any = document
+        for step in place[:-1]:
+            inside = inside[step]
+        if wrong == "absent":
+            del inside[place[-1]]
+        else:
+            inside[place[-1]] = wrong
+        assert not VALIDATORS["diagnosis"].is_valid(document), place
+        with pytest.raises(RecordError, match=str(place[-1])):
+            read_diagnosis(json.dumps(document), "here")
 
 
 @pytest.mark.parametrize(
