@@ -39,7 +39,7 @@ _MESSAGES: Final = {
     APPLICATIONS: ("frame",),
     POOLS: ("frame",),
     REQUESTS: ("request",),
-    ANOMALIES: ("anomaly", "ranking"),
+    ANOMALIES: ("anomaly", "progress", "incident", "ranking"),
     MODELS: (),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
@@ -118,6 +118,7 @@ def _operations() -> list[tuple[str, Schema]]:
         ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, DEAD_LETTERS)),
+        ("worker", "receive", ANOMALIES.name, "Workers join anomalies to incidents."),
         ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
         ("worker", "receive", "snapshots", "... and load them when they take over a partition."),
     ]
@@ -138,6 +139,8 @@ def _messages() -> Schema:
         "mark": _packed("mark", "`It is slow now`, from a person or a program.", "host"),
         "request": _packed("request", "One traced request.", "service"),
         "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
+        "progress": _event("progress", "that of the anomaly"),
+        "incident": _event("incident", "that of its anomalies"),
         "ranking": _event("ranking", "the host that was marked"),
         "diagnosis": _event("diagnosis", "the host that the process is on"),
         "dead_letter": {
@@ -195,7 +198,7 @@ def _event(kind: str, key: str) -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "ranking", "diagnosis"):
+    for kind in ("anomaly", "progress", "incident", "ranking", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs")
         schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}

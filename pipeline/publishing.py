@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
 from laggard.pipeline.records.schemas import schema_id
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from laggard.pipeline.task import DeadLetter, Output
     from laggard.pipeline.topics import Topics
 
+INCIDENTS: Final = "incidents"
+"""What joins anomalies, as it is named in settings, groups, snapshots and sources of events."""
+
 CONTENT_TYPE: Final = "application/json"
 CLOUD_EVENT_HEADERS: Final = {
     "ce_specversion": "Always `1.0`.",
     "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
-    "ce_source": "What found it: `/laggard/gaussian`; for the answer to a mark `/laggard/marks`, for a diagnosis "
-    "`/laggard/diagnosis`.",
+    "ce_source": "What found it: `/laggard/gaussian`; for an incident `/laggard/incidents`, for the answer "
+    "to a mark `/laggard/marks`, for a diagnosis `/laggard/diagnosis`.",
     "ce_type": "`laggard.` and the kind of the record.",
     "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
@@ -50,6 +53,11 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
         case Anomaly():
             headers = _headers(output, output.id, f"/laggard/{output.operator}")
             return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
+        case Progress() | Incident():
+            # The id of an anomaly, and of an incident, is that of several records.
+            source = f"/laggard/{output.operator if isinstance(output, Progress) else INCIDENTS}"
+            headers = _headers(output, derived_id(output.kind, output.id, output.number), source)
+            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
         case RankingOutput():
             headers = _headers(
                 output, anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}"), "/laggard/marks"
@@ -72,7 +80,9 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
     return Outgoing(topic, diagnosis.host, write_diagnosis(diagnosis).encode(), diagnosis.ts, headers)
 
 
-def _headers(about: Anomaly | RankingOutput | Diagnosis, event_id: str, source: str) -> tuple[tuple[str, bytes], ...]:
+def _headers(
+    about: Anomaly | Progress | Incident | RankingOutput | Diagnosis, event_id: str, source: str
+) -> tuple[tuple[str, bytes], ...]:
     """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     headers = {
         "ce_specversion": "1.0",

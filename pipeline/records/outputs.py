@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -15,6 +14,8 @@ from laggard.operators.ranking import Basis, FeatureScore, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
+from laggard.pipeline.records.ids import derived_id
+from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
 from laggard.pipeline.records.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -26,14 +27,15 @@ KeyName = KeyedBy | Literal["service"]
 Change = Literal["opened", "extended", "closed"]
 """What happened to an incident."""
 
+AnomalyChange = Literal["extended", "ended"]
+"""What became of an anomaly."""
+
 Parameter = float | str | bool
 
 KEY_NAMES: Final[tuple[KeyName, ...]] = ("host", "application", "pool", "service")
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
+ANOMALY_CHANGES: Final[tuple[AnomalyChange, ...]] = ("extended", "ended")
 BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all")
-
-# Drawn once, for laggard's ids alone.
-_NAMESPACE: Final = uuid.UUID("0f6dd2b6-5c41-4b0e-9d52-8f8f1f6a2c37")
 
 
 def anomaly_id(operator: str, key: str, position: str) -> str:
@@ -41,15 +43,56 @@ def anomaly_id(operator: str, key: str, position: str) -> str:
 
     The same arguments give the same id, so that a reader can always tell what it has seen before.
     """
-    return str(uuid.uuid5(_NAMESPACE, json.dumps([operator, key, position])))
+    return derived_id(operator, key, position)
+
+
+def incident_id(anomaly: str) -> str:
+    """The id of the incident that an anomaly, given by its id, opens."""
+    return derived_id("incident", anomaly)
 
 
 @dataclass(frozen=True, slots=True)
-class Anomaly:
-    """A score passed 1.
+class Blame:
+    """Who is likely to blame, and the counter that tells so: what the sentence names first.
 
     Attributes:
-        id: see `anomaly_id`.
+        row: the row's id; the host's name where it is the host itself.
+        name: the row's.
+        feature: the counter, with its base unit; empty where none is known.
+        value: of that counter, in its base unit; NaN where it is not known.
+        usual: the mean of what is usual; NaN where nothing is known.
+        usual_deviation: the standard deviation of that.
+        resources: what it takes or lacks: `cpu`, `disk`, `memory`, `network`; none where the counter does not tell.
+
+    """
+
+    row: str
+    name: str
+    feature: str = ""
+    value: float = math.nan
+    usual: float = math.nan
+    usual_deviation: float = math.nan
+    resources: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return {
+            "row": self.row,
+            "name": self.name,
+            "feature": self.feature,
+            "value": _number(self.value),
+            "usual": _number(self.usual),
+            "usual_deviation": _number(self.usual_deviation),
+            "resources": list(self.resources),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one operator found about a key: what an anomaly and its progress have in common.
+
+    Attributes:
+        id: of the anomaly, see `anomaly_id`.
         operator: which one found it.
         parameters: the operator's.
         keyed_by: what `key` names.
@@ -61,10 +104,12 @@ class Anomaly:
         model_age_s: how long the operator has been learning, in seconds.
         young: whether that is too short to be relied on.
         live: whether it is about now; false for a replay of recorded data, which never alerts.
+        scope: what the rows are, see `Frame.scope`; empty where an older laggard wrote it.
+        blame: who is likely to blame; None where nobody is, and where an older laggard wrote it.
 
     """
 
-    kind: ClassVar[str] = "anomaly"
+    kind: ClassVar[str]
 
     id: str
     operator: str
@@ -78,6 +123,8 @@ class Anomaly:
     model_age_s: float
     young: bool
     live: bool
+    scope: str = ""
+    blame: Blame | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -94,27 +141,166 @@ class Anomaly:
             "model_age_s": _number(self.model_age_s),
             "young": bool(self.young),
             "live": bool(self.live),
+            "scope": self.scope,
+            "blame": _blame(self.blame),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Incident(Anomaly):
-    """Anomalies of one cause, joined over time. But for `id` and `ts`, it says what the worst of them so far said.
+class Anomaly(Found):
+    """A score passed 1. It is told once."""
+
+    kind: ClassVar[str] = "anomaly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Found):
+    """What became of an anomaly: it got worse, blames another row, goes on for long, or has ended.
+
+    It says of the anomaly what that said at first, as it is at `ts`: the worst score so far; and the newest ranking,
+    which is empty when it has ended.
 
     Attributes:
-        change: what happened to the incident at `ts`.
-        opened_ts: when it opened, seconds since the Unix epoch.
+        change: what became of it.
+        number: of this record among those of the anomaly; the first is 1.
+        opened_ts: when the anomaly was told first, seconds since the Unix epoch.
+        until_ts: when its score was last above 1, seconds since the Unix epoch. Ended is what has been calm for a
+            while since: what comes again before is the same trouble.
+
+    """
+
+    kind: ClassVar[str] = "progress"
+
+    change: AnomalyChange
+    number: int
+    opened_ts: float
+    until_ts: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return Found.to_json(self) | {
+            "change": self.change,
+            "number": self.number,
+            "opened_ts": _number(self.opened_ts),
+            "until_ts": _number(self.until_ts),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What one operator saw of an incident: an anomaly, as it was told last.
+
+    Attributes:
+        anomaly: its id.
+        operator: which one found it.
+        scope: what its rows are, see `Frame.scope`.
+        opened_ts: when it was told first, seconds since the Unix epoch.
+        until_ts: when its score was last above 1; NaN while it has not ended.
+        score: the worst so far.
+        young: whether the operator had not learned for long enough to be relied on.
+        sentence: the newest, in plain words.
+        blame: who is likely to blame.
+
+    """
+
+    anomaly: str
+    operator: str
+    scope: str
+    opened_ts: float
+    until_ts: float
+    score: float
+    young: bool
+    sentence: str
+    blame: Blame | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return {
+            "anomaly": self.anomaly,
+            "operator": self.operator,
+            "scope": self.scope,
+            "opened_ts": _number(self.opened_ts),
+            "until_ts": _number(self.until_ts),
+            "score": _number(self.score),
+            "young": bool(self.young),
+            "sentence": self.sentence,
+            "blame": _blame(self.blame),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Anomalies of one cause, joined over time, rows and operators.
+
+    Attributes:
+        id: see `incident_id`: the same in all records of it.
+        number: of this record among those of the incident; the first is 1.
+        change: what happened to it at `ts`.
+        ts: the time of what changed it, seconds since the Unix epoch.
+        opened_ts: when it opened.
+        until_ts: when a score of it was last above 1; NaN while it is open.
+        keyed_by: what `key` names.
+        key: the host, application, pool or service.
+        operator: which one saw the worst of it.
+        score: the worst so far.
+        blame: who is likely to blame, by the worst of those that blame somebody.
+        ranking: the newest that `operator` told.
+        sentence: what, where, since when, how bad, and what to look at, in plain words.
+        model_age_s: how long `operator` had been learning, in seconds.
+        young: whether all that saw it had not learned for long enough to be relied on.
+        live: whether it is about now; false for a replay of recorded data, which never alerts.
+        evidence: what each operator saw, the oldest first.
+        left_out: how many anomalies with less score have ended and are not among the evidence, for its bound.
+        merged_into: where it was closed because it proved to be the same trouble as another one, the id of that one,
+            which goes on; else empty.
 
     """
 
     kind: ClassVar[str] = "incident"
 
+    id: str
+    number: int
     change: Change
+    ts: float
     opened_ts: float
+    until_ts: float
+    keyed_by: KeyName
+    key: str
+    operator: str
+    score: float
+    blame: Blame | None
+    ranking: Ranking
+    sentence: str
+    model_age_s: float
+    young: bool
+    live: bool
+    evidence: tuple[Evidence, ...]
+    left_out: int = 0
+    merged_into: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
-        return Anomaly.to_json(self) | {"change": self.change, "opened_ts": _number(self.opened_ts)}
+        return {
+            "kind": self.kind,
+            "ts": _number(self.ts),
+            "id": self.id,
+            "number": self.number,
+            "change": self.change,
+            "opened_ts": _number(self.opened_ts),
+            "until_ts": _number(self.until_ts),
+            "operator": self.operator,
+            self.keyed_by: self.key,
+            "score": _number(self.score),
+            "blame": _blame(self.blame),
+            "ranking": _rows(self.ranking),
+            "sentence": self.sentence,
+            "model_age_s": _number(self.model_age_s),
+            "young": bool(self.young),
+            "live": bool(self.live),
+            "evidence": [each.to_json() for each in self.evidence],
+            "left_out": self.left_out,
+            "merged_into": self.merged_into,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +394,7 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": _number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = Anomaly | Incident | RankingOutput | ScoreOutput | DeadLetterOutput
+Output = Anomaly | Progress | Incident | RankingOutput | ScoreOutput | DeadLetterOutput
 
 
 def write_output(output: Output) -> str:
@@ -230,10 +416,17 @@ def read_output(text: str | bytes, place: str) -> Output:
     fields = Fields(parse_object(text, place), place)
     match fields.raw("kind"):
         case "anomaly":
-            return Anomaly(**_read_anomaly(fields))
+            return Anomaly(**_read_found(fields))
+        case "progress":
+            return Progress(
+                **_read_found(fields),
+                change=fields.choice("change", ANOMALY_CHANGES),
+                number=fields.integer("number", 1, MAX_SEQUENCE),
+                opened_ts=fields.ts("opened_ts"),
+                until_ts=fields.ts("until_ts"),
+            )
         case "incident":
-            change = fields.choice("change", CHANGES)
-            return Incident(**_read_anomaly(fields), change=change, opened_ts=fields.ts("opened_ts"))
+            return _read_incident(fields)
         case "ranking":
             ranking = Ranking(
                 ts=fields.number("frame_ts"),
@@ -249,7 +442,7 @@ def read_output(text: str | bytes, place: str) -> Output:
         case "dead_letter":
             return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
         case kind:
-            expected = "'anomaly', 'incident', 'ranking', 'score' or 'dead_letter'"
+            expected = "'anomaly', 'progress', 'incident', 'ranking', 'score' or 'dead_letter'"
             raise RecordError(place, "kind", expected, shown(kind))
 
 
@@ -259,6 +452,10 @@ def _number(value: float) -> float | None:
 
 def _parameter(value: Parameter) -> Parameter | None:
     return _number(value) if isinstance(value, float) else value
+
+
+def _blame(blame: Blame | None) -> dict[str, Any] | None:
+    return None if blame is None else blame.to_json()
 
 
 def _rows(ranking: Ranking) -> list[dict[str, Any]]:
@@ -301,8 +498,8 @@ def _read_parameters(fields: Fields) -> dict[str, Parameter]:
     raise fields.error("parameters", "an object of names and numbers, texts, true or false")
 
 
-def _read_anomaly(fields: Fields) -> dict[str, Any]:
-    """The arguments of an anomaly."""
+def _read_found(fields: Fields) -> dict[str, Any]:
+    """The arguments of an anomaly, and of its progress."""
     keyed_by, key = _read_key(fields)
     ts, score = fields.ts("ts"), fields.number("score")
     age_s, young = fields.number("model_age_s"), fields.boolean("young")
@@ -319,7 +516,65 @@ def _read_anomaly(fields: Fields) -> dict[str, Any]:
         "model_age_s": age_s,
         "young": young,
         "live": fields.boolean("live"),
+        # An older laggard wrote neither.
+        "scope": fields.text("scope") if "scope" in fields else "",
+        "blame": _read_blame(fields) if "blame" in fields else None,
     }
+
+
+def _read_incident(fields: Fields) -> Incident:
+    keyed_by, key = _read_key(fields)
+    ts, score = fields.ts("ts"), fields.number("score")
+    age_s, young = fields.number("model_age_s"), fields.boolean("young")
+    return Incident(
+        id=fields.text("id"),
+        number=fields.integer("number", 1, MAX_SEQUENCE),
+        change=fields.choice("change", CHANGES),
+        ts=ts,
+        opened_ts=fields.ts("opened_ts"),
+        until_ts=fields.number("until_ts"),
+        keyed_by=keyed_by,
+        key=key,
+        operator=fields.text("operator"),
+        score=score,
+        blame=_read_blame(fields),
+        ranking=Ranking(ts=ts, score=score, rows=_read_rows(fields, "ranking"), age_s=age_s, young=young),
+        sentence=fields.text("sentence"),
+        model_age_s=age_s,
+        young=young,
+        live=fields.boolean("live"),
+        evidence=tuple(
+            Evidence(
+                anomaly=each.text("anomaly"),
+                operator=each.text("operator"),
+                scope=each.text("scope"),
+                opened_ts=each.ts("opened_ts"),
+                until_ts=each.number("until_ts"),
+                score=each.number("score"),
+                young=each.boolean("young"),
+                sentence=each.text("sentence"),
+                blame=_read_blame(each),
+            )
+            for each in fields.objects("evidence")
+        ),
+        left_out=fields.integer("left_out", 0, MAX_SEQUENCE),
+        merged_into=fields.text("merged_into"),
+    )
+
+
+def _read_blame(fields: Fields) -> Blame | None:
+    found = fields.perhaps_object("blame")
+    if found is None:
+        return None
+    return Blame(
+        row=found.text("row"),
+        name=found.text("name"),
+        feature=found.text("feature"),
+        value=found.number("value"),
+        usual=found.number("usual"),
+        usual_deviation=found.number("usual_deviation"),
+        resources=found.texts("resources", MAX_RESOURCES, MAX_NAME),
+    )
 
 
 def _read_rows(fields: Fields, name: str) -> tuple[RowScore, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from laggard.pipeline.records.diagnosis_json import MAX_PID, PROGRESSES, THREAD_STATES
-from laggard.pipeline.records.outputs import BASES, KEY_NAMES
+from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 VERSION: Final = 1
@@ -163,11 +163,32 @@ PHASE: Final = _object(
     },
 )
 
+BLAME: Final = _object(
+    "Who is likely to blame, and the counter that tells so: what the sentence names first.",
+    {
+        "row": _text("The row's id: `nginx[4711@99]`."),
+        "name": _text("Its name: `nginx`."),
+        "feature": _text("The counter, with its base unit; empty where none is known."),
+        "value": _perhaps("Of that counter, in its base unit."),
+        "usual": _perhaps("The mean of what is usual."),
+        "usual_deviation": _perhaps("The standard deviation of that."),
+        "resources": _texts("What it takes or lacks: `cpu`, `disk`, `memory`, `network`; empty where not known."),
+    },
+)
+
 _TS: Final = _number("The time that it is about, by the clock of the host: seconds since the Unix epoch.", minimum=0)
 _OPERATOR: Final = _text("The operator that found it: `gaussian`.")
 _AGE: Final = _perhaps("How long the operator has been learning this key, in seconds.", minimum=0)
 _YOUNG: Final = _flag("Whether that is too short to be relied on.")
 _SENTENCE: Final = _text("What it is, in plain words. For people: its wording may change at any time.")
+_SCORE: Final = _perhaps("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
+_WORST: Final = _perhaps("The worst so far: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
+_LIVE: Final = _flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
+_SCOPE: Final = _text("What the rows are: `process`, `host`, ...; empty where that is not known.")
+_BLAME: Final = {
+    "description": "Who is likely to blame; null where nobody is.",
+    "anyOf": [{"$ref": "#/$defs/blame"}, {"type": "null"}],
+}
 _ROWS: Final = {
     "type": "array",
     "description": "The evidence: the worst rows first; not all of them.",
@@ -216,31 +237,101 @@ def _kind(
     return schema
 
 
+_ANOMALY: Final = {
+    "ts": _TS,
+    "id": _text("Of this anomaly: the same whenever the same input is processed again.", format="uuid"),
+    "operator": _OPERATOR,
+    "parameters": {
+        "type": "object",
+        "description": "The operator's, by name.",
+        "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
+    },
+    "score": _SCORE,
+    "ranking": _ROWS,
+    "sentence": _SENTENCE,
+    "model_age_s": _AGE,
+    "young": _YOUNG,
+    "live": _LIVE,
+    "scope": _SCOPE,
+    "blame": _BLAME,
+}
+EVIDENCE: Final = _object(
+    "What one operator saw of an incident: an anomaly, as it was told last.",
+    {
+        "anomaly": _text("Its id.", format="uuid"),
+        "operator": _OPERATOR,
+        "scope": _SCOPE,
+        "opened_ts": _number("When it was told first, seconds since the Unix epoch.", minimum=0),
+        "until_ts": _perhaps("When its score was last above 1; null while it has not ended.", minimum=0),
+        "score": _WORST,
+        "young": _YOUNG,
+        "sentence": _SENTENCE,
+        "blame": _BLAME,
+    },
+)
 _RANKED: Final = {"feature": FEATURE, "row": ROW}
+_BLAMING: Final = _RANKED | {"blame": BLAME}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "anomaly": _kind(
         "anomaly",
         "A score passed 1, the false-alarm budget. It is told once, and again only after the score has stayed at 1 or "
         "below for a minute.",
+        _ANOMALY,
+        keyed=True,
+        parts=_BLAMING,
+        optional=("scope", "blame"),
+    ),
+    "progress": _kind(
+        "progress",
+        "What became of an anomaly: at most once a minute that it got twice as bad or blames another row; that it goes "
+        "on, ever less often; and that it has ended.",
         {
-            "ts": _TS,
-            "id": _text("Of this anomaly: the same whenever the same input is processed again.", format="uuid"),
-            "operator": _OPERATOR,
-            "parameters": {
-                "type": "object",
-                "description": "The operator's, by name.",
-                "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
-            },
-            "score": _perhaps("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1),
+            **_ANOMALY,
+            "ts": _number("When it was so, by the clock of the host: seconds since the Unix epoch.", minimum=0),
+            "id": _text("Of the anomaly.", format="uuid"),
+            "score": _WORST,
+            "change": _text("What became of it.", enum=list(ANOMALY_CHANGES)),
+            "number": _count("Of this record among those of the anomaly; the first is 1.", minimum=1),
+            "opened_ts": _number("When the anomaly was told first, seconds since the Unix epoch.", minimum=0),
+            "until_ts": _number("When its score was last above 1, seconds since the Unix epoch.", minimum=0),
+        },
+        keyed=True,
+        parts=_BLAMING,
+    ),
+    "incident": _kind(
+        "incident",
+        "Anomalies of one cause, joined over time, rows and operators. It is told when it opens, when it grows, and "
+        "when it closes; each record has all that is known of it.",
+        {
+            "ts": _number("The time of what changed it, by the clock of the host: seconds since the epoch.", minimum=0),
+            "id": _text("Of the incident: the same in all records of it.", format="uuid"),
+            "number": _count("Of this record among those of the incident; the first is 1.", minimum=1),
+            "change": _text("What happened to it.", enum=list(CHANGES)),
+            "opened_ts": _number("When it opened, seconds since the Unix epoch.", minimum=0),
+            "until_ts": _perhaps("When a score of it was last above 1; null while it is open.", minimum=0),
+            "operator": _text("The operator that saw the worst of it: `gaussian`."),
+            "score": _WORST,
+            "blame": _BLAME,
             "ranking": _ROWS,
             "sentence": _SENTENCE,
             "model_age_s": _AGE,
-            "young": _YOUNG,
-            "live": _flag("Whether it is about now; false for recorded data that was replayed, which never alerts."),
+            "young": _flag("Whether all operators that saw it had learned for too short to be relied on."),
+            "live": _LIVE,
+            "evidence": {
+                "type": "array",
+                "description": "What each operator saw, the oldest first.",
+                "minItems": 1,
+                "items": {"$ref": "#/$defs/evidence"},
+            },
+            "left_out": _count("So many anomalies with less score have ended and are not among the evidence."),
+            "merged_into": _text(
+                "Where it was closed because it proved to be the same trouble as another one: the id of that one, "
+                "which goes on. Else empty."
+            ),
         },
         keyed=True,
-        parts=_RANKED,
+        parts=_BLAMING | {"evidence": EVIDENCE},
     ),
     "ranking": _kind(
         "ranking",

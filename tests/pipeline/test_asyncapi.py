@@ -24,7 +24,7 @@ from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.task import DeadLetter
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
-from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
+from tests.pipeline.records.test_schemas import ANOMALY, ENDED, INCIDENT, VALIDATORS
 from tests.pipeline.runner.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.runner.conftest import frame, record
 
@@ -189,9 +189,9 @@ def test_the_example_is_what_would_be_sent() -> None:
     assert f"`{sent.topic}`" in PAGE
 
 
-@pytest.mark.parametrize("kind", ["anomaly", "ranking"])
+@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking"])
 def test_every_field_is_explained(kind: str) -> None:
-    section = PAGE.split(f"## A{'n' if kind == 'anomaly' else ''} {kind}\n")[1].split("\n## ")[0]
+    section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
     explained = {
         name for cell in re.findall(r"^\| ([^|]*) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
     }
@@ -199,6 +199,6 @@ def test_every_field_is_explained(kind: str) -> None:
 
 
 def test_every_field_of_rows_and_features_is_explained() -> None:
-    for name, schema in SCHEMAS["anomaly"]["$defs"].items():
-        (told_of,) = re.findall(rf"Of a {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
+    for name, schema in SCHEMAS["incident"]["$defs"].items():
+        (told_of,) = re.findall(rf"Of an? {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
         assert set(re.findall(r"`(\w+)`", told_of)) == set(schema["properties"])

@@ -15,16 +15,21 @@ from hypothesis import strategies as st
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import (
+    ANOMALY_CHANGES,
     BASES,
     CHANGES,
     KEY_NAMES,
     Anomaly,
+    Blame,
     DeadLetterOutput,
+    Evidence,
     Incident,
     Output,
+    Progress,
     RankingOutput,
     ScoreOutput,
     anomaly_id,
+    incident_id,
     read_output,
     write_output,
 )
@@ -50,6 +55,16 @@ RANKING = Ranking(
     age_s=3600.0,
     young=False,
 )
+BLAME = Blame("hog[4711@99]", "hog", "memory_rss_bytes", 1e9, math.nan, math.inf, ("memory", "disk"))
+BLAME_JSON = {
+    "row": "hog[4711@99]",
+    "name": "hog",
+    "feature": "memory_rss_bytes",
+    "value": 1e9,
+    "usual": None,
+    "usual_deviation": None,
+    "resources": ["memory", "disk"],
+}
 ANOMALY = Anomaly(
     id="5f0c",
     operator="gaussian",
@@ -63,6 +78,11 @@ ANOMALY = Anomaly(
     model_age_s=3600.0,
     young=False,
     live=True,
+    scope="process",
+    blame=BLAME,
+)
+EVIDENCE = Evidence(
+    "5f0c", "gaussian", "process", 1.6e9, math.nan, 2.5, young=False, sentence=ANOMALY.sentence, blame=BLAME
 )
 ROWS = [
     {
@@ -91,6 +111,19 @@ ANOMALY_JSON = {
     "model_age_s": 3600.0,
     "young": False,
     "live": True,
+    "scope": "process",
+    "blame": BLAME_JSON,
+}
+EVIDENCE_JSON = {
+    "anomaly": "5f0c",
+    "operator": "gaussian",
+    "scope": "process",
+    "opened_ts": 1.6e9,
+    "until_ts": None,
+    "score": 2.5,
+    "young": False,
+    "sentence": "`hog` is most unlike itself.",
+    "blame": BLAME_JSON,
 }
 
 
@@ -102,13 +135,27 @@ ANOMALY_JSON = {
     [
         (ANOMALY, ANOMALY_JSON),
         (
-            Incident(
+            Progress(
                 "5f0c", "gaussian", ANOMALY.parameters, "application", "shop", 1.7e9, 2.5, RANKING, ANOMALY.sentence,
-                3600.0, young=False, live=True, change="opened", opened_ts=1.6e9,
+                3600.0, False, True, "process", None,
+                change="extended", number=2, opened_ts=1.6e9, until_ts=1.7e9,
             ),
             {
                 **{name: value for name, value in ANOMALY_JSON.items() if name != "host"},
-                "kind": "incident", "application": "shop", "change": "opened", "opened_ts": 1.6e9,
+                "kind": "progress", "application": "shop", "blame": None,
+                "change": "extended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.7e9,
+            },
+        ),
+        (
+            Incident(
+                "1d", 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING, "Over.",
+                3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c",
+            ),
+            {
+                "kind": "incident", "ts": 1.7e9, "id": "1d", "number": 3, "change": "closed", "opened_ts": 1.6e9,
+                "until_ts": 1.65e9, "operator": "gaussian", "host": "web-1", "score": 2.5, "blame": BLAME_JSON,
+                "ranking": ROWS, "sentence": "Over.", "model_age_s": 3600.0, "young": False, "live": True,
+                "evidence": [EVIDENCE_JSON], "left_out": 1, "merged_into": "1c",
             },
         ),
         (
@@ -149,19 +196,41 @@ ROW_SCORES = st.builds(
 RANKINGS = st.builds(Ranking, NUMBERS, NUMBERS, st.lists(ROW_SCORES, max_size=2).map(tuple), NUMBERS, st.booleans())
 
 
+BLAMES = st.none() | st.builds(
+    Blame, TEXTS, TEXTS, TEXTS, NUMBERS, NUMBERS, NUMBERS, st.lists(TEXTS, max_size=2).map(tuple)
+)
+COUNTS = st.integers(1, (1 << 63) - 1)
+EVIDENCES = st.builds(Evidence, TEXTS, TEXTS, TEXTS, TIMES, NUMBERS, NUMBERS, st.booleans(), TEXTS, BLAMES)
+
+
 @st.composite
-def anomalies(draw: st.DrawFn) -> Anomaly:
+def anomalies(draw: st.DrawFn) -> Anomaly | Progress:
     ranking = replace(draw(RANKINGS), ts=draw(TIMES))
     parameters = draw(st.dictionaries(TEXTS, NUMBERS | TEXTS | st.booleans() | st.integers(), max_size=3))
     fields = (
         draw(TEXTS), draw(TEXTS), parameters, draw(st.sampled_from(KEY_NAMES)), draw(KEYS), ranking.ts, ranking.score,
-        ranking, draw(TEXTS), ranking.age_s, ranking.young, draw(st.booleans()),
+        ranking, draw(TEXTS), ranking.age_s, ranking.young, draw(st.booleans()), draw(TEXTS), draw(BLAMES),
     )  # fmt: skip
-    return Anomaly(*fields) if draw(st.booleans()) else Incident(*fields, draw(st.sampled_from(CHANGES)), draw(TIMES))
+    if draw(st.booleans()):
+        return Anomaly(*fields)
+    change = draw(st.sampled_from(ANOMALY_CHANGES))
+    return Progress(*fields, change=change, number=draw(COUNTS), opened_ts=draw(TIMES), until_ts=draw(TIMES))
+
+
+@st.composite
+def incidents(draw: st.DrawFn) -> Incident:
+    ranking = replace(draw(RANKINGS), ts=draw(TIMES))
+    return Incident(
+        draw(TEXTS), draw(COUNTS), draw(st.sampled_from(CHANGES)), ranking.ts, draw(TIMES), draw(NUMBERS),
+        draw(st.sampled_from(KEY_NAMES)), draw(KEYS), draw(TEXTS), ranking.score, draw(BLAMES), ranking, draw(TEXTS),
+        ranking.age_s, ranking.young, draw(st.booleans()), draw(st.lists(EVIDENCES, max_size=2).map(tuple)),
+        draw(COUNTS), draw(TEXTS),
+    )  # fmt: skip
 
 
 OUTPUTS = st.one_of(
     anomalies(),
+    incidents(),
     st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
     st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS),
     st.builds(DeadLetterOutput, st.floats(allow_infinity=False), TEXTS, TEXTS),
@@ -205,6 +274,11 @@ def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
     read_or_refuse(text)
 
 
+def test_an_anomaly_of_an_older_laggard_says_neither_scope_nor_whom_to_blame() -> None:
+    written = {name: value for name, value in ANOMALY_JSON.items() if name not in {"scope", "blame"}}
+    assert read_output(json.dumps(written), PLACE).to_json() == written | {"scope": "", "blame": None}
+
+
 def test_what_an_older_laggard_wrote_has_no_sentence_and_rows_with_a_past_that_wait_for_nobody() -> None:
     written = RankingOutput(1.7e9, "web-1", "slow", RANKING, "`hog` waits.").to_json()
     del written["sentence"]
@@ -222,7 +296,7 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"kind": "anomalies"}, "field 'kind': expected 'anomaly', 'incident', 'ranking', 'score' or 'dead_letter'"),
+        ({"kind": "anomalies"}, "field 'kind': expected 'anomaly', 'progress', 'incident', "),
         ({"kind": ["anomaly"]}, "field 'kind': expected"),
         ({"ts": None}, "field 'ts': expected seconds since the Unix epoch"),
         ({"id": 7}, "field 'id': expected text"),
@@ -237,7 +311,13 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
         ({"ranking": [*ROWS, 1]}, "field 'ranking[1]': expected an object, got 1"),
         ({"ranking": [{**ROWS[0], "name": None}]}, "field 'ranking[0].name': expected text"),
         ({"ranking": [{**ROWS[0], "features": [{}]}]}, "field 'ranking[0].features[0].feature': expected text"),
-        ({"kind": "incident", "change": "flapped"}, "field 'change': expected 'opened' or 'extended' or"),
+        ({"scope": 1}, "field 'scope': expected text"),
+        ({"blame": []}, "field 'blame': expected an object, or null, got list of length 0"),
+        ({"blame": {**BLAME_JSON, "usual": "?"}}, "field 'blame.usual': expected a number"),
+        ({"blame": {**BLAME_JSON, "resources": "cpu"}}, "field 'blame.resources': expected a list of at most 16 texts"),
+        ({"kind": "progress", "change": "closed"}, "field 'change': expected 'extended' or 'ended', got 'closed'"),
+        ({"kind": "progress", "change": "ended", "number": 0}, "field 'number': expected an integer from 1 to"),
+        ({"kind": "incident", "number": 1, "change": "flapped"}, "field 'change': expected 'opened' or 'extended' or"),
     ],
 )  # fmt: skip
 def test_what_is_no_output_is_refused(changes: dict[str, Any], told: str) -> None:
@@ -245,7 +325,7 @@ def test_what_is_no_output_is_refused(changes: dict[str, Any], told: str) -> Non
         read_output(json.dumps(ANOMALY_JSON | changes), PLACE)
 
 
-@pytest.mark.parametrize("name", ANOMALY_JSON)
+@pytest.mark.parametrize("name", [name for name in ANOMALY_JSON if name not in {"scope", "blame"}])
 def test_a_field_that_is_missing_is_named(name: str) -> None:
     fields = {field: value for field, value in ANOMALY_JSON.items() if field != name}
     with pytest.raises(RecordError, match=name if name != "host" else "one of the fields host"):
@@ -266,3 +346,8 @@ def test_ids_are_the_same_for_the_same_input_and_differ_for_any_other() -> None:
     ]
     assert len({anomaly_id(*each) for each in arguments}) == len(arguments)
     assert anomaly_id("a", "bc", "d") != anomaly_id("ab", "c", "d")
+
+
+def test_the_id_of_an_incident_follows_from_that_of_its_first_anomaly() -> None:
+    assert incident_id("ac722afe-1469-5404-93a6-b0f03d6304af") == "628b5d20-5080-5bad-9364-b2f2ad779b8a"
+    assert incident_id("a") != incident_id("b")
