@@ -35,7 +35,7 @@ class Observer:
             keyed_by: what `key` names.
             key: the host, application, pool or service.
             incidents: those that are open, each as its last record says.
-            opened: how many live ones there have been since the state began.
+            opened: how many live ones are new; none where the worker only begins to join them.
 
         """
 
