@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FIRM: Final = 15.0
 """A feature with this score is far from its usual (eight standard deviations), whatever the budget for alerts says."""
 
+FORKS_PER_S: Final = 20.0
+"""Processes that end before they are seen are a cause where at least so many begin in a second."""
+
 BOOTED_S: Final = 600.0
 """A host that booted less than this before is told to have done so."""
 
@@ -216,7 +219,7 @@ def busy_disk(host: HostCounters) -> Iterator[Cause]:
 
 def short_lived(host: HostCounters) -> Iterator[Cause]:
     """Processes that end before they are seen."""
-    if risen := host.risen("forks_per_s", 20.0):
+    if risen := host.risen("forks_per_s", FORKS_PER_S):
         yield Cause("cpu", host.told("forks_per_s"), risen, "who starts them: `execsnoop` of bcc, or `forkstat`")
 
 

@@ -11,7 +11,7 @@ PROCESS: Final = {
     "cpu_user_ratio": "it uses {} of one core in user mode",
     "cpu_system_ratio": "it uses {} of one core inside the kernel",
     "cpu_wait_ratio": "it waits for a free core {} of the time",
-    "cpu_children_ratio": "its ended children used {} of one core",
+    "cpu_children_ratio": "it spends {} of one core in children that live for less than a tick",
     "io_delay_ratio": "it waits for the disk {} of the time",
     "timeslices_per_s": "it is scheduled {} times a second",
     "page_faults_minor_per_s": "it causes {} minor page faults a second",

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from laggard.pipeline.explain import judged, over, pid_of, printable, shortened
 from laggard.pipeline.series import LONGEST_S
+from laggard.pipeline.short_lived import listed
 from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
 from laggard.pipeline.telling import FAINT, compared, story
 from laggard.pipeline.units import NOT_THERE, readable, readable_duration, readable_usual
@@ -43,6 +44,7 @@ HOST_SUMMARY: Final = (
 
 
 LOOK_CLOSER: Final = (
+    ("cpu_children", "what it starts: `strace -f -e trace=execve -p {pid}`, or `execsnoop -P {pid}` of bcc"),
     ("cpu_", "which of its threads: `top -H -p {pid}`; let it give way: `renice 10 -p {pid}`"),
     ("timeslices", "which of its threads: `top -H -p {pid}`"),
     ("switches_", "which of its threads: `top -H -p {pid}`"),
@@ -82,7 +84,10 @@ def findings(answer: Answer) -> Iterator[Text]:
 
 def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
     """What was found, in plain words; see `story`."""
-    return story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
+    lines = story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
+    if answer.short_lived:
+        lines.append(f"Short-lived processes seen meanwhile: {listed(answer.short_lived)}.")
+    return lines
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.calibration import QUIET_S
@@ -22,6 +22,7 @@ from laggard.pipeline.incidents import Incident
 from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
+from laggard.pipeline.short_lived import just_begun, listed, matter
 from laggard.pipeline.states import States
 from laggard.pipeline.stream import SET_BACK_FRAMES
 from laggard.pipeline.telemetry import TaskTelemetry
@@ -174,8 +175,9 @@ class Task:
                     )
                 self._refuse(record, f"{self._place(record)}: {reason}")
             case "new":
+                before = stream.frame
                 self._learn(stream)
-                self._score(record, stream, frame)
+                self._score(record, stream, frame, before)
                 self.states.heard(record.key, record.offset)
 
     def _tell_namesakes(self, key: str) -> None:
@@ -205,7 +207,7 @@ class Task:
             learned = Incoming(self.partition, offset, frame.key, encode(frame), frame.ts)
             self._refuse(learned, f"{self._place(learned)}: not learned: {_told(error)}")
 
-    def _score(self, record: Incoming, stream: Stream, frame: Frame) -> None:
+    def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
         try:
             scores = stream.score(frame)
             fires, trigger = stream.trigger.after(frame.ts, scores.score, QUIET_S)
@@ -214,21 +216,24 @@ class Task:
             return
         stream.accept(frame, record.offset, scores, trigger)
         if fires:
-            self._open(record, stream, frame, scores)
+            self._open(record, stream, frame, scores, before)
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
             try:
                 observer.scored(self.wired.name, frame, scores, stream.incidents)
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
-    def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
-        """Open an incident, and tell of it."""
+    def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None) -> None:
+        """Open an incident, and tell of it; `before` is the frame before."""
         anomaly = anomaly_id(self.wired.name, frame.key, f"{self._place(record)}")
         incident = Incident(anomaly, frame.ts, self._is_live(record))
         try:
             found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
             incident = incident.blaming(found, frame.scope)
-            self.outputs.append(self._anomaly(incident, frame, scores, found))
+            told = self._anomaly(incident, frame, scores, found)
+            if before is not None and matter(judge(found), None) and (begun := just_begun(before, frame)):
+                told = replace(told, sentence=f"{told.sentence} Processes that have just begun: {listed(begun)}.")
+            self.outputs.append(told)
             self._counts.anomalies += 1
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
             self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.records import Frame
 from laggard.pipeline.series import Series, began, value_of
+from laggard.pipeline.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.why import answer, blamed_stream
 
 if TYPE_CHECKING:
@@ -70,8 +71,14 @@ class Watch:
     def answer(self, rows: int, features: int) -> Answer | None:
         """What is unusual in the newest frame, None where there is none."""
         found = answer(self._task, self.host, None, rows, features)
-        about = None if found is None else found.begins
-        if found is None or about is None:
+        if found is None:
+            return None
+        if matter(found.verdict, found.host_ranking):
+            recent = found.frame.ts - seen_s(found.tick_s)
+            frames = [each for each in self._frames[found.frame.scope] if each.ts >= recent]
+            found = replace(found, short_lived=came_and_went(frames))
+        about = found.begins
+        if about is None:
             return found
         points = reversed(self._points(about.row, about.feature.feature, about.scope))
         return replace(found, began=began(points, about.feature, found.tick_s))

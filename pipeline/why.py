@@ -16,6 +16,7 @@ from laggard.pipeline.migrations import newest_snapshots
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
 from laggard.pipeline.series import LONGEST_S, Reader, began, read_series, value_of
+from laggard.pipeline.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.snapshots import BASE_KEY
 from laggard.pipeline.task import MARK_WINDOW_S, Task
 from laggard.pipeline.topics import ANOMALIES
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.records import Received
     from laggard.pipeline.series import Series
+    from laggard.pipeline.short_lived import Counts
     from laggard.pipeline.stream import Stream
     from laggard.pipeline.topics import Topics
     from laggard.pipeline.wiring import Wired
@@ -104,6 +106,8 @@ class Answer:
         host_ranking: the same, judged.
         since: from when on what is usual was learned, where what was before could not be seen; else NaN.
         began: since when it has been so, seconds since the Unix epoch; NaN where nothing is unusual, or nobody looked.
+        short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
+            have no part in it, or none was seen.
 
     """
 
@@ -117,6 +121,7 @@ class Answer:
     host_ranking: Ranking | None
     since: float = math.nan
     began: float = math.nan
+    short_lived: Counts = ()
 
     @property
     def subject(self) -> Subject | None:
@@ -259,7 +264,7 @@ class History:
             task.replay(reader.stored(stop, behind + 1))
         found = answer(task, host, ts, rows, features, asking=asking)
         if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
-            return replace(found, since=since, began=self._began(found))
+            return replace(found, since=since, began=self._began(found), short_lived=self._short_lived(found))
         raise self._outside(host, reader, end, ts)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str | None = None) -> Series:
@@ -283,6 +288,16 @@ class History:
                     yield record.ts, value_of(record, about.row, about.feature.feature)
 
         return began(points(), about.feature, asked.tick_s)
+
+    def _short_lived(self, asked: Answer) -> Counts:
+        """See `Answer.short_lived`."""
+        if not matter(asked.verdict, asked.host_ranking):
+            return ()
+        reader, until = self.reader(asked.host), asked.frame.ts
+        start = self._bus.offset_at(reader.partition, until - seen_s(asked.tick_s))
+        stop = self._after(reader, until, self._bus.bounds(reader.partition)[1])
+        frames = (each for _, each in reader.forwards(start, stop) if isinstance(each, Frame))
+        return came_and_went([each for each in frames if each.scope == asked.frame.scope and each.ts <= until])
 
     def marks(self, host: str | None = None) -> list[Marked]:
         """The marks of a host, or of all, newest first.
