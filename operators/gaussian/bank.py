@@ -69,8 +69,8 @@ class Bank:
         What is usual is forgotten but for the share `decay`. `episode_s` is about how long the block is, None where
         what is far off is learned as it is.
         """
-        block = self.waiting if episode_s is None else self.episodes.take(self.usual, self.waiting, episode_s)
-        self.usual = self.usual.merged(block, decay)
+        apart = None if episode_s is None else self.episodes.take(self.usual, self.waiting, episode_s)
+        self.usual = self.usual.merged(self.waiting, decay, apart)
         self.waiting = self.open.moments()
         self.open = Block.empty(*self.open.weight.shape)
 

@@ -215,8 +215,8 @@ class Gaussian:
             self._floor = reference.floor
             self._reference = reference
         clean = np.array(values.T, dtype=np.float64, order="C")
-        # False for NaN too: comparisons with it are.
-        whole = not clean.size or bool(clean.max() <= LARGEST and clean.min() >= -LARGEST)
+        # The quickest way to see that none is too large or NaN: one such, and so is the sum of squares.
+        whole = bool(np.vdot(clean, clean) <= LARGEST**2)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
         evidence = self._evidence(bank, ts, clean, whole)
@@ -262,6 +262,9 @@ class Gaussian:
                 self._aligned = (layout, bank, young, self._pool)
                 self._reference = None
         rows, features = values.shape
+        if ts == self._times.last and rows < len(bank.rows):  # the clock stands, and they are not of this frame
+            others = bank.last_ts[rows:]
+            others[others == ts] = math.nextafter(ts, -math.inf)
         self._latest, self._settled = judged.evidence, judged.whole
         self._turn(ts, layout)
         head = self._open
@@ -272,11 +275,6 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
-        if rows < len(bank.rows):  # none of which is of this frame, also where the clock stands
-            others = bank.last_ts[rows:]
-            others[others == ts] = math.nextafter(ts, -math.inf)
-        bank.last_ts[:rows] = ts
-        bank.feature_ts[:features] = ts
         self._calibration.learn(ts, scores.worst)
 
     def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
@@ -431,11 +429,22 @@ class Gaussian:
         return evidence
 
     def _settle(self) -> None:
-        """Put the evidence of the last frame into the bank; until then it is where `score` left it, uncopied."""
+        """Bring the bank up to date.
+
+        Until then the last frame's evidence is where `score` left it, uncopied, and `_times` has when it was.
+        """
         if self._latest is not None:
-            features, rows = self._latest.shape
-            self._bank.evidence[:features, :rows] = self._latest
+            (features, rows), bank, ts = self._latest.shape, self._bank, self._times.last
+            bank.evidence[:features, :rows] = self._latest
             self._latest = None
+            bank.last_ts[:rows] = ts
+            bank.feature_ts[:features] = ts
+        self._settle_block()
+
+    def _settle_block(self) -> None:
+        """Bring the open block of the bank up to date."""
+        if self._open is not None:
+            self._bank.open.even &= self._open.settle()
 
     def _turn(self, ts: float, layout: Layout) -> None:
         """Close the open block of ticks when its time is over, and learn the one before it.
@@ -449,8 +458,9 @@ class Gaussian:
         elapsed = ts - times.opened
         over = elapsed >= self.exclude_s / 2.0 and (times.ticks >= BLOCK_TICKS or elapsed >= self.context_s / 16.0)
         if not (over or elapsed < 0.0):
-            self._times = times._replace(last=ts, ticks=times.ticks + 1)
+            self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1, times.closed)
             return
+        self._settle_block()
         self._bank.turn(
             math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s),
             max(elapsed, 0.0) if self.episodes else None,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.operators.gaussian.moments import Moments
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from laggard.operators.gaussian.moments import Moments
+
+    Matrix = NDArray[np.float64]
     Heights = NDArray[np.float32]
 
 EPISODE_S = 300.0
@@ -69,7 +70,7 @@ class Episodes:
         running, highest, second = (np.full(shape, NONE) for _ in range(3))
         return cls(running, highest, second, np.zeros(shape, np.float32))
 
-    def take(self, usual: Moments, block: Moments, seconds: float) -> Moments:
+    def take(self, usual: Moments, block: Moments, seconds: float) -> Matrix:
         """Note how high a block of ticks is, and limit how far it moves what is usual.
 
         With d the block's mean less the usual one and v its variance, its height is d + 2 sqrt(v): near the largest
@@ -78,46 +79,54 @@ class Episodes:
 
         Args:
             usual: before the block.
-            block: the ticks to be learned.
+            block: the ticks to be learned; what is far off is limited in its squares.
             seconds: how long the block is.
 
         Returns:
-            What is to be learned; `block` itself where nothing is far off.
+            The block's mean less the usual one, limited; a copy.
 
         """
         deviation = block.mean - usual.mean
         values, before = block.counts, usual.counts
-        # The block's mean square deviation from the usual mean, times its values, beside the usual variance.
+        # The block's mean square deviation from the usual mean, times its values, beside the usual variance: one must
+        # be `screen` times the other where (d + 2 sqrt(v))^2 <= 5 (d^2 + v) is that of an episode.
+        screen = 0.2 * NOTED * NOTED
         apart = deviation * deviation
         apart *= values
         apart += block.squares
-        bound = usual.squares * (values * (0.2 * NOTED * NOTED) / np.maximum(before, SURE))
+        bound = usual.squares * (values * screen / np.maximum(before, SURE))
         beyond = apart > bound
-        beyond &= before >= SURE
-        found = np.flatnonzero(beyond)
-        lasted = self.limited_s.ravel()[found]
+        if before.min(initial=SURE) < SURE:
+            beyond &= before >= SURE
+        found = beyond.ravel().nonzero()[0]
+        lasted = self.limited_s.take(found)
         self.limited_s.fill(0.0)
         if not found.size:
-            return block
-        weight, squares, off = block.weight.ravel()[found], block.squares.ravel()[found], deviation.ravel()[found]
-        spread = np.sqrt(usual.squares.ravel()[found] / usual.weight.ravel()[found])
-        there = weight > 0.0
-        variance = squares / np.maximum(weight, 1.0)
-        height = np.minimum(off + 2.0 * np.sqrt(variance), HIGHEST)
-        noted = there & (height > NOTED * spread)
-        cells, running = found[noted], _flat(self.running)
-        running[cells] = np.maximum(running[cells], height[noted].astype(np.float32))
-        limit = LIMIT * spread
-        far = there & (spread > 0.0) & (off * off + variance > limit * limit)
-        _flat(self.limited_s)[found[far]] = lasted[far] + np.float32(min(seconds, LASTING_S))
-        far &= lasted < LASTING_S
+            return deviation
+        # All have values in the block: without, both d and v are 0.
+        weight = values.take(found % values.size if values.ndim == 1 else found)
+        variance = block.squares.take(found)
+        variance /= weight
+        height = np.sqrt(variance)
+        height *= 2.0
+        height += deviation.take(found)
+        bound = bound.take(found)
+        usually = bound / (weight * screen)
+        noted = height > NOTED * np.sqrt(usually)
+        height[~noted] = NONE
+        running = _flat(self.running)
+        running[found] = np.maximum(running.take(found), np.minimum(height, HIGHEST).astype(np.float32))
+        far = apart.take(found) > bound * (LIMIT * LIMIT / screen)
+        far &= bound > 0.0
         if not far.any():
-            return block
-        cells, limit = found[far], limit[far]
-        limited = Moments(block.weight, block.mean.copy(), block.squares.copy(), even=block.even)
-        limited.mean.ravel()[cells] = usual.mean.ravel()[cells] + np.maximum(np.minimum(off[far], limit), -limit)
-        limited.squares.ravel()[cells] = np.minimum(squares[far], weight[far] * limit * limit)
-        return limited
+            return deviation
+        cells, lasted, weight = found[far], lasted[far], weight[far]
+        _flat(self.limited_s)[cells] = lasted + np.float32(min(seconds, LASTING_S))
+        new = lasted < LASTING_S
+        cells, weight, variance, limit = cells[new], weight[new], variance[far][new], LIMIT * np.sqrt(usually[far][new])
+        deviation.put(cells, np.clip(deviation.take(cells), -limit, limit))
+        block.squares.put(cells, np.minimum(variance, limit * limit) * weight)
+        return deviation
 
     def close(self, seconds: float, block: Moments, mean: NDArray[np.float64]) -> None:
         """End the episodes that are over: those of cells whose last block is less than half as high.
@@ -133,7 +142,9 @@ class Episodes:
         # Where there is none it stays -inf.
         self.highest *= decay
         self.second *= decay
-        ended = np.flatnonzero((self.running > NONE) & ~(2.0 * (block.mean - mean) >= self.running))
+        under_way = (running > NONE).nonzero()[0]
+        height = 2.0 * (block.mean.take(under_way) - mean.take(under_way))
+        ended = under_way[~(height >= running[under_way])]
         self._note(ended, running[ended])
         running[ended] = NONE
 

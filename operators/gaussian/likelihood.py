@@ -37,6 +37,8 @@ NOTHING = 1e-280
 FARTHEST = 1e150
 """So many standard deviations are as far as any: the square of more would not fit."""
 
+_NONE = np.zeros(0, np.intp)
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -167,30 +169,33 @@ class Reference:
         count = usual.counts
         even = count is not weight
         spread, within = PSEUDO * pool.spread**2, PSEUDO * POOLED * pool.within**2
-        silent = np.flatnonzero((spread <= NOTHING) & (weights.least <= 0.0))
-        if silent.size:  # perhaps no longer
-            again = Pool.of(Moments(weight[silent], mean[silent], squares[silent]))
+        silent = _NONE
+        if spread.min(initial=1.0) <= NOTHING:
+            silent = np.flatnonzero((spread <= NOTHING) & (weights.least <= 0.0))
+            again = Pool.of(Moments(weight[silent], mean[silent], squares[silent]))  # perhaps no longer
             spread[silent], within[silent] = PSEUDO * again.spread**2, PSEUDO * POOLED * again.within**2
             silent = silent[spread[silent] <= NOTHING]
-        spread[silent] = 1.0
+            spread[silent] = 1.0
         # 1 / (n s'^2) = f / (S + k t^2) with f = (w - 1 + k) (w + k) / ((w + k + 1) n)
+        trusted = _trusted(count)
         factor = (count + (PSEUDO - 1.0)) * (count + PSEUDO)
-        factor /= (count + (PSEUDO + 1.0)) * _trusted(count)
+        factor /= (count + (PSEUDO + 1.0)) * trusted
         share = 1.0 / (1.0 + count)
-        inverse = spread[:, None] * share
-        inverse += within[:, None] * (1.0 - share)
+        # k t^2 = k (T^2 a + U^2 (1 - a)) with a = 1 / (1 + w)
+        inverse = (spread - within)[:, None] * share
+        inverse += within[:, None]
         inverse += squares
         if floor is not None:
             inverse += floor * (count + (PSEUDO - 1.0))
         np.divide(factor, inverse, out=inverse)
         np.sqrt(inverse, out=inverse)
-        inverse[silent] = 0.0
+        if silent.size:
+            inverse[silent] = 0.0
         constant = squares <= 0.0
         varying = features - _count(constant) if constant.any() else np.full(constant.shape[1], features)
         center = mean if count.all() else np.where(weight > 0.0, mean, pool.mean[:, None])
-        if even:
-            trusted, uneven = _trusted(count), np.zeros(0, np.intp)
-        else:
+        uneven = _NONE
+        if not even:
             trusted = _trusted(weight.max(axis=0, initial=0.0))
             uneven = np.flatnonzero(_trusted(weight.min(axis=0, initial=np.inf)) != trusted)
         power = 0.5 * (trusted + 1.0) * weights.distinct

@@ -27,7 +27,8 @@ class Moments:
     """Weight, mean and squared deviations of each cell of a matrix; all arrays have one shape.
 
     Attributes:
-        weight: how many values were learned, forgotten ones counted in part.
+        weight: how many values were learned, forgotten ones counted in part. Only to be read: it may be one line that
+            stands for all.
         mean: their weighted mean; 0 where nothing was learned.
         squares: the weighted sum of squared deviations from the mean, never negative.
         even: whether the weights along the first axis are the same, None while nobody has looked. Saves passes; nothing
@@ -58,8 +59,10 @@ class Moments:
         """Nothing learned yet."""
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
-    def merged(self, other: Moments, decay: float) -> Moments:
+    def merged(self, other: Moments, decay: float, deviation: Matrix | None = None) -> Moments:
         """This and what `other` has learned since, after forgetting all but `decay` (0 to 1) of this.
+
+        `deviation`, which is used up, is the other mean n less this one, m, where that is known already.
 
         W = d w,  w' = W + v,  m' = m + (n - m) v / w',  S' = d S + T + (n - m)^2 W v / w'
         """
@@ -70,7 +73,8 @@ class Moments:
         kept = before * decay
         weight = kept + added
         share = added / (weight + TINY)
-        deviation = other.mean - self.mean
+        if deviation is None:
+            deviation = other.mean - self.mean
         step = share * deviation
         deviation *= step
         deviation *= kept
@@ -79,7 +83,7 @@ class Moments:
         squares += deviation
         step += self.mean
         if even:
-            weight = np.broadcast_to(weight, step.shape).copy()
+            weight = np.broadcast_to(weight, step.shape)
         return Moments(weight, step, squares, even=even or None)
 
     def variance(self) -> Matrix:
@@ -103,6 +107,8 @@ class Block:
         squares: the sum of the squares of those.
         begun: whether every cell is known to have its first value. Saves a look; nothing depends on it.
         untouched: whether nothing is known to have been learned. Saves the sums of the first tick, which are 0.
+        even: whether all cells are known to have the same weight, as `Moments.even`.
+        unweighed: how many ticks with a value in every cell are not in the weight yet, see `settle`.
 
     """
 
@@ -112,24 +118,41 @@ class Block:
     squares: Matrix
     begun: bool = field(default=False, kw_only=True)
     untouched: bool = field(default=False, kw_only=True)
+    even: bool = field(default=False, kw_only=True)
+    unweighed: int = field(default=0, kw_only=True)
 
     @classmethod
     def empty(cls, *shape: int) -> Block:
         """Nothing learned yet."""
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), untouched=True)
+        return cls(
+            np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), untouched=True, even=0 not in shape
+        )
 
     def head(self, height: int, width: int) -> Block:
-        """The first lines and columns, as a view: what is learned through it is learned here."""
+        """The first lines and columns, as a view: what is learned through it is learned here, once it is settled."""
         parts = (self.weight, self.first, self.total, self.squares)
-        head = Block(*(part[:height, :width] for part in parts), begun=self.begun, untouched=self.untouched)
+        head = Block(
+            *(part[:height, :width] for part in parts),
+            begun=self.begun,
+            untouched=self.untouched,
+            even=self.even and height > 0,
+        )
         self.untouched = False
+        self.even &= height == len(self.weight)
         return head
+
+    def settle(self) -> bool:
+        """Bring the weight up to date; gives whether it is even."""
+        if self.unweighed:
+            self.weight += float(self.unweighed)
+            self.unweighed = 0
+        return self.even
 
     def learn(self, values: Matrix, present: NDArray[np.bool_] | None) -> None:
         """Take in one value per cell, in place; what is not `present` (None: all are) must be a finite filler."""
         if self.untouched and present is None:
             np.copyto(self.first, values)
-            self.weight += 1.0
+            self.unweighed += 1
             self.begun, self.untouched = True, False
             return
         self.untouched = False
@@ -139,19 +162,21 @@ class Block:
             self.begun = present is None
         deviation = values - self.first
         if present is None:
-            self.weight += 1.0
+            self.unweighed += 1
         else:
             self.weight += present
+            self.even = False
             deviation *= present
         self.total += deviation
         deviation *= deviation
         self.squares += deviation
 
     def moments(self) -> Moments:
-        """What was learned, as a copy."""
-        step = self.total / (self.weight + TINY)
+        """What was learned. It shares its weight with the block, which is done with."""
+        even = self.settle()
+        step = self.total / ((self.weight[:1] if even else self.weight) + TINY)
         squares = self.total * step
         np.subtract(self.squares, squares, out=squares)
-        np.maximum(squares, 0.0, out=squares)  # of denormal numbers the digits do cancel
+        np.abs(squares, out=squares)  # of denormal numbers the digits do cancel
         step += self.first
-        return Moments(self.weight.copy(), step, squares)
+        return Moments(self.weight, step, squares, even=even or None)

@@ -113,7 +113,9 @@ def test_nothing_and_one_value_have_no_variance() -> None:
 
 def test_learning_through_the_head_is_learning() -> None:
     block = Block.empty(3, 4)
-    block.head(2, 3).learn(np.ones((2, 3)), None)
+    head = block.head(2, 3)
+    head.learn(np.ones((2, 3)), None)
+    assert head.settle()
     block.learn(np.full((3, 4), 4.0), None)
     moments = block.moments()
     assert moments.weight.sum() == 18
