@@ -11,7 +11,7 @@ import math
 import platform
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.outputs import Incident, KeyName
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
 
 AGENT_SCOPE, HOST_SCOPE = "agent", "host"
@@ -85,6 +86,15 @@ class _Shown:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
 
 
+@dataclass(slots=True)
+class _Joined:
+    """The incidents of a key: those that are open, how many there were, and by their operators those that closed."""
+
+    incidents: Sequence[Incident]
+    opened: int
+    closed: Mapping[str, int]
+
+
 class Exporter(Collector, Observer):
     """Collects everything that laggard has to say to Prometheus. May be called from several threads.
 
@@ -120,6 +130,7 @@ class Exporter(Collector, Observer):
         self._lock = threading.Lock()
         self._shown: OrderedDict[_Stream, _Shown] = OrderedDict()  # the one silent longest first
         self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
+        self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
@@ -149,6 +160,26 @@ class Exporter(Collector, Observer):
             for key in keys:
                 self._marks.pop((key, operator), None)
 
+    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+        """Show the incidents of a key that are open; those that were and are not any more have closed."""
+        live = [one for one in incidents if one.live]
+        still = {one.id for one in live}
+        with self._lock:
+            before = self._joined.pop((keyed_by, key), None)
+            closed = Counter(before.closed if before else {})
+            for one in before.incidents if before else ():
+                closed[_operators(one)] += one.id not in still
+            self._joined[keyed_by, key] = _Joined(live, opened + (before.opened if before else 0), closed)
+            if len(self._joined) > MAX_STREAMS:
+                self._joined.popitem(last=False)
+
+    def parted(self, keys: Iterable[str]) -> None:
+        """Show no more incidents of these keys."""
+        keys = set(keys)
+        with self._lock:
+            for which in [which for which in self._joined if which[1] in keys]:
+                del self._joined[which]
+
     def _note(self, stream: _Stream, frame: Frame, scores: Scores | None, incidents: Incidents | None) -> None:
         now = self._clock()
         with self._lock:
@@ -175,6 +206,7 @@ class Exporter(Collector, Observer):
             marks: dict[str, int] = {}
             for (host, _), count in self._marks.items():
                 marks[host] = max(count, marks.get(host, 0))
+            joined = sorted(self._joined.items(), key=itemgetter(0))
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -188,6 +220,13 @@ class Exporter(Collector, Observer):
         # the whole page: the first one stays.
         seen: set[_Stream] = set()
         shared: dict[tuple[str, *tuple[tuple[str, str], ...]], Sample] = {}  # by several streams of a key
+
+        def share(samples: Iterable[Sample]) -> None:
+            for sample in samples:
+                shared.setdefault((sample.name, *sample.labels.items()), sample)
+
+        for (keyed_by, key), incidents in joined:
+            share(_joined_samples(keyed_by, label(key), incidents))
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -196,8 +235,7 @@ class Exporter(Collector, Observer):
             if one.samples is None:
                 one.samples = _samples(labelled, one, self._top_rows)
             _add(families, one.samples)
-            for sample in _shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks):
-                shared.setdefault((sample.name, *sample.labels.items()), sample)
+            share(_shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks))
         _add(families, shared.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)
@@ -283,11 +321,51 @@ def _anomaly_samples(labels: dict[str, str], incidents: Incidents, score: float)
     )
 
 
+def _joined_samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
+    newest = max(joined.incidents, key=lambda one: one.opened_ts, default=None)
+    exemplar = Exemplar({"incident": newest.id}, 1.0, newest.opened_ts) if newest else None
+    yield _sample("incidents_open", {keyed_by: key}, len(joined.incidents))
+    yield _sample("incidents", {keyed_by: key}, joined.opened, exemplar)
+    for operators, count in joined.closed.items():
+        if count:
+            yield _sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)
+    for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
+        name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
+        labels = {keyed_by: key, "scope": label(_scope(one)), "row": label(name), "feature": label(feature)}
+        scores: dict[str, float] = {}
+        for each in one.evidence:
+            score = math.inf if math.isnan(each.score) else each.score  # as JSON has it
+            scores[each.operator] = max(score, scores.get(each.operator, -math.inf))
+        for operator, score in sorted(scores.items()):
+            yield _sample("incident_score", {**labels, "operator": label(operator)}, score)
+        yield _sample("incident_start_timestamp_seconds", labels, one.opened_ts)
+        if one.blame:
+            yield from _present(
+                labels,
+                incident_value=one.blame.value,
+                incident_usual=one.blame.usual,
+                incident_usual_deviation=one.blame.usual_deviation,
+            )
+
+
+def _scope(incident: Incident) -> str:
+    """What the row to blame is: the scope of who saw it; where nobody is to blame, of who saw the worst."""
+    said = [one.scope for one in incident.evidence if one.blame == incident.blame]
+    return next(iter((*said, *(one.scope for one in incident.evidence if one.operator == incident.operator))), "")
+
+
+def _operators(incident: Incident) -> str:
+    return ",".join(sorted({one.operator for one in incident.evidence}))
+
+
 def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[Sample]:
     """What several streams of one key have in common; whichever comes first may show it."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     if budget is not None:
         yield _sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
+    if stream.operator:  # from the beginning on, so that the first one is an increase
+        yield _sample("incidents_open", labels, 0)
+        yield _sample("incidents", labels, 0)
     if stream.keyed_by != "host":
         return
     yield _sample("marks", labels, marks.get(frame.key, 0))

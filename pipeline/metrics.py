@@ -72,6 +72,7 @@ class Metric:
 
 _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")
+_INCIDENT = ("host", "scope", "row", "feature")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -143,6 +144,42 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         _FEATURE,
         "When the anomaly opened, by its frame, since the Unix epoch.",
+    ),
+    Metric("incidents_open", "gauge", ("host",), "Incidents that are open. Of live records only."),
+    Metric(
+        "incidents",
+        "counter",
+        ("host",),
+        "Incidents opened, since this process joins those of the host. Its exemplar is the id of the newest that is "
+        "open.",
+    ),
+    Metric(
+        "incidents_closed",
+        "counter",
+        ("host", "operators"),
+        "Incidents closed, since this process joins those of the host, by the operators that saw them, in alphabetical "
+        "order: `cpu,gaussian`.",
+    ),
+    Metric(
+        "incident_score",
+        "gauge",
+        (*_INCIDENT, "operator"),
+        "There while an incident is open, for each operator that saw it: the worst score that this one told. Row and "
+        "feature are what is to blame so far, empty where nobody is; the scope is that of the row.",
+    ),
+    Metric(
+        "incident_value",
+        "gauge",
+        _INCIDENT,
+        "That feature of that row, in the unit of its name, as it was told last.",
+    ),
+    Metric("incident_usual", "gauge", _INCIDENT, "The mean of what was usual for it then."),
+    Metric("incident_usual_deviation", "gauge", _INCIDENT, "The standard deviation of what was usual for it then."),
+    Metric(
+        "incident_start_timestamp_seconds",
+        "gauge",
+        _INCIDENT,
+        "When the incident opened, by the first frame that is a part of it, since the Unix epoch.",
     ),
     Metric(
         "false_alarms_budget_per_day",
@@ -318,6 +355,9 @@ Prometheus client has, of the worker itself.
   series, `laggard_anomaly_...`, keep the row and the feature that it opened with. It is a part of the state: a worker
   that is started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open
   none.
+- An incident is what is joined of anomalies of one cause, over time, rows and operators. The worker that joins those of
+  a host shows its `laggard_incident_...` series from the moment on that it does; it need not be the one that has the
+  host's frames.
 - A label has at most {MAX_LABEL} characters; what cannot be printed becomes U+FFFD.
 - At most {MAX_STREAMS:,} streams (operator, key and scope) are shown, each until it has been silent for {STALE_S:.0f} s
   and three of its ticks. Who loses a host to another worker shows it no more.

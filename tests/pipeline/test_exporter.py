@@ -32,6 +32,8 @@ from laggard.pipeline.exposition import write_metrics
 from laggard.pipeline.incidents import Incident, Incidents
 from laggard.pipeline.metrics import HOST_DEVICES, HOST_FEATURES, MAX_LABEL, METRICS, STALE_S, TASK_LABELS, document
 from laggard.pipeline.records import Frame, Mark, make_layout
+from laggard.pipeline.records.outputs import Blame, Evidence
+from laggard.pipeline.records.outputs import Incident as Joined
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from tests.monitoring.debian import promtool
@@ -134,6 +136,23 @@ class Page:
         }
 
 
+NGINX = Blame("nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05, ("cpu",))
+
+
+def joined(number: int = 1, *seen: tuple[str, float], blame: Blame | None = NGINX, live: bool = True) -> Joined:
+    """An incident that these operators saw, the first of them first, with their scores; by default one."""
+    evidence = tuple(
+        Evidence(f"a{at}", operator, "process", TS + at, math.nan, score, young=False, sentence="", blame=blame)
+        for at, (operator, score) in enumerate(seen or (("gaussian", 2.5),))
+    )
+    return Joined(
+        id=f"{ANOMALY[:-1]}{number}", number=1, change="opened", ts=TS, opened_ts=TS + number, until_ts=math.nan,
+        keyed_by="host", key="web-1", operator=evidence[0].operator, score=evidence[0].score, blame=blame,
+        ranking=Ranking(TS, 2.5, (), 3600.0, young=False), sentence="", model_age_s=3600.0, young=False, live=live,
+        evidence=evidence,
+    )  # fmt: skip
+
+
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
@@ -141,6 +160,8 @@ def busy() -> Page:
     rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
     page.scored(rows, incidents=Incidents(2, incident))
     page.scored([("host", 0.8)], scope="host")
+    page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5)), joined(2)], 2)
+    page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0]))
@@ -345,10 +366,10 @@ def test_at_most_three_features_of_a_row_with_what_is_usual() -> None:
     assert page.samples("laggard_feature_usual") == {}
 
 
-INCIDENT_METRICS = [metric.name for metric in METRICS if metric.name.startswith("anomaly_")]
+ANOMALY_METRICS = [metric.name for metric in METRICS if metric.name.startswith("anomaly_")]
 
 
-def test_an_incident_has_series_while_it_is_open() -> None:
+def test_an_anomaly_has_series_while_it_is_open() -> None:
     page = Page()
     page.scored([("a", 0.5)])
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
@@ -356,7 +377,7 @@ def test_an_incident_has_series_while_it_is_open() -> None:
     opened = Incident(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
     page.scored([("b", 0.7)], incidents=Incidents(3, opened))
     which = ("web-1", "a\ufffd", "memory_rss_bytes")
-    assert {name: page.samples(f"laggard_{name}") for name in INCIDENT_METRICS} == {
+    assert {name: page.samples(f"laggard_{name}") for name in ANOMALY_METRICS} == {
         "anomaly_score": {which: 1.5},
         "anomaly_value": {which: 9e6},
         "anomaly_usual": {which: 1e6},
@@ -365,12 +386,12 @@ def test_an_incident_has_series_while_it_is_open() -> None:
     }
     assert page.samples("laggard_anomalies_open") == {("web-1",): 1}
     page.scored([("b", 0.7)], incidents=Incidents(3, None))
-    assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
+    assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
 
 
-def test_an_incident_without_evidence_is_an_incident() -> None:
+def test_an_anomaly_without_evidence_is_one() -> None:
     page = Page()
     page.scored([("a", 0.5)], incidents=Incidents(1, Incident("", TS, live=True)))
     assert page.samples("laggard_anomaly_score") == {("web-1", "", ""): 1.5}
@@ -379,11 +400,100 @@ def test_an_incident_without_evidence_is_an_incident() -> None:
     assert " # " not in generate_openmetrics(page.registry).decode()
 
 
-def test_an_incident_of_recorded_data_is_none() -> None:
+def test_an_anomaly_of_recorded_data_is_none() -> None:
     page = Page()
     page.scored([("a", 0.5)], incidents=Incidents(0, Incident(ANOMALY, TS, live=False)))
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
-    assert not any(page.samples(f"laggard_{name}") for name in INCIDENT_METRICS)
+    assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
+
+
+def incident_samples(page: Page) -> dict[str, dict[tuple[str, ...], float]]:
+    """Of each metric of joined incidents: labels but for the host -> value."""
+    families = parse_text(page.text())
+    return {
+        family.name.removeprefix("laggard_"): {
+            tuple(value for name, value in sorted(sample.labels.items()) if name != "host"): sample.value
+            for sample in family.samples
+        }
+        for family in families
+        if family.name.startswith("laggard_incident")
+    }
+
+
+def test_a_joined_incident_has_series_while_it_is_open_by_who_saw_it() -> None:
+    page = Page()
+    page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5), ("cpu", 1.1))], 1)
+    which = ("cpu_user_ratio", "nginx", "process")
+    assert incident_samples(page) == {
+        "incidents_open": {(): 1},
+        "incidents": {(): 1},
+        "incident_score": {
+            ("cpu_user_ratio", "cpu", "nginx", "process"): 1.2,
+            ("cpu_user_ratio", "gaussian", "nginx", "process"): 2.5,
+        },
+        "incident_value": {which: 0.95},
+        "incident_usual": {which: 0.1},
+        "incident_usual_deviation": {which: 0.05},
+        "incident_start_timestamp_seconds": {which: TS + 1},
+    }
+    page.exporter.joined("host", "web-1", [], 0)
+    assert incident_samples(page) == {
+        "incidents_open": {(): 0},
+        "incidents": {(): 1},
+        "incidents_closed": {("cpu,gaussian",): 1},
+    }
+    page.exporter.joined("host", "web-1", [joined(2), joined(3)], 2)
+    page.exporter.joined("host", "web-1", [joined(3)], 0)
+    page.exporter.joined("host", "web-1", [], 0)
+    assert incident_samples(page)["incidents"] == {(): 3}
+    assert incident_samples(page)["incidents_closed"] == {("cpu,gaussian",): 1, ("gaussian",): 2}
+
+
+def test_a_worker_that_takes_incidents_over_shows_them_and_counts_none() -> None:
+    page = Page()
+    page.exporter.joined("host", "web-1", [joined(1)], 0)
+    assert incident_samples(page)["incidents_open"] == {(): 1}
+    assert incident_samples(page)["incidents"] == {(): 0}
+    page.exporter.parted(["web-1", "unknown"])
+    assert incident_samples(page) == {}
+    page.exporter.joined("host", "web-1", [], 0)
+    assert "incidents_closed" not in incident_samples(page), "it was closed somewhere else"
+
+
+def test_incidents_that_nobody_is_to_blame_for_are_shown_and_those_of_recorded_data_are_not() -> None:
+    page = Page()
+    page.exporter.joined("host", "web-1", [joined(1, ("gaussian", math.nan), blame=None), joined(2, live=False)], 1)
+    found = incident_samples(page)
+    assert found["incidents_open"] == {(): 1}
+    assert found["incident_score"] == {("", "gaussian", "", "process"): math.inf}
+    assert found["incident_start_timestamp_seconds"] == {("", "", "process"): TS + 1}
+    assert "incident_value" not in found
+
+
+def test_a_host_that_has_frames_has_a_count_of_incidents_from_the_beginning_on() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    assert incident_samples(page) == {"incidents_open": {(): 0}, "incidents": {(): 0}}
+    page.exporter.joined("host", "web-1", [joined(1)], 1)
+    assert incident_samples(page)["incidents"] == {(): 1}
+
+
+def test_of_incidents_that_look_alike_the_oldest_has_the_series() -> None:
+    page = Page()
+    alike = dataclasses.replace(NGINX, name="nginx\x01"), dataclasses.replace(NGINX, name="nginx\x02")
+    page.exporter.joined("host", "web-1", [joined(2, blame=alike[0]), joined(1, blame=alike[1])], 2)
+    which = ("cpu_user_ratio", "nginx\ufffd", "process")
+    assert incident_samples(page)["incident_start_timestamp_seconds"] == {which: TS + 1}
+    assert incident_samples(page)["incidents_open"] == {(): 2}
+
+
+def test_the_keys_whose_incidents_are_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "MAX_STREAMS", 50)
+    page = Page()
+    for number in range(1000):
+        page.exporter.joined("host", f"h{number}", [], 1)
+    assert len(page.samples("laggard_incidents_total")) == 50
+    assert ("h999",) in page.samples("laggard_incidents_total")
 
 
 def test_examples_are_in_open_metrics_alone() -> None:
@@ -402,8 +512,10 @@ def test_examples_are_in_open_metrics_alone() -> None:
     }
     (exemplar,) = [sample.exemplar for sample in families["laggard_anomalies_opened"].samples if sample.exemplar]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"anomaly": ANOMALY}, 1.0, TS - 60.0)
+    (exemplar,) = [sample.exemplar for sample in families["laggard_incidents"].samples if sample.exemplar]
+    assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"incident": joined(2).id}, 1.0, TS + 2)
     assert " # " not in page.text()
-    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 5
+    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 6
 
 
 def test_an_example_is_never_too_long_for_a_reader() -> None:
