@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laggard.pipeline.confirm.study import Result
-    from laggard.pipeline.confirm.suspect import Process
+    from laggard.pipeline.processes import Process
 
 USED_S: Final = 0.5
 """For so long it is watched how much CPU time the suspect takes, where that is to be limited."""
@@ -88,14 +88,17 @@ def confirm(
     from laggard.pipeline.confirm.brake import Brake, own_group  # noqa: PLC0415 - a wrong option is said without them
     from laggard.pipeline.confirm.measures import Meter  # noqa: PLC0415
     from laggard.pipeline.confirm.study import run  # noqa: PLC0415
-    from laggard.pipeline.confirm.suspect import RefusedError, check, find, hold  # noqa: PLC0415
+    from laggard.pipeline.confirm.suspect import RefusedError, check, hold  # noqa: PLC0415
+    from laggard.pipeline.processes import UnknownProcessError, find  # noqa: PLC0415
 
     try:
         suspect = find(row)
         check(suspect, force=force)
         held = hold(suspect)
+    except UnknownProcessError as error:
+        raise CommandError(str(error), NO_DATA) from None
     except RefusedError as error:
-        raise CommandError(str(error), NO_DATA if str(error).startswith("there is no") else FAILED) from None
+        raise CommandError(str(error), FAILED) from None
     group = own_group(suspect.pid)
     if not yes:
         _ask(suspect, group, length_s, part)

@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.confirm.suspect import PROC
+from laggard.pipeline.processes import PROC
 from laggard.producers.proc import ProcError, parse_pressure, parse_schedstat
 
 if TYPE_CHECKING:

@@ -1,122 +1,22 @@
-"""Who is to be slowed: a process that is found, is still itself, and may be touched."""
+"""Who may be slowed: a process that is still itself, and may be touched."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from laggard.producers.proc import ProcError, parse_name
+from laggard.pipeline.processes import PROC, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-PROC: Final = Path("/proc")
-
-_KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h
-_ROW: Final = re.compile(r"(?P<name>.*)\[(?P<pid>\d{1,10})(?:@(?P<start>\d+))?\]")
+    from laggard.pipeline.processes import Process
 
 
 class RefusedError(Exception):
-    """A process that is not to be slowed, or of which nothing can be said; says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """What `/proc/PID/stat` says of a process that matters here."""
-
-    pid: int
-    name: str
-    state: str
-    parent: int
-    group: int
-    session: int
-    terminal: int
-    foreground: int
-    kernel_thread: bool
-    start_ticks: int
-
-    @property
-    def row(self) -> str:
-        """Its id, as the agent has it."""
-        return f"{self.name}[{self.pid}@{self.start_ticks}]"
-
-
-def process(pid: int, proc: Path = PROC) -> Process | None:
-    """A process; None where there is none of this id."""
-    try:
-        return parse((proc / str(pid) / "stat").read_bytes())
-    except (OSError, ProcError):
-        return None
-
-
-def parse(text: bytes) -> Process:
-    """Read `/proc/PID/stat`. Raises `ProcError` where it is none."""
-    begin, end = text.find(b"("), text.rfind(b")")
-    fields = text[end + 2 :].split()
-    if begin < 0 or len(fields) < 20:
-        raise ProcError("stat", "pid (name) state ...", "at least 22 fields", text)
-    kernel_thread = bool(int(fields[6]) & _KERNEL_THREAD)
-    return Process(
-        pid=int(text[:begin]),
-        name=parse_name(text[begin + 1 : end], kernel_thread),
-        state=fields[0].decode(),
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        terminal=int(fields[4]),
-        foreground=int(fields[5]),
-        kernel_thread=kernel_thread,
-        start_ticks=int(fields[19]),
-    )
-
-
-def everybody(proc: Path = PROC) -> Iterator[Process]:
-    """All processes there are."""
-    for entry in proc.iterdir():
-        if entry.name.isdigit() and (found := process(int(entry.name), proc)) is not None:
-            yield found
-
-
-def find(row: str, proc: Path = PROC) -> Process:
-    """The process that a person means.
-
-    Args:
-        row: a row's id (`nginx[4711@99]`, `nginx[4711]`), a process id, or a name that only one process has.
-        proc: where the processes are.
-
-    Raises:
-        RefusedError: there is none, more than one, or it has become another one.
-
-    """
-    parts = _ROW.fullmatch(row)
-    if parts is None and not row.isdigit():
-        return _named(row, proc)
-    pid = int(row if parts is None else parts["pid"])
-    found = process(pid, proc)
-    if found is None:
-        raise RefusedError(f"there is no process {pid} any more")
-    if parts is not None:
-        start = parts["start"]
-        # A process may change its name; when it was started it cannot.
-        same = parts["name"] == found.name if start is None else int(start) == found.start_ticks
-        if not same:
-            raise RefusedError(f"{row} has ended; process {pid} is another one now, {found.row}")
-    return found
-
-
-def _named(name: str, proc: Path) -> Process:
-    named = [each for each in everybody(proc) if each.name == name and each.pid != os.getpid()]
-    if not named:
-        raise RefusedError(f"there is no process called {name}; expected a row's id, a process id or a name")
-    if len(named) > 1:
-        listed = ", ".join(each.row for each in named[:5]) + (", ..." if len(named) > 5 else "")
-        raise RefusedError(f"{len(named)} processes are called {name}; expected one of {listed}")
-    return named[0]
+    """A process that is not to be slowed; says why."""
 
 
 def check(suspect: Process, *, force: bool = False, proc: Path = PROC) -> None:

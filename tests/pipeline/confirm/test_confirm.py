@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.confirm.brake import Brake, own_group
-from laggard.pipeline.confirm.suspect import RefusedError, check, find, hold, process
+from laggard.pipeline.confirm.suspect import RefusedError, check, hold
+from laggard.pipeline.processes import UnknownProcessError, find, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,14 +246,14 @@ def test_a_row_is_found_by_id_pid_or_name_and_only_while_it_is_itself(start: Any
     suspect = find(str(idle.pid))
     assert suspect.name == "lag-idle"
     assert {find(row).row for row in (suspect.row, f"lag-idle[{idle.pid}]", "lag-idle")} == {suspect.row}
-    with pytest.raises(RefusedError, match=rf"has ended; process {idle.pid} is another one now"):
+    with pytest.raises(UnknownProcessError, match=rf"has ended; process {idle.pid} is another one now"):
         find(f"lag-idle[{idle.pid}@1]")
-    with pytest.raises(RefusedError, match="is another one now"):
+    with pytest.raises(UnknownProcessError, match="is another one now"):
         find(f"nginx[{idle.pid}]")
-    with pytest.raises(RefusedError, match="there is no process called lag-nobody"):
+    with pytest.raises(UnknownProcessError, match="there is no process called lag-nobody"):
         find("lag-nobody")
     start("import ctypes; ctypes.CDLL(None).prctl(15, b'lag-idle'); " + IDLE)
-    with pytest.raises(RefusedError, match=r"2 processes are called lag-idle; expected one of lag-idle\["):
+    with pytest.raises(UnknownProcessError, match=r"2 processes are called lag-idle; expected one of lag-idle\["):
         find("lag-idle")
 
 
@@ -260,7 +261,8 @@ def test_a_row_is_found_by_id_pid_or_name_and_only_while_it_is_itself(start: Any
 def test_a_process_of_another_user_is_refused(start: Any) -> None:
     idle = start(IDLE)
     code = (
-        "import os, sys\nfrom laggard.pipeline.confirm.suspect import *\nos.setgid(65534); os.setuid(65534)\n"
+        "import os, sys\nfrom laggard.pipeline.confirm.suspect import *\n"
+        "from laggard.pipeline.processes import find\nos.setgid(65534); os.setuid(65534)\n"
         "try: hold(find(sys.argv[1]))\nexcept RefusedError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code, str(idle.pid)], capture_output=True, text=True, check=True)

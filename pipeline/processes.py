@@ -1,0 +1,128 @@
+"""Processes of this machine, as a person names them: by a row's id, a process id or a name."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.proc import ProcError, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC: Final = Path("/proc")
+
+LONGEST_NAME: Final = 15
+"""Characters of a process's name that the kernel keeps (`TASK_COMM_LEN` less one)."""
+
+_KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h
+_ROW: Final = re.compile(r"(?P<name>.*)\[(?P<pid>\d{1,10})(?:@(?P<start>\d+))?\]")
+
+
+class UnknownProcessError(LookupError):
+    """No process is what a person named, or more than one is: says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What `/proc/PID/stat` says of a process that matters here."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    terminal: int
+    foreground: int
+    kernel_thread: bool
+    start_ticks: int
+
+    @property
+    def row(self) -> str:
+        """Its id, as the agent has it."""
+        return f"{self.name}[{self.pid}@{self.start_ticks}]"
+
+
+def process(pid: int, proc: Path = PROC) -> Process | None:
+    """A process; None where there is none of this id."""
+    try:
+        return parse((proc / str(pid) / "stat").read_bytes())
+    except (OSError, ProcError):
+        return None
+
+
+def parse(text: bytes) -> Process:
+    """Read `/proc/PID/stat`. Raises `ProcError` where it is none."""
+    begin, end = text.find(b"("), text.rfind(b")")
+    fields = text[end + 2 :].split()
+    if begin < 0 or len(fields) < 20:
+        raise ProcError("stat", "pid (name) state ...", "at least 22 fields", text)
+    kernel_thread = bool(int(fields[6]) & _KERNEL_THREAD)
+    return Process(
+        pid=int(text[:begin]),
+        name=parse_name(text[begin + 1 : end], kernel_thread),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        terminal=int(fields[4]),
+        foreground=int(fields[5]),
+        kernel_thread=kernel_thread,
+        start_ticks=int(fields[19]),
+    )
+
+
+def everybody(proc: Path = PROC) -> Iterator[Process]:
+    """All processes there are."""
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and (found := process(int(entry.name), proc)) is not None:
+            yield found
+
+
+def find(row: str, proc: Path = PROC) -> Process:
+    """The only process that a person can mean. See `candidates`.
+
+    Raises:
+        UnknownProcessError: there is none, more than one, or it has become another one.
+
+    """
+    found = candidates(row, proc)
+    if len(found) > 1:
+        listed = ", ".join(each.row for each in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UnknownProcessError(f"{len(found)} processes are called {row}; expected one of {listed}")
+    return found[0]
+
+
+def candidates(row: str, proc: Path = PROC) -> list[Process]:
+    """The processes that a person may mean, one at least, this one never by its name.
+
+    Args:
+        row: a row's id (`nginx[4711@99]`, `nginx[4711]`), a process id, or a name, also one that is longer than what
+            the kernel keeps of it.
+        proc: where the processes are.
+
+    Raises:
+        UnknownProcessError: there is none, or it has become another one.
+
+    """
+    parts = _ROW.fullmatch(row)
+    if parts is None and not row.isdecimal():
+        named = [each for each in everybody(proc) if each.name in {row, row[:LONGEST_NAME]} and each.pid != os.getpid()]
+        if not named:
+            raise UnknownProcessError(f"there is no process called {row}; expected a row's id, a process id or a name")
+        return named
+    pid = int(row if parts is None else parts["pid"])
+    found = process(pid, proc)
+    if found is None:
+        raise UnknownProcessError(f"there is no process {pid} any more")
+    if parts is not None:
+        start = parts["start"]
+        # A process may change its name; when it was started it cannot.
+        same = parts["name"] == found.name if start is None else int(start) == found.start_ticks
+        if not same:
+            raise UnknownProcessError(f"{row} has ended; process {pid} is another one now, {found.row}")
+    return [found]
