@@ -143,7 +143,7 @@ def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64],
     for wanted in (_SHT_SYMTAB, _SHT_DYNSYM):
         for section in found:
             if section[1] == wanted and section[6] < len(found):
-                table = _table(descriptor, section, np.dtype(form.symbol).newbyteorder(order))
+                table = _table(descriptor, section, np.dtype([(field, order + kind) for field, kind in form.symbol]))
                 return _sorted(table, loaded, found[section[6]][4])
     nothing = np.empty(0, np.uint64)
     return nothing, nothing, np.empty(0, np.int64)
@@ -155,8 +155,9 @@ def _table(descriptor: int, section: tuple[int, ...], symbol: np.dtype[Any]) -> 
     if size > TABLE_BYTES:
         raise ValueError(f"a symbol table of {size} bytes, more than {TABLE_BYTES}")
     text = os.pread(descriptor, size, offset)
-    table = np.frombuffer(text, symbol, len(text) // symbol.itemsize)
-    return table[np.isin(table["info"] & 0xF, _FUNCTIONS) & (table["section"] != 0)]
+    table: NDArray[Any] = np.frombuffer(text, symbol, len(text) // symbol.itemsize)
+    functions: NDArray[np.bool] = np.isin(table["info"] & 0xF, _FUNCTIONS) & (table["section"] != 0)
+    return table[functions]
 
 
 def _sorted(

@@ -1,0 +1,192 @@
+"""Samples of a running thread by the kernel itself: perf_event_open(2), without the program `perf`.
+
+`perf record -p` does the same, but each start of it takes CPU time, see `perf`; and it has to be there, in a version
+that fits. Source: perf_event_open(2) and include/uapi/linux/perf_event.h of Linux, whose binary interface is stable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import platform
+import struct
+import threading
+from typing import NamedTuple
+
+PAGES = 8
+"""Of samples that a thread's buffer holds, a power of two: 32 KiB are 100 to 300 samples."""
+
+_NUMBERS = {  # of the system call
+    "x86_64": 298,
+    "aarch64": 241,
+    "riscv64": 241,
+    "loongarch64": 241,
+    "ppc64le": 319,
+    "s390x": 331,
+}
+
+# struct perf_event_attr, up to sample_max_stack: PERF_ATTR_SIZE_VER5 of Linux 4.1.
+_ATTRIBUTES = struct.Struct("=IIQQQQQIIQQQQIiQIHH")
+_TYPE_SOFTWARE, _CPU_CLOCK = 1, 0
+_SAMPLE = 0x2 | 0x4 | 0x20  # PERF_SAMPLE_TID, _TIME, _CALLCHAIN
+_DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR, _USE_CLOCKID = 1 << 0, 1 << 5, 1 << 6, 1 << 25
+_CLOCK_MONOTONIC = 1
+_CLOSE_ON_EXEC = 1 << 3
+_ENABLE, _PERIOD = 0x2400, 0x40082404  # PERF_EVENT_IOC_...
+if platform.machine() == "ppc64le":  # where ioctls encode their direction otherwise
+    _ENABLE, _PERIOD = 0x20002400, 0x80082404
+
+# struct perf_event_mmap_page
+_HEAD = struct.Struct("=Q")
+_HEAD_AT, _TAIL_AT = 1024, 1032
+
+_HEADER = struct.Struct("=IHH")  # struct perf_event_header: type, misc, size
+_FOUND = struct.Struct("=IIQQ")  # pid, tid, time, length of the call chain
+_LOST = struct.Struct("=QQ")  # id, how many
+_RECORD_LOST, _RECORD_SAMPLE = 2, 9
+_CONTEXT_MAX = (1 << 64) - 4095
+CONTEXT_KERNEL = (1 << 64) - 128
+CONTEXT_USER = (1 << 64) - 512
+
+
+class Found(NamedTuple):
+    """A thread at one moment.
+
+    Attributes:
+        monotonic_ns: when, of CLOCK_MONOTONIC.
+        tid: which thread, in our own pid namespace.
+        kernel: addresses in the kernel, the innermost first; none where it ran in user mode.
+        user: addresses of the process, likewise: those behind the first are the ones to return to.
+
+    """
+
+    monotonic_ns: int
+    tid: int
+    kernel: tuple[int, ...]
+    user: tuple[int, ...]
+
+
+class ThreadEvents:
+    """Where a thread is, as often as is wished while it runs; nothing while it does not.
+
+    The kernel writes into a buffer that is shared with us; what no longer fits before we read it is counted and lost.
+
+    Args:
+        tid: of the thread.
+        period_ns: CPU time between two samples.
+        kernel: whether to look into the kernel, too.
+
+    Raises:
+        OSError: as perf_event_open(2) and mmap(2) raise it.
+
+    Attributes:
+        tid: of the thread.
+        lost: samples that did not fit.
+
+    """
+
+    __slots__ = ("_buffer", "_descriptor", "_order", "_size", "_tail", "lost", "tid")
+
+    def __init__(self, tid: int, *, period_ns: int, kernel: bool) -> None:
+        self.tid = tid
+        self.lost = 0
+        self._tail = 0
+        self._size = PAGES * mmap.PAGESIZE
+        self._order = threading.Lock()
+        self._descriptor = open_event(tid, period_ns=period_ns, kernel=kernel)
+        try:
+            self._buffer = mmap.mmap(self._descriptor, mmap.PAGESIZE + self._size)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+        fcntl.ioctl(self._descriptor, _ENABLE, 0)
+
+    def set_period(self, period_ns: int) -> None:
+        """CPU time between two samples from now on."""
+        fcntl.ioctl(self._descriptor, _PERIOD, struct.pack("=Q", period_ns))
+
+    def take(self) -> list[Found]:
+        """All that came since the last call."""
+        (head,) = _HEAD.unpack_from(self._buffer, _HEAD_AT)
+        if head == self._tail:
+            return []
+        self._fence()  # the kernel wrote the records before the head: they are to be read after it
+        begin, end = self._tail % self._size, head % self._size
+        start = mmap.PAGESIZE
+        if begin < end:
+            text = self._buffer[start + begin : start + end]
+        else:
+            text = self._buffer[start + begin : start + self._size] + self._buffer[start : start + end]
+        self._fence()  # ... and before we let it write over them
+        self._tail = head
+        _HEAD.pack_into(self._buffer, _TAIL_AT, head)
+        found, lost = parse_records(text)
+        self.lost += lost
+        return found
+
+    def close(self) -> None:
+        """End. The thread is not touched by it."""
+        if self._descriptor >= 0:
+            self._buffer.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _fence(self) -> None:
+        """Keep processors that reorder reads from doing it here: releasing a lock and taking one again forbids it."""
+        for _ in range(2):
+            with self._order:
+                pass
+
+
+def open_event(tid: int, *, period_ns: int, kernel: bool) -> int:
+    """A descriptor of an event of this thread's CPU clock, not yet enabled.
+
+    Raises OSError as perf_event_open(2) does; ENOSYS, too, on a processor that is not known here.
+    """
+    number = _NUMBERS.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"perf_event_open is not known for {platform.machine()}")
+    flags = _DISABLED | _EXCLUDE_HYPERVISOR | _USE_CLOCKID | (0 if kernel else _EXCLUDE_KERNEL)
+    attributes = _ATTRIBUTES.pack(
+        *(_TYPE_SOFTWARE, _ATTRIBUTES.size, _CPU_CLOCK, period_ns, _SAMPLE, 0, flags),
+        *(0, 0, 0, 0, 0, 0, 0, _CLOCK_MONOTONIC, 0, 0, 0, 0),
+    )
+    library = ctypes.CDLL(None, use_errno=True)
+    any_cpu, no_group = ctypes.c_long(-1), ctypes.c_long(-1)
+    close_on_exec = ctypes.c_ulong(_CLOSE_ON_EXEC)
+    library.syscall.restype = ctypes.c_long
+    found = library.syscall(ctypes.c_long(number), attributes, ctypes.c_long(tid), any_cpu, no_group, close_on_exec)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(found)
+
+
+def parse_records(text: bytes) -> tuple[list[Found], int]:
+    """Parse what the kernel wrote: samples, and how many were lost. Other records are skipped."""
+    found, lost, at = [], 0, 0
+    while at + _HEADER.size <= len(text):
+        kind, _, size = _HEADER.unpack_from(text, at)
+        if kind == _RECORD_SAMPLE:
+            _, tid, monotonic_ns, length = _FOUND.unpack_from(text, at + _HEADER.size)
+            chain = struct.unpack_from(f"={length}Q", text, at + _HEADER.size + _FOUND.size)
+            found.append(Found(monotonic_ns, tid, *_split(chain)))
+        elif kind == _RECORD_LOST:
+            lost += _LOST.unpack_from(text, at + _HEADER.size)[1]
+        at += max(size, _HEADER.size)
+    return found, lost
+
+
+def _split(chain: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A call chain's addresses in the kernel and in user space; marks between them say which follow."""
+    kernel: list[int] = []
+    user: list[int] = []
+    into: list[int] = []
+    for address in chain:
+        if address < _CONTEXT_MAX:
+            into.append(address)
+        else:
+            into = {CONTEXT_KERNEL: kernel, CONTEXT_USER: user}.get(address, [])
+    return tuple(kernel), tuple(user)

@@ -1,0 +1,263 @@
+"""Running threads of native code: the kernel says where each of them is after so much CPU time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.clock import Clock
+from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
+from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.diagnosis.events import ThreadEvents, open_event
+from laggard.producers.diagnosis.symbols import SymbolFiles
+from laggard.producers.kernel import content, cpu_clock
+from laggard.producers.proc import ProcError, parse_schedstat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.producers.diagnosis.events import Found
+
+NAME = "perf"
+STOPS = False
+
+FREQUENCY_HZ = 99
+"""Samples of a thread that keeps a core busy, a second; not 100, so that what happens 100 times a second is not always
+met at the same place."""
+
+RATE_HZ = 200
+"""Samples of all threads together, a second, about: the more run, the rarer is each of them asked."""
+
+THREADS = 64
+"""So many threads are asked at most, those that used most CPU time since the last time. Each costs two descriptors and
+36 KiB of the kernel's memory."""
+
+AIM_SHARE = 0.01
+"""Which threads there are is looked up again when this share of the time since has not been spent on it: of a process
+with thousands of threads it takes a while."""
+
+FRAMES = 64
+"""So many functions of a stack are told, the innermost ones."""
+
+SHORT_LIVED = 0.5
+"""From this share of the CPU time on, that of threads which were never met is told."""
+
+
+class Perf:
+    """Samples running threads of one process by perf_event_open(2).
+
+    Nothing is stopped, nobody waits: the kernel interrupts a thread after so much CPU time, and writes its call chain
+    down. Callers are found by frame pointers, which most distributions' libraries are built without: the innermost
+    function is always right, its callers are as far as the program was built with `-fno-omit-frame-pointer`.
+
+    Threads that come are met at the next `take`; one that lives for less is not, and `notes` say so where that matters.
+
+    Args:
+        pid: of the process, in our own pid namespace.
+        clock: what tells the time.
+        root: where procfs is mounted.
+
+    """
+
+    def __init__(self, pid: int, *, clock: Clock | None = None, root: str = "/proc") -> None:
+        self.name = NAME
+        self.cpu_s = 0.0
+        self.stopped_s = 0.0
+        self._pid = pid
+        self._clock = clock or Clock()
+        self._path = f"{root}/{pid}/task"
+        self._files = SymbolFiles()
+        self._space = AddressSpace(pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._files)
+        self._threads: dict[int, ThreadEvents] = {}
+        self._used_ns: dict[int, int] = {}
+        self._kernel = True
+        self._period_ns = round(1e9 / FREQUENCY_HZ)
+        self._taken_ns = self._aim_ns = 0
+        self._sampled_ns = self._process_ns = self._process_begin_ns = self._lost = 0
+        self._refused = ""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What it could not tell, and why."""
+        notes = []
+        if not self._kernel:
+            notes.append(f"perf: what threads do inside of the kernel is not told: {_paranoia()}")
+        if self._refused:
+            notes.append(f"perf: only {len(self._threads)} threads could be sampled: {self._refused}")
+        if self._lost:
+            notes.append(f"perf: {self._lost} samples were lost: they were not taken for too long")
+        used = self._process_ns - self._process_begin_ns
+        if used > 1e9 and self._sampled_ns < (1 - SHORT_LIVED) * used:
+            share = 1 - self._sampled_ns / used
+            notes.append(f"perf: {share:.0%} of the CPU time was in threads too short-lived or too many to be sampled")
+        return notes
+
+    def start(self) -> None:
+        """Begin, or begin again after a `stop`.
+
+        Raises:
+            ProfilerError: it cannot.
+
+        """
+        self._kernel, reason = _permitted(self._pid)
+        if reason:
+            raise ProfilerError(reason)
+        self._refused = ""
+        self._sampled_ns = self._lost = 0
+        self._taken_ns = self._clock.monotonic()
+        self._process_begin_ns = self._process_ns = self._process_used_ns()
+        self._aim()
+
+    def take(self) -> Sequence[Sample]:
+        """All that came since it was asked last."""
+        if not self._taken_ns:
+            return ()
+        samples = self._samples()
+        now = self._clock.monotonic()
+        self._adapt(len(samples), now - self._taken_ns)
+        self._taken_ns = now
+        self._process_ns = max(self._process_ns, self._process_used_ns())
+        if now >= self._aim_ns:
+            self._aim()
+        return samples
+
+    def stop(self) -> Sequence[Sample]:
+        """End, and give the rest."""
+        samples = self._samples()
+        for events in self._threads.values():
+            events.close()
+        self._threads.clear()
+        self._used_ns.clear()
+        self._files.close()
+        self._taken_ns = 0
+        return samples
+
+    def _samples(self) -> list[Sample]:
+        # Wall-clock time now goes with monotonic time now: the difference holds for what was a moment ago.
+        offset_ns = self._clock.wall() - self._clock.monotonic()
+        samples = []
+        for events in self._threads.values():
+            found = events.take()
+            self._lost += events.lost
+            self._sampled_ns += (len(found) + events.lost) * self._period_ns
+            events.lost = 0
+            samples += [self._sample(one, offset_ns) for one in found]
+        samples.sort(key=lambda sample: sample.ts)
+        return samples
+
+    def _sample(self, found: Found, offset_ns: int) -> Sample:
+        locations = [kernel_location(address) for address in found.kernel[:FRAMES]]
+        for number, address in enumerate(found.user[: FRAMES - len(locations)]):
+            location = self._space.locate(address, caller=number > 0)
+            if location is None:
+                if number:  # no frame pointer after all
+                    break
+                location = Location(offset=address)
+            locations.append(location)
+        return Sample((found.monotonic_ns + offset_ns) / 1e9, found.tid, tuple(locations), "running")
+
+    def _adapt(self, samples: int, elapsed_ns: int) -> None:
+        """Ask more rarely where many threads run, so that all together give about as many samples as one or two."""
+        cores = samples * self._period_ns / elapsed_ns if elapsed_ns else 0.0
+        period_ns = round(max(1 / FREQUENCY_HZ, cores / RATE_HZ) * 1e9)
+        if abs(period_ns - self._period_ns) > 0.25 * self._period_ns:
+            self._period_ns = period_ns
+            for events in self._threads.values():
+                events.set_period(period_ns)
+
+    def _aim(self) -> None:
+        """Ask the threads that there are; where they are too many, those that used CPU time since the last time."""
+        begin_ns = self._clock.cpu()
+        tids = self._tids()
+        if len(tids) > THREADS:
+            tids = self._busiest(tids)
+        for tid in [tid for tid in self._threads if tid not in tids]:
+            self._threads.pop(tid).close()
+        self._refused = ""
+        for tid in tids:
+            if tid not in self._threads:
+                try:
+                    self._threads[tid] = ThreadEvents(tid, period_ns=self._period_ns, kernel=self._kernel)
+                except ProcessLookupError:
+                    continue  # it ended
+                except OSError as error:  # out of descriptors, or of memory that may be locked
+                    self._refused = _out_of(error)
+                    break
+        self._aim_ns = self._clock.monotonic() + round((self._clock.cpu() - begin_ns) / AIM_SHARE)
+
+    def _tids(self) -> set[int]:
+        try:
+            return {int(tid) for tid in os.listdir(self._path)}  # noqa: PTH208 - names
+        except OSError:
+            return set()
+
+    def _busiest(self, tids: set[int]) -> set[int]:
+        used = {}
+        for tid in tids:
+            try:
+                used[tid] = parse_schedstat(content(f"{self._path}/{tid}/schedstat")).run_ns
+            except ProcError:
+                continue  # it ended
+        since = {tid: ns - self._used_ns.get(tid, 0) for tid, ns in used.items()}
+        self._used_ns = used
+        return set(sorted(since, key=lambda tid: since[tid], reverse=True)[:THREADS])
+
+    def _process_used_ns(self) -> int:
+        try:
+            return time.clock_gettime_ns(cpu_clock(self._pid))
+        except OSError:
+            return 0
+
+
+def available(pid: int) -> str:
+    """Why the kernel does not let us sample this process, in words; empty where it does."""
+    return _permitted(pid)[1]
+
+
+def attach(pid: int) -> Perf:
+    """A profiler of this process, not yet started."""
+    return Perf(pid)
+
+
+def _permitted(pid: int) -> tuple[bool, str]:
+    """Whether the kernel's part of stacks may be seen, and why nothing may; the latter is empty where it may."""
+    error = OSError()
+    for kernel in (True, False):
+        try:
+            os.close(open_event(pid, period_ns=10**9, kernel=kernel))
+        except OSError as refused:
+            error = refused
+        else:
+            return kernel, ""
+    return False, _reason(pid, error)
+
+
+def _reason(pid: int, error: OSError) -> str:
+    if error.errno == errno.ESRCH:
+        return f"perf: there is no process {pid} any more"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"perf: may not sample process {pid}: {_paranoia()}; run laggard as root or give it CAP_PERFMON, in a"
+            " container with a seccomp profile that allows perf_event_open, or use another method"
+        )
+    if error.errno in (errno.ENOSYS, errno.ENOENT, errno.EOPNOTSUPP):
+        return f"perf: this kernel, or the sandbox around laggard, has no perf_event_open ({error.strerror})"
+    return f"perf: perf_event_open of process {pid}: {error.strerror}"
+
+
+def _paranoia() -> str:
+    path = Path("/proc/sys/kernel/perf_event_paranoid")
+    level = content(str(path)).decode() or "unknown"
+    return f"kernel.perf_event_paranoid is {level} and laggard does not have CAP_PERFMON"
+
+
+def _out_of(error: OSError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many open files; raise the limit (`ulimit -n`)"
+    if error.errno in (errno.EPERM, errno.ENOMEM):
+        return "their buffers are more than kernel.perf_event_mlock_kb and `ulimit -l` allow"
+    return error.strerror or str(error)

@@ -1,0 +1,45 @@
+/* One thread burns CPU time in `grind`, called by `serve`; another one works a little, the others wait. */
+#define _GNU_SOURCE
+#include "commands.h"
+
+static volatile unsigned long result;
+
+__attribute__((noipa)) unsigned long grind(unsigned long rounds) {
+    unsigned long x = rounds | 1;
+    for (unsigned long i = 0; i < rounds; i++) x = x * 6364136223846793005UL + 1442695040888963407UL;
+    return x;
+}
+
+__attribute__((noipa)) void serve(void) {
+    result += grind(1000000);
+    result++; /* so that the call is no jump */
+}
+
+__attribute__((noipa)) unsigned long tidy(unsigned long rounds) {
+    unsigned long x = rounds;
+    for (unsigned long i = 0; i < rounds; i++) x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    return x;
+}
+
+static void *grinder(void *nothing) {
+    announce("grind");
+    for (;;) busy ? serve() : rest(10000);
+    return nothing;
+}
+
+static void *tidier(void *nothing) {
+    for (;;) result += tidy(1000000), rest(50000);
+    return nothing;
+}
+
+static void *waiter(void *nothing) {
+    for (;;) pause();
+    return nothing;
+}
+
+int main(void) {
+    for (int i = 0; i < 8; i++) run(waiter, "waiter");
+    run(tidier, "tidier");
+    run(grinder, "grinder");
+    return obey();
+}

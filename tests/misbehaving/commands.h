@@ -1,0 +1,34 @@
+/* What the C programs share: commands on the standard input, and the line that says who misbehaves. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static atomic_int busy;
+
+/* Says which thread this is and what it will be busy with. */
+static inline void announce(const char *function) {
+    printf("{\"tid\": %ld, \"function\": \"%s\"}\n", (long)syscall(SYS_gettid), function);
+    fflush(stdout);
+}
+
+static inline void rest(long microseconds) { usleep(microseconds); }
+
+/* `busy` and `idle`, one a line; ends the program at the end of the input. */
+static inline int obey(void) {
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) busy = strncmp(line, "busy", 4) == 0;
+    return 0;
+}
+
+static inline void run(void *(*thread)(void *), const char *name) {
+    pthread_t started;
+    if (pthread_create(&started, NULL, thread, NULL)) {
+        perror("pthread_create");
+        exit(1);
+    }
+    pthread_setname_np(started, name);
+}

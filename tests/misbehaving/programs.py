@@ -1,0 +1,142 @@
+"""Real programs that misbehave when they are told to, so that a diagnosis of them can be checked.
+
+Each says on its standard output, in one line of JSON, which thread will be busy and in which function; goes wrong at
+the line `busy` on its standard input, stops at `idle`, and ends where the input ends: none outlives its test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.programs import kept, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HERE = Path(__file__).parent
+COMPILE = ("-O1", "-g", "-fno-omit-frame-pointer", "-pthread")
+
+
+class NoCompilerError(Exception):
+    """A program cannot be made on this machine; the message says what is missing. Tests fail with it, never skip."""
+
+
+@dataclass
+class Misbehaving:
+    """A program that runs.
+
+    Attributes:
+        process: the same.
+        tid: of the thread that is busy.
+        function: that it is busy in.
+
+    """
+
+    process: subprocess.Popen[str]
+    tid: int
+    function: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tell(self, command: str) -> None:
+        """`busy` or `idle`."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def misbehaving(command: Sequence[str | Path], *, busy: bool = True, **popen: object) -> Iterator[Misbehaving]:
+    """A program, busy if wished; `popen` are further arguments of `subprocess.Popen`."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **popen) as process:  # type: ignore[call-overload]
+        try:
+            line = process.stdout.readline()
+            assert line, f"{command} ended: {process.wait()}"
+            program = Misbehaving(process, **json.loads(line))
+            if busy:
+                program.tell("busy")
+            yield program
+        finally:
+            process.kill()
+
+
+@cache
+def compiled(name: str, *options: str) -> Path:
+    """One of the C programs here (`burning`, `writing`, `thrashing`)."""
+    sources = [HERE / f"{name}.c", HERE / "commands.h"]
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise NoCompilerError("cc is not there, which makes programs for tests; on Debian: apt install gcc libc6-dev")
+    command = [compiler, *COMPILE, *options, str(sources[0]), "-o"]
+    version = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + repr(command).encode()).hexdigest()
+
+    def make(folder: Path) -> Path:
+        # In a folder, because a process is called as its file is.
+        made = folder / "made"
+        made.mkdir()
+        run([*command, str(made / name)])
+        return made
+
+    return kept(f"misbehaving-{version[:12]}", make) / name
+
+
+def burning_python() -> list[str | Path]:
+    """The command of the Python program."""
+    return [sys.executable, HERE / "burning.py"]
+
+
+@cache
+def _classes() -> Path:
+    source = HERE / "Burning.java"
+    if shutil.which("javac") is None:
+        raise NoCompilerError(
+            "javac is not there, which makes a program for the tests; on Debian: apt install openjdk-17-jdk-headless"
+        )
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+
+    def make(folder: Path) -> Path:
+        run(["javac", "-d", str(folder / "classes"), str(source)])
+        return folder / "classes"
+
+    return kept(f"misbehaving-java-{version}", make)
+
+
+def burning_java(*flags: str) -> list[str | Path]:
+    """The command of the Java program."""
+    return ["java", "-XX:+UseSerialGC", "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
+
+
+@contextmanager
+def memory_limit(size_bytes: int) -> Iterator[list[str]]:
+    """A cgroup that may hold so much memory: what to put before a command that is to run in it. Takes root."""
+    name = f"laggard-test-{os.getpid()}"
+    for parent, limit in (
+        (Path("/sys/fs/cgroup"), "memory.max"),
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+    ):
+        group = parent / name
+        if not (parent / "cgroup.procs").exists():
+            continue
+        with suppress(OSError):
+            (parent / "cgroup.subtree_control").write_text("+memory")
+        group.mkdir()
+        try:
+            if (group / limit).exists():
+                (group / limit).write_text(str(size_bytes))
+                yield ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
+                return
+        finally:
+            group.rmdir()
+    raise AssertionError("expected a memory controller at /sys/fs/cgroup, of cgroups 2 or 1, and to be root")
