@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-    from laggard.pipeline.incidents import Incidents
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.outputs import Incident, KeyName
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
@@ -77,7 +77,7 @@ class _Shown:
 
     frame: Frame
     scores: Scores | None
-    incidents: Incidents | None
+    anomalies: Anomalies | None
     came_s: float
     tick_s: float
     samples: Sequence[Sample] | None = None  # made when they are first asked for
@@ -133,9 +133,9 @@ class Exporter(Collector, Observer):
         self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
         self._frames_left_out = 0
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         """Show what an operator answered to this frame."""
-        self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, incidents)
+        self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, anomalies)
 
     def received(self, frame: Frame) -> None:
         """Show what an agent says about itself, or a host about itself; others are shown when they are scored."""
@@ -180,7 +180,7 @@ class Exporter(Collector, Observer):
             for which in [which for which in self._joined if which[1] in keys]:
                 del self._joined[which]
 
-    def _note(self, stream: _Stream, frame: Frame, scores: Scores | None, incidents: Incidents | None) -> None:
+    def _note(self, stream: _Stream, frame: Frame, scores: Scores | None, anomalies: Anomalies | None) -> None:
         now = self._clock()
         with self._lock:
             before = self._shown.pop(stream, None)
@@ -190,7 +190,7 @@ class Exporter(Collector, Observer):
                     self._frames_left_out += 1
                     return
                 del self._shown[silent]
-            self._shown[stream] = _Shown(frame, scores, incidents, now, now - before.came_s if before else 0.0)
+            self._shown[stream] = _Shown(frame, scores, anomalies, now, now - before.came_s if before else 0.0)
 
     def describe(self) -> Iterable[Family]:
         """The metrics without samples, so that registering does not collect."""
@@ -297,27 +297,27 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
                 feature_usual=found.mean,
                 feature_usual_deviation=found.standard_deviation,
             )
-    if one.incidents is not None:
-        samples += _anomaly_samples(labels, one.incidents, scores.score)
+    if one.anomalies is not None:
+        samples += _anomaly_samples(labels, one.anomalies, scores.score)
     return samples
 
 
-def _anomaly_samples(labels: dict[str, str], incidents: Incidents, score: float) -> Iterable[Sample]:
-    incident = incidents.live
-    yield _sample("anomalies_open", labels, incident is not None)
-    if incident is None:
-        yield _sample("anomalies_opened", labels, incidents.opened)
+def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float) -> Iterable[Sample]:
+    anomaly = anomalies.live
+    yield _sample("anomalies_open", labels, anomaly is not None)
+    if anomaly is None:
+        yield _sample("anomalies_opened", labels, anomalies.opened)
         return
-    exemplar = Exemplar({"anomaly": incident.id}, 1.0, incident.ts) if incident.id else None
-    yield _sample("anomalies_opened", labels, incidents.opened, exemplar)
-    labels = {**labels, "row": label(incident.name), "feature": label(incident.feature)}
+    exemplar = Exemplar({"anomaly": anomaly.id}, 1.0, anomaly.ts) if anomaly.id else None
+    yield _sample("anomalies_opened", labels, anomalies.opened, exemplar)
+    labels = {**labels, "row": label(anomaly.name), "feature": label(anomaly.feature)}
     yield _sample("anomaly_score", labels, score)
-    yield _sample("anomaly_start_timestamp_seconds", labels, incident.ts)
+    yield _sample("anomaly_start_timestamp_seconds", labels, anomaly.ts)
     yield from _present(
         labels,
-        anomaly_value=incident.value,
-        anomaly_usual=incident.usual,
-        anomaly_usual_deviation=incident.usual_deviation,
+        anomaly_value=anomaly.value,
+        anomaly_usual=anomaly.usual,
+        anomaly_usual_deviation=anomaly.usual_deviation,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from laggard.pipeline.incidents import Incidents
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.outputs import Incident, KeyName
     from laggard.pipeline.stream import Scores
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Observer:
     """Wants to see what comes; called in the task's thread, and not for replayed records. Here nothing is done."""
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
-        """The operator answered to a frame; `incidents` are those of its stream after it."""
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
+        """The operator answered to a frame; `anomalies` are those of its stream after it."""
 
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""

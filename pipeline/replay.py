@@ -15,7 +15,7 @@ from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.pipeline.incidents import Incidents
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.stream import Scores
     from laggard.pipeline.topics import Topic
@@ -113,7 +113,7 @@ class Replay(Observer):
         self._pending.clear()
         self._tell_scores()
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:  # noqa: ARG002
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
         """An operator answered to a frame. Only notes it: a task goes on whatever happens in here."""
         pending = self._pending.get((operator, frame.key))
         if pending is not None and pending.ts != frame.ts:

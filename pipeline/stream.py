@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from laggard.operators.contract import FrameOperator
-from laggard.pipeline.incidents import Incidents, restored
+from laggard.pipeline.anomalies import Anomalies, restored
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Stream:
         frame: the newest frame; None where there is none, or where the operator refused it.
         offset: the newest frame's place in the input.
         trigger: when the next anomaly may be told.
-        incidents: the one that is open, and how many there were.
+        anomalies: the one that is open, and how many there were.
         set_back: how many frames in a row came that look as if the producer's clock had been set back.
 
     """
@@ -131,7 +131,7 @@ class Stream:
         self.frame: Frame | None = None
         self.offset = -1
         self.trigger = Trigger()
-        self.incidents = Incidents()
+        self.anomalies = Anomalies()
         self.set_back = 0
         self._set_back_ts = -math.inf  # of the last of those
         self._scores: Scores | None = None
@@ -173,15 +173,15 @@ class Stream:
         return self.operator.score(frame.ts, frame.layout, frame.values)
 
     def accept(self, frame: Frame, offset: int, scores: Scores, trigger: Trigger) -> None:
-        """Make this the newest frame, after `learn`. What it opens is told to `incidents` by whoever knows it."""
+        """Make this the newest frame, after `learn`. What it opens is told to `anomalies` by whoever knows it."""
         if frame.sequence in self._sequences:
             self._sequences.restart()
         self._sequences.add(frame.sequence)
         self.interval_s = frame.ts - self.ts if math.isfinite(self.ts) else 0.0
         self.ts = frame.ts
         self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
-        if self.incidents.open is not None:
-            self.incidents = self.incidents.after(frame, over=trigger.armed)
+        if self.anomalies.open is not None:
+            self.anomalies = self.anomalies.after(frame, over=trigger.armed)
         self.set_back, self._set_back_ts = 0, -math.inf
 
     def scores(self) -> Scores | None:
@@ -202,7 +202,7 @@ class Stream:
             "armed": self.trigger.armed,
             "calm_since": self.trigger.calm_since,
             "sequences": self._sequences.snapshot(),
-            **self.incidents.snapshot(),
+            **self.anomalies.snapshot(),
             **set_back,
         }
 
@@ -212,7 +212,7 @@ class Stream:
         self.ts, self.interval_s = float(state["ts"]), float(state["interval_s"])
         self.offset = int(state["offset"])
         self.trigger = Trigger(bool(state["armed"]), state["calm_since"])
-        self.incidents = restored(state)
+        self.anomalies = restored(state)
         self._sequences = Sequences(state["sequences"])
         self.set_back, self._set_back_ts = int(state.get("set_back", 0)), float(state.get("set_back_ts", -math.inf))
         self._scores = self.frame = None

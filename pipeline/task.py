@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
+from laggard.pipeline.anomalies import OpenAnomaly
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.incidents import Incident
 from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
@@ -219,31 +219,31 @@ class Task:
             self._open(record, stream, frame, scores, before)
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
             try:
-                observer.scored(self.wired.name, frame, scores, stream.incidents)
+                observer.scored(self.wired.name, frame, scores, stream.anomalies)
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
     def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None) -> None:
-        """Open an incident, and tell of it; `before` is the frame before."""
+        """Open an anomaly, and tell of it; `before` is the frame before."""
         anomaly = anomaly_id(self.wired.name, frame.key, f"{self._place(record)}")
-        incident = Incident(anomaly, frame.ts, self._is_live(record))
+        opened = OpenAnomaly(anomaly, frame.ts, self._is_live(record))
         try:
             found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
-            incident = incident.blaming(found, frame.scope)
-            told = self._anomaly(incident, frame, scores, found)
+            opened = opened.blaming(found, frame.scope)
+            told = self._anomaly(opened, frame, scores, found)
             if before is not None and matter(judge(found), None) and (begun := just_begun(before, frame)):
                 told = replace(told, sentence=f"{told.sentence} Processes that have just begun: {listed(begun)}.")
             self.outputs.append(told)
             self._counts.anomalies += 1
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
             self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
-        stream.incidents = stream.incidents.opening(incident)
+        stream.anomalies = stream.anomalies.opening(opened)
 
-    def _anomaly(self, incident: Incident, frame: Frame, scores: Scores, found: Ranking) -> Anomaly:
+    def _anomaly(self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking) -> Anomaly:
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
         commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
         return Anomaly(
-            id=incident.id,
+            id=opened.id,
             operator=self.wired.name,
             parameters=self.wired.parameters,
             keyed_by=frame.keyed_by,
@@ -254,7 +254,7 @@ class Task:
             sentence=sentence(found, commands, frame.scope),
             model_age_s=ranking.age_s,
             young=ranking.young,
-            live=incident.live,
+            live=opened.live,
         )
 
     def _is_live(self, record: Incoming) -> bool:

@@ -13,8 +13,8 @@ from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.observers import Observer
 
 if TYPE_CHECKING:
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.cli.part import Session
-    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
     from laggard.pipeline.runner import Runner
@@ -109,7 +109,7 @@ class Progress(Observer):
         self._host = host
         self._scores: dict[tuple[str, str], Scores] = {}
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:  # noqa: ARG002
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
         """Keep what an operator answered."""
         if (frame.keyed_by, frame.key) == ("host", self._host):
             self._scores[operator, frame.scope] = scores

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from laggard.pipeline.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import Exporter, metrics_registry
 from laggard.pipeline.exposition import write_metrics
-from laggard.pipeline.incidents import Incident, Incidents
 from laggard.pipeline.records import Frame, Layout, make_layout
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.telemetry import Telemetry
@@ -104,16 +104,16 @@ class Page:
     def note(self, tick: int) -> float:
         """Show a new frame of each stream; gives what showing alone costs, in CPU seconds a frame."""
         ts = 1.7e9 + 5.0 * (LEARNED + tick)
-        # One host in a hundred has an incident.
-        opened = Incident("0" * 36, ts, True, "process-1[1@1]", "process-1", "threads", 5.0, 1.0, 1.0)
+        # One host in a hundred has an anomaly.
+        opened = OpenAnomaly("0" * 36, ts, True, "process-1[1@1]", "process-1", "threads", 5.0, 1.0, 1.0)
         shown = []
         for number in range(self._hosts):
             host = f"host-{number}"
             for scope, one in self._learned[number % OPERATORS].items():
                 frame = Frame("host", host, scope, ts, tick, one.layout, one.values())
                 scores = one.operator.score(ts, one.layout, frame.values)
-                incidents = Incidents(1, opened if number % 100 == 0 and scope == "process" else None)
-                shown.append((self.wired.name, frame, scores, incidents))
+                anomalies = Anomalies(1, opened if number % 100 == 0 and scope == "process" else None)
+                shown.append((self.wired.name, frame, scores, anomalies))
             self.exporter.received(Frame("host", host, "agent", ts, tick, self._own.layout, self._own.values))
 
         def show() -> None:

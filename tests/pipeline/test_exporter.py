@@ -26,14 +26,13 @@ from prometheus_client.registry import Collector
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline import exporter
+from laggard.pipeline.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.exporter import Exporter, label, metrics_registry
 from laggard.pipeline.exposition import write_metrics
-from laggard.pipeline.incidents import Incident, Incidents
 from laggard.pipeline.metrics import HOST_DEVICES, HOST_FEATURES, MAX_LABEL, METRICS, STALE_S, TASK_LABELS, document
 from laggard.pipeline.records import Frame, Mark, make_layout
-from laggard.pipeline.records.outputs import Blame, Evidence
-from laggard.pipeline.records.outputs import Incident as Joined
+from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from tests.monitoring.debian import promtool
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[2]
-CALM = Incidents()
+CALM = Anomalies()
 ANOMALY = "0d1e5e3a-9d0c-5b1c-8f7e-3f1e0a4b7c55"
 TS = 1_700_000_000.0
 FEATURES = ("cpu_user_ratio", "memory_rss_bytes")
@@ -117,10 +116,10 @@ class Page:
         rows: Sequence[tuple[str, float]],
         host: str = "web-1",
         scope: str = "process",
-        incidents: Incidents = CALM,
+        anomalies: Anomalies = CALM,
     ) -> Given:
         scores = Given(rows)
-        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores, incidents)
+        self.exporter.scored("gaussian", frame([name for name, _ in rows], scope, host), scores, anomalies)
         return scores
 
     def text(self) -> str:
@@ -139,13 +138,13 @@ class Page:
 NGINX = Blame("nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05, ("cpu",))
 
 
-def joined(number: int = 1, *seen: tuple[str, float], blame: Blame | None = NGINX, live: bool = True) -> Joined:
+def joined(number: int = 1, *seen: tuple[str, float], blame: Blame | None = NGINX, live: bool = True) -> Incident:
     """An incident that these operators saw, the first of them first, with their scores; by default one."""
     evidence = tuple(
         Evidence(f"a{at}", operator, "process", TS + at, math.nan, score, young=False, sentence="", blame=blame)
         for at, (operator, score) in enumerate(seen or (("gaussian", 2.5),))
     )
-    return Joined(
+    return Incident(
         id=f"{ANOMALY[:-1]}{number}", number=1, change="opened", ts=TS, opened_ts=TS + number, until_ts=math.nan,
         keyed_by="host", key="web-1", operator=evidence[0].operator, score=evidence[0].score, blame=blame,
         ranking=Ranking(TS, 2.5, (), 3600.0, young=False), sentence="", model_age_s=3600.0, young=False, live=live,
@@ -156,9 +155,9 @@ def joined(number: int = 1, *seen: tuple[str, float], blame: Blame | None = NGIN
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
-    incident = Incident(ANOMALY, TS - 60.0, True, "nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05)
+    opened = OpenAnomaly(ANOMALY, TS - 60.0, True, "nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05)
     rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
-    page.scored(rows, incidents=Incidents(2, incident))
+    page.scored(rows, anomalies=Anomalies(2, opened))
     page.scored([("host", 0.8)], scope="host")
     page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5)), joined(2)], 2)
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
@@ -374,8 +373,8 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
     page.scored([("a", 0.5)])
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 0}
-    opened = Incident(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
-    page.scored([("b", 0.7)], incidents=Incidents(3, opened))
+    opened = OpenAnomaly(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
+    page.scored([("b", 0.7)], anomalies=Anomalies(3, opened))
     which = ("web-1", "a\ufffd", "memory_rss_bytes")
     assert {name: page.samples(f"laggard_{name}") for name in ANOMALY_METRICS} == {
         "anomaly_score": {which: 1.5},
@@ -385,7 +384,7 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
         "anomaly_start_timestamp_seconds": {which: TS},
     }
     assert page.samples("laggard_anomalies_open") == {("web-1",): 1}
-    page.scored([("b", 0.7)], incidents=Incidents(3, None))
+    page.scored([("b", 0.7)], anomalies=Anomalies(3, None))
     assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
@@ -393,7 +392,7 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
 
 def test_an_anomaly_without_evidence_is_one() -> None:
     page = Page()
-    page.scored([("a", 0.5)], incidents=Incidents(1, Incident("", TS, live=True)))
+    page.scored([("a", 0.5)], anomalies=Anomalies(1, OpenAnomaly("", TS, live=True)))
     assert page.samples("laggard_anomaly_score") == {("web-1", "", ""): 1.5}
     assert page.samples("laggard_anomaly_start_timestamp_seconds") == {("web-1", "", ""): TS}
     assert page.samples("laggard_anomaly_usual") == {}
@@ -402,7 +401,7 @@ def test_an_anomaly_without_evidence_is_one() -> None:
 
 def test_an_anomaly_of_recorded_data_is_none() -> None:
     page = Page()
-    page.scored([("a", 0.5)], incidents=Incidents(0, Incident(ANOMALY, TS, live=False)))
+    page.scored([("a", 0.5)], anomalies=Anomalies(0, OpenAnomaly(ANOMALY, TS, live=False)))
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
 

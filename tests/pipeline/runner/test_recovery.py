@@ -19,9 +19,9 @@ from tests.pipeline.runner.conftest import INPUT, NEVER, Result, append, drain, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.records import Mark
     from laggard.pipeline.stream import Scores
 
@@ -143,7 +143,7 @@ class Scored(Observer):
     def __init__(self) -> None:
         self.seen: list[float] = []
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         self.seen.append(scores.score)
 
     def received(self, frame: Frame) -> None:

@@ -21,8 +21,8 @@ from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming, Snapshot
-    from laggard.pipeline.incidents import Incidents
     from laggard.pipeline.stream import Scores
 
 
@@ -31,14 +31,14 @@ class Seen(Observer):
 
     def __init__(self) -> None:
         self.scores: list[tuple[str, str, float]] = []
-        self.incidents: list[Incidents] = []
+        self.anomalies: list[Anomalies] = []
         self.others: list[str] = []
         self.marks: list[tuple[str, str]] = []
         self.gone: list[tuple[str, tuple[str, ...]]] = []
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         self.scores.append((operator, frame.scope, scores.score))
-        self.incidents.append(incidents)
+        self.anomalies.append(anomalies)
 
     def marked(self, operator: str, mark: Mark) -> None:
         self.marks.append((operator, mark.note))
@@ -103,7 +103,7 @@ def test_a_scope_that_is_not_wanted_is_only_shown() -> None:
 
 def test_an_observer_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Seen):
-        def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
+        def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
             raise RuntimeError("no")
 
     seen = Seen()

@@ -1,4 +1,4 @@
-"""Incidents: what they open with, that they go with the state, and that nothing which is not live opens one."""
+"""Anomalies: what they open with, that they go with the state, and that nothing which is not live opens one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.anomalies import Anomalies, OpenAnomaly, blamed, restored
 from laggard.pipeline.exporter import Exporter
-from laggard.pipeline.incidents import Incident, Incidents, blamed, restored
 from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import Anomaly
@@ -38,12 +38,12 @@ class Seen(Observer):
     """Remembers what was scored last, and the marks."""
 
     def __init__(self) -> None:
-        self.incidents = Incidents()
+        self.anomalies = Anomalies()
         self.score = math.nan
         self.marks: list[str] = []
 
-    def scored(self, operator: str, frame: Frame, scores: Scores, incidents: Incidents) -> None:
-        self.incidents, self.score = incidents, scores.score
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
+        self.anomalies, self.score = anomalies, scores.score
 
     def marked(self, operator: str, mark: Mark) -> None:
         self.marks.append(mark.note)
@@ -59,54 +59,56 @@ def give(one: Task, records: Iterable[Frame | Mark], headers: tuple[tuple[str, b
         one.process(replace(record(each, offset), headers=headers))
 
 
-def test_an_incident_opens_and_closes() -> None:
+def test_an_anomaly_opens_and_closes() -> None:
     one, seen = new_task()
     give(one, STEADY)
-    assert seen.incidents == Incidents(0, None)
+    assert seen.anomalies == Anomalies(0, None)
     give(one, [SPIKE])
     (anomaly,) = [output for output in one.outputs if isinstance(output, Anomaly)]
-    assert seen.incidents == Incidents(1, Incident(anomaly.id, at(3), True, "a[1]", "a", "cpu_ratio", 25.0, 8.0, 1.0))
+    assert seen.anomalies == Anomalies(
+        1, OpenAnomaly(anomaly.id, at(3), True, "a[1]", "a", "cpu_ratio", 25.0, 8.0, 1.0)
+    )
     ticks = range(4, 4 + 40)
     give(one, [frame("h1", tick, 11.0) for tick in ticks[:CALM_TICKS]])
-    assert seen.incidents == Incidents(1, None)
+    assert seen.anomalies == Anomalies(1, None)
     give(one, [frame("h1", tick, 80.0) for tick in ticks[CALM_TICKS : CALM_TICKS + 1]])
-    assert seen.incidents.opened == 2
-    assert seen.incidents.live is not None
-    assert seen.incidents.live.ts == at(4 + CALM_TICKS)
+    assert seen.anomalies.opened == 2
+    assert seen.anomalies.live is not None
+    assert seen.anomalies.live.ts == at(4 + CALM_TICKS)
 
 
-def test_an_incident_that_goes_on_keeps_what_it_opened_with_and_its_worst_value() -> None:
+def test_an_anomaly_that_goes_on_keeps_what_it_opened_with_and_its_worst_value() -> None:
     one, seen = new_task()
     give(one, [*STEADY, SPIKE])
-    opened = seen.incidents.live
+    opened = seen.anomalies.live
     assert opened is not None
     give(one, [frame("h1", 4, 90.0), frame("h1", 5, 60.0)])
     assert seen.score > 1.0
-    assert seen.incidents == Incidents(1, opened._replace(value=90.0))
+    assert seen.anomalies == Anomalies(1, opened._replace(value=90.0))
 
 
 def test_what_is_not_live_opens_nothing() -> None:
     one, seen = new_task(live=False)
     give(one, [*STEADY, SPIKE, Mark("h1", at(3), "slow", 10)])
-    assert (seen.incidents.opened, seen.incidents.live, seen.marks) == (0, None, [])
+    assert (seen.anomalies.opened, seen.anomalies.live, seen.marks) == (0, None, [])
     assert [output.live for output in one.outputs if isinstance(output, Anomaly)] == [False]
     one, seen = new_task()
     give(one, STEADY)
     give(one, [SPIKE, Mark("h1", at(3), "slow", 10)], ((REPLAY_HEADER, b""),))
-    assert (seen.incidents.opened, seen.incidents.live, seen.marks) == (0, None, [])
+    assert (seen.anomalies.opened, seen.anomalies.live, seen.marks) == (0, None, [])
     # The trigger has fired on it, and fires again only after it was calm.
     give(one, [frame("h1", 4, 90.0), Mark("h1", at(4), "slower", 11), Mark("h1", at(4), "slower", 11)])
-    assert (seen.incidents.opened, seen.incidents.live, seen.marks) == (0, None, ["slower"])
+    assert (seen.anomalies.opened, seen.anomalies.live, seen.marks) == (0, None, ["slower"])
 
 
 def test_records_that_are_replayed_for_a_recovery_are_shown_to_nobody_but_open_what_they_opened() -> None:
     one, seen = new_task()
     records: list[Frame | Mark] = [*STEADY, SPIKE, Mark("h1", at(3), "slow", 10)]
     one.replay(record(each, offset) for offset, each in enumerate(records))
-    assert (seen.incidents, seen.marks) == (Incidents(), [])
+    assert (seen.anomalies, seen.marks) == (Anomalies(), [])
     give(one, [frame("h1", 4, 60.0)])
-    assert seen.incidents.live is not None
-    assert (seen.incidents.opened, seen.incidents.live.ts) == (1, at(3))
+    assert seen.anomalies.live is not None
+    assert (seen.anomalies.opened, seen.anomalies.live.ts) == (1, at(3))
 
 
 def saved(one: Task) -> Sequence[Snapshot]:
@@ -124,7 +126,7 @@ def loaded(snapshots: Sequence[Snapshot], position: int) -> tuple[Task, Seen]:
 
 
 @pytest.mark.parametrize("ticks", [3, 4, 5, 4 + CALM_TICKS])
-def test_a_state_that_was_restored_has_the_same_incidents(ticks: int) -> None:
+def test_a_state_that_was_restored_has_the_same_anomalies(ticks: int) -> None:
     records = [*STEADY, SPIKE, *(frame("h1", tick, 11.0) for tick in range(4, 60))]
     whole, seen = new_task()
     give(whole, records[: ticks + 1])
@@ -132,12 +134,12 @@ def test_a_state_that_was_restored_has_the_same_incidents(ticks: int) -> None:
     give(part, records[:ticks])
     other, other_seen = loaded(saved(part), ticks)
     give(other, records[ticks : ticks + 1])
-    assert other_seen.incidents == seen.incidents
+    assert other_seen.anomalies == seen.anomalies
     assert [one.value for one in saved(other)] == [one.value for one in saved(whole)]
 
 
-def test_an_older_laggards_state_has_its_incident_open() -> None:
-    """Before there were incidents, a state said only that the trigger had fired."""
+def test_an_older_laggards_state_has_its_anomaly_open() -> None:
+    """Before there were anomalies, a state said only that the trigger had fired."""
     one, _ = new_task()
     give(one, [*STEADY, SPIKE])
 
@@ -150,10 +152,10 @@ def test_an_older_laggards_state_has_its_incident_open() -> None:
 
     two, seen = loaded([older(each) for each in saved(one)], 4)
     give(two, [frame("h1", 4, 60.0)])
-    assert seen.incidents.live is not None
-    assert seen.incidents.live[:6] == ("", at(3), True, "", "", "")
+    assert seen.anomalies.live is not None
+    assert seen.anomalies.live[:6] == ("", at(3), True, "", "", "")
     give(two, [frame("h1", tick, 18.0) for tick in range(5, 5 + CALM_TICKS)])
-    assert seen.incidents == Incidents(0, None)
+    assert seen.anomalies == Anomalies(0, None)
 
 
 def shown(exporter: Exporter) -> dict[str, tuple[dict[str, str], float]]:
@@ -169,7 +171,7 @@ def shown(exporter: Exporter) -> dict[str, tuple[dict[str, str], float]]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_worker_that_takes_over_shows_the_incident_that_is_open(bus: EmbeddedBus, clean: bool) -> None:
+def test_a_worker_that_takes_over_shows_the_anomaly_that_is_open(bus: EmbeddedBus, clean: bool) -> None:
     append(bus, [*STEADY, SPIKE])
     first = Exporter(Telemetry(), 3)
     one = runner(bus, observers=[first])
@@ -212,17 +214,17 @@ def test_whom_the_sentence_names_first_is_blamed() -> None:
     assert blamed(ranking(row("host", "load_1m")), "host")[1] == host.features[0]
 
 
-def test_an_incident_opens_with_what_was_judged() -> None:
-    bare = Incident("id", 1000.0, live=True)
-    assert bare.blaming(ranking(row("a", "cpu_user_ratio")), "process") == Incident(
+def test_an_anomaly_opens_with_what_was_judged() -> None:
+    bare = OpenAnomaly("id", 1000.0, live=True)
+    assert bare.blaming(ranking(row("a", "cpu_user_ratio")), "process") == OpenAnomaly(
         "id", 1000.0, True, "a[1]", "a", "cpu_user_ratio", 4.0, 1.0, 0.5
     )
-    assert bare.blaming(ranking(row("a")), "process") == Incident("id", 1000.0, True, "a[1]", "a")
+    assert bare.blaming(ranking(row("a")), "process") == OpenAnomaly("id", 1000.0, True, "a[1]", "a")
     assert bare.blaming(ranking(), "process") == bare
 
 
 def test_the_worst_value_is_on_the_side_that_it_opened_on() -> None:
-    low = Incident("id", 0.0, True, "a[1]", "a", "cpu_ratio", 4.0, 10.0, 1.0)
+    low = OpenAnomaly("id", 0.0, True, "a[1]", "a", "cpu_ratio", 4.0, 10.0, 1.0)
     values = {3.0: 3.0, 5.0: 4.0, 30.0: 4.0, math.nan: 4.0}
     assert {value: low.after(frame("h1", 1, value)).value for value in values} == values
     unknown = low._replace(usual=math.nan)
@@ -231,8 +233,8 @@ def test_the_worst_value_is_on_the_side_that_it_opened_on() -> None:
     assert gone.after(frame("h1", 1, 3.0)) is gone
 
 
-def test_what_is_no_state_of_incidents_is_refused() -> None:
-    one = Incidents(3, Incident("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5))
+def test_what_is_no_state_of_anomalies_is_refused() -> None:
+    one = Anomalies(3, OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5))
     assert restored({"armed": False, **one.snapshot()}) == one
     with pytest.raises(TypeError, match="unknown"):
         restored({"armed": False, "incidents": {"opened": 1, "open": {"unknown": 1}}})

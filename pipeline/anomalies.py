@@ -1,13 +1,13 @@
-"""Incidents of one stream, as metrics show them: what each opened with, and how bad it has been since.
+"""Anomalies of one stream, as metrics show them: what each opened with, and how bad it has been since.
 
-An incident opens when the stream's trigger fires and closes when that is armed again. It is a part of the stream's
+An anomaly opens when the stream's trigger fires and closes when that is armed again. It is a part of the stream's
 state, so that a worker that takes the stream over goes on with it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.causes import causes
 from laggard.pipeline.explain import judged
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.records import Frame
 
+_KEY: Final = "incidents"
+"""In a stream's state: so it was called before anomalies of several operators were joined to incidents."""
 
-class Incident(NamedTuple):
+
+class OpenAnomaly(NamedTuple):
     """One that is open.
 
     Attributes:
@@ -45,7 +48,7 @@ class Incident(NamedTuple):
     usual: float = math.nan
     usual_deviation: float = math.nan
 
-    def blaming(self, ranking: Ranking, scope: str) -> Incident:
+    def blaming(self, ranking: Ranking, scope: str) -> OpenAnomaly:
         """The same with what it opens with: the row and the feature that `telling.sentence` names first."""
         row, feature = blamed(ranking, scope)
         if row is None:
@@ -60,7 +63,7 @@ class Incident(NamedTuple):
             usual_deviation=feature.standard_deviation,
         )
 
-    def after(self, frame: Frame) -> Incident:
+    def after(self, frame: Frame) -> OpenAnomaly:
         """The same after one more frame, which may be worse."""
         rows, features = frame.layout.rows, frame.layout.features
         if self.row not in rows or self.feature not in features:
@@ -70,7 +73,7 @@ class Incident(NamedTuple):
         return self._replace(value=value) if abs(now) > abs(worst) and now * worst >= 0.0 else self
 
 
-class Incidents(NamedTuple):
+class Anomalies(NamedTuple):
     """All of a stream.
 
     Attributes:
@@ -80,39 +83,39 @@ class Incidents(NamedTuple):
     """
 
     opened: int = 0
-    open: Incident | None = None
+    open: OpenAnomaly | None = None
 
     @property
-    def live(self) -> Incident | None:
+    def live(self) -> OpenAnomaly | None:
         """The one that is open, if it is live."""
         return self.open if self.open is not None and self.open.live else None
 
-    def opening(self, incident: Incident) -> Incidents:
-        """After an incident was opened."""
-        return Incidents(self.opened + incident.live, incident)
+    def opening(self, anomaly: OpenAnomaly) -> Anomalies:
+        """After an anomaly was opened."""
+        return Anomalies(self.opened + anomaly.live, anomaly)
 
-    def after(self, frame: Frame, *, over: bool) -> Incidents:
+    def after(self, frame: Frame, *, over: bool) -> Anomalies:
         """After a frame that opened none; `over` says whether it closes the one that is open."""
-        return Incidents(self.opened, None if over or self.open is None else self.open.after(frame))
+        return Anomalies(self.opened, None if over or self.open is None else self.open.after(frame))
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data; nothing where there was none."""
         if not self.opened and self.open is None:
             return {}
-        return {"incidents": {"opened": self.opened, "open": None if self.open is None else self.open._asdict()}}
+        return {_KEY: {"opened": self.opened, "open": None if self.open is None else self.open._asdict()}}
 
 
-def restored(state: dict[str, Any]) -> Incidents:
-    """What `snapshot` gave, out of a stream's state; of an older laggard's, an incident that is open without evidence.
+def restored(state: dict[str, Any]) -> Anomalies:
+    """What `snapshot` gave, out of a stream's state; of an older laggard's, an anomaly that is open without evidence.
 
     Raises:
         KeyError, TypeError, ValueError: it is something else.
 
     """
-    if (found := state.get("incidents")) is None:
-        return Incidents() if state["armed"] else Incidents(0, Incident("", float(state["ts"]), live=True))
-    incident = None if found["open"] is None else Incident(**found["open"])
-    return Incidents(int(found["opened"]), incident)
+    if (found := state.get(_KEY)) is None:
+        return Anomalies() if state["armed"] else Anomalies(0, OpenAnomaly("", float(state["ts"]), live=True))
+    anomaly = None if found["open"] is None else OpenAnomaly(**found["open"])
+    return Anomalies(int(found["opened"]), anomaly)
 
 
 def blamed(ranking: Ranking, scope: str) -> tuple[RowScore | None, FeatureScore | None]:
