@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Basis = Literal["itself", "name", "starts", "all"]
+Basis = Literal["itself", "name", "starts", "all", "threshold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class FeatureScore:
     Attributes:
         feature: its name, with its base unit.
         value: the frame's, in the base unit.
-        mean: what was usual before, NaN where nothing was known.
+        mean: what was usual before, NaN where nothing was known; for a row whose basis is a threshold, that.
         standard_deviation: the usual spread, never negative; NaN where nothing was known.
         score: how unusual, comparable between the features of one row.
         recent: what was judged, a mean of the last few values; None where that is the frame's.
@@ -31,6 +31,26 @@ class FeatureScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of high use, or the dip between two of them.
+
+    Attributes:
+        high: whether it is high use.
+        begin_ts: seconds since the Unix epoch.
+        end_ts: of the one that lasts, the time of the frame.
+        mean: of the readings in it, in the unit of what is measured; NaN where there was none.
+        dips: how many there were in a stretch that is no longer kept in parts.
+
+    """
+
+    high: bool
+    begin_ts: float
+    end_ts: float
+    mean: float
+    dips: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RowScore:
     """One row of a ranking.
 
@@ -41,10 +61,13 @@ class RowScore:
         features: worst first.
         age_s: how long the row has been learned from, in seconds.
         basis: what it is compared with: its own past ("itself"); that of its name, as far as it has too little of its
-            own ("name"); where that has none, how rows of any name began ("starts"), or all rows ("all").
+            own ("name"); where that has none, how rows of any name began ("starts"), or all rows ("all"); or no past,
+            but what the features' `mean` says ("threshold").
         waits: whether what is most unusual about it is that it waits for others: it suffers, rather than causes.
         gone_s: for how long it has not been there any more, in seconds; 0 for a row of the frame. What is told of such
             a row is what it was when it was last out of the ordinary.
+        phases: of the event that it is in, where the operator tells events: the first is high use, then dips and high
+            use in turn, in the order of time.
 
     """
 
@@ -56,6 +79,7 @@ class RowScore:
     basis: Basis = "itself"
     waits: bool = False
     gone_s: float = 0.0
+    phases: tuple[Phase, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

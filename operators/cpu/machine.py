@@ -193,6 +193,14 @@ class Machine:
         """How long a reading that ends at `ts` tells of, in seconds; 0 for the first."""
         return min(max(ts - self.ts, 0.0), LONGEST_READING_S) if math.isfinite(self.ts) else 0.0
 
+    def copy(self) -> Machine:
+        """Another one in the same state."""
+        other = Machine(threshold=self.threshold, duration_s=self.duration_s)
+        other.ts, other.states, other._active = self.ts, self.states.copy(), self._active
+        other._lasted_s, other._silent_s = self._lasted_s.copy(), self._silent_s.copy()
+        other._lows = self._lows.copy()
+        return other
+
     def align(self, source: Indices) -> None:
         """Let other rows take the places.
 

@@ -27,18 +27,19 @@ def names(rows: list[str], features: int | list[str]) -> Names:
     return Names(tuple(rows), tuple(row.split("[")[0] for row in rows), tuple(found))
 
 
-def lively(ticks: int, seed: int, *, features: int = 12, interval_s: float = 5.0) -> list[Tick]:
+def lively(ticks: int, seed: int, *, features: int | list[str] = 12, interval_s: float = 5.0) -> list[Tick]:
     """Rows and features that come and go, values of all sizes, gaps, and a clock that steps."""
     chance = np.random.default_rng(seed)
     rows = [f"p[{pid}]" for pid in range(6)]
-    ts, fresh, layout = 1e9, 6, names(rows, features)
+    every = features if isinstance(features, list) else [f"feature_{each}" for each in range(features)]
+    ts, fresh, layout = 1e9, 6, names(rows, every)
     stream = []
     for tick in range(ticks):
         ts += float(chance.choice([interval_s, interval_s, interval_s, 0.0, 7 * interval_s, -3 * interval_s]))
         if chance.random() < 0.15:
             rows = [row for row in rows if chance.random() < 0.8] + [f"p[{fresh}]"]
             fresh += 1
-            layout = names(rows, features - int(chance.integers(0, 3)))
+            layout = names(rows, every[: len(every) - int(chance.integers(0, 3))])
         values = chance.lognormal(0.0, 2.0, (len(layout.rows), len(layout.features)))
         values[chance.random(values.shape) < 0.05] = np.nan
         values[:, 0] = 7.0

@@ -7,19 +7,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from laggard.operators.cpu import Cpu
+from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.river import Blueprint, River
 
-from .conftest import lively, names, plain
+from .conftest import lively as lively_stream
+from .conftest import names, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .conftest import Tick
+
+    Lively = Callable[[int, int], list[Tick]]
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "gaussian": lambda: Gaussian(stocks=("_2", "_3")),
     "gaussian, the paper's": lambda: Gaussian(likelihood="paper"),
     "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
+    "cpu": Cpu,
+    "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
+    "cpu, smooth": lambda: Cpu(conditions=("cpu", "spikes"), smoothing="trimmed", window_s=25.0),
 }
+
+# What is measured of what comes first among the features of a stream; they come and go from the end.
+MEASURED = [
+    *("pressure_io_some_ratio", "cpu_user_ratio", "cpu_system_ratio", "pressure_memory_some_ratio"),
+    *("cpu_quota_throttled_ratio", "threads", "cpus"),
+]
 
 # Small ones, so that their windows are full within a test, and each tried out once.
 RIVERS: dict[str, dict[str, int]] = {
@@ -42,8 +58,24 @@ MAKERS |= {f"river, {name}": river(name) for name in RIVERS}
 
 
 @pytest.fixture(params=list(MAKERS))
-def make(request: pytest.FixtureRequest) -> Callable[[], Any]:
-    return MAKERS[request.param]
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(name: str) -> Callable[[], Any]:
+    return MAKERS[name]
+
+
+@pytest.fixture
+def features(name: str) -> int | list[str]:
+    """Of a stream that says something to the operator."""
+    return MEASURED if name.startswith("cpu") else 12
+
+
+@pytest.fixture
+def lively(features: int | list[str]) -> Lively:
+    return lambda ticks, seed: lively_stream(ticks, seed, features=features)
 
 
 def answers(operator: Any, stream: list[Any]) -> list[Any]:
@@ -65,14 +97,14 @@ def size(state: Any) -> int:
     return 1
 
 
-def test_the_same_input_gives_the_same_answers_bit_for_bit(make: Callable[[], Any]) -> None:
+def test_the_same_input_gives_the_same_answers_bit_for_bit(make: Callable[[], Any], lively: Lively) -> None:
     stream = lively(150, 1)
     first, second = make(), make()
     assert repr(answers(first, stream)) == repr(answers(second, stream))
     assert plain(first.snapshot()) == plain(second.snapshot())
 
 
-def test_scoring_changes_nothing(make: Callable[[], Any]) -> None:
+def test_scoring_changes_nothing(make: Callable[[], Any], lively: Lively) -> None:
     stream = lively(120, 2)
     scored, silent = make(), make()
     for tick, (ts, layout, values) in enumerate(stream):
@@ -86,7 +118,9 @@ def test_scoring_changes_nothing(make: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 37, 119])
-def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(make: Callable[[], Any], cut: int) -> None:
+def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(
+    make: Callable[[], Any], lively: Lively, cut: int
+) -> None:
     stream = lively(120, 3)
     whole, first, second = make(), make(), make()
     expected = answers(whole, stream)
@@ -96,7 +130,7 @@ def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(make: Ca
     assert plain(second.snapshot()) == plain(whole.snapshot())
 
 
-def test_a_snapshot_is_a_copy(make: Callable[[], Any]) -> None:
+def test_a_snapshot_is_a_copy(make: Callable[[], Any], lively: Lively) -> None:
     stream = lively(80, 4)
     operator, restored = make(), make()
     answers(operator, stream[:40])
@@ -108,7 +142,7 @@ def test_a_snapshot_is_a_copy(make: Callable[[], Any]) -> None:
     assert plain(snapshot) == before
 
 
-def test_values_that_are_given_are_not_changed(make: Callable[[], Any]) -> None:
+def test_values_that_are_given_are_not_changed(make: Callable[[], Any], lively: Lively) -> None:
     operator = make()
     for ts, layout, values in lively(60, 5):
         copy = values.copy()
@@ -118,7 +152,7 @@ def test_values_that_are_given_are_not_changed(make: Callable[[], Any]) -> None:
         assert values.tobytes() == copy.tobytes()
 
 
-def test_scores_stay_what_they_are_when_the_operator_learns_on(make: Callable[[], Any]) -> None:
+def test_scores_stay_what_they_are_when_the_operator_learns_on(make: Callable[[], Any], lively: Lively) -> None:
     operator = make()
     stream = lively(100, 6)
     answers(operator, stream[:50])
@@ -140,7 +174,9 @@ def test_frames_of_any_size_are_taken(make: Callable[[], Any], rows: int, featur
         operator.learn(5.0 * tick, layout, values)
 
 
-def test_a_frame_whose_shape_is_not_that_of_its_names_is_refused_and_changes_nothing(make: Callable[[], Any]) -> None:
+def test_a_frame_whose_shape_is_not_that_of_its_names_is_refused_and_changes_nothing(
+    make: Callable[[], Any], lively: Lively
+) -> None:
     operator = make()
     answers(operator, lively(30, 9))
     before = plain(operator.snapshot())
@@ -151,33 +187,38 @@ def test_a_frame_whose_shape_is_not_that_of_its_names_is_refused_and_changes_not
     assert plain(operator.snapshot()) == before
 
 
-def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any]) -> None:
+def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], lively: Lively) -> None:
     operator = make()
     answers(operator, lively(30, 10))
     snapshot = operator.snapshot()
-    usual: dict[str, Any] = snapshot.get("usual", snapshot)
 
-    def with_usual(**changed: Any) -> dict[str, Any]:
-        changed = {"usual": usual | changed} if "usual" in snapshot else changed
-        return dict(snapshot, **changed)
+    def damaged(state: dict[str, Any], **changed: Any) -> dict[str, Any]:
+        """With another value in the part that has the rows."""
+        if "rows" in state:
+            return state | changed
+        part = next(each for each in ("usual", "conditions", "events", "cpu") if each in state)
+        return state | {part: damaged(state[part], **changed)}
 
-    with pytest.raises(ValueError, match=r"usual_mean: expected the shape"):
-        make().restore(with_usual(usual_mean=np.zeros((1, 2))))
+    matrix = "values" if "conditions" in snapshot else "usual_mean"
+    with pytest.raises(ValueError, match=rf"{matrix}: expected the shape"):
+        make().restore(damaged(snapshot, **{matrix: np.zeros((1, 3))}))
     with pytest.raises(ValueError, match=r"names: expected one per row"):
-        make().restore(with_usual(names=["x"]))
-    for name in {"likelihood", "detector", "parameters"} & snapshot.keys():
-        with pytest.raises(ValueError, match=name):
-            make().restore(snapshot | {name: "another"})
+        make().restore(damaged(snapshot, names=["x"] * 99))
+    for each in {"likelihood", "detector", "parameters"} & snapshot.keys():
+        with pytest.raises(ValueError, match=each):
+            make().restore(snapshot | {each: "another"})
 
 
-def test_values_of_any_kind_never_give_a_score_that_is_not_a_number(make: Callable[[], Any]) -> None:
+def test_values_of_any_kind_never_give_a_score_that_is_not_a_number(
+    make: Callable[[], Any], features: int | list[str]
+) -> None:
     operator = make()
     chance = np.random.default_rng(11)
-    layout = names([f"p[{each}]" for each in range(5)], 12)
+    layout = names([f"p[{each}]" for each in range(5)], features)
     kinds = np.array([0.0, -0.0, 1.0, 1e15, -1e15, 1e-300, 1e140, 1e308, np.inf, -np.inf, np.nan])
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         for tick in range(200):
-            values = chance.choice(kinds, (5, 12))
+            values = chance.choice(kinds, (5, len(layout.features)))
             scores = operator.score(5.0 * tick, layout, values)
             assert np.isfinite(scores.score)
             assert scores.score >= 0.0

@@ -136,7 +136,7 @@ def test_the_same_answers_come_in_another_process() -> None:
     """Where texts have other hashes, sets have another order."""
     code = (
         "from tests.operators.test_contract import *\n"
-        "for name in RIVERS: print(repr(answers(MAKERS[f'river, {name}'](), lively(25, 1)))[-3000:])"
+        "for name in RIVERS: print(repr(answers(MAKERS[f'river, {name}'](), lively_stream(25, 1)))[-3000:])"
     )
     said = {
         subprocess.run(

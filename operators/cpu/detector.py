@@ -1,0 +1,257 @@
+"""S1's operator: rows that use a resource highly for long, each as one event with its phases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from laggard.operators.cpu.machine import State
+from laggard.operators.cpu.measures import CONDITIONS, Columns, Readings
+from laggard.operators.cpu.watched import Watched
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.cpu.events import Event
+    from laggard.operators.cpu.measures import ConditionName
+    from laggard.operators.cpu.smoothing import Kind
+
+    Matrix = NDArray[np.float64]
+
+DEFAULT_CONDITIONS: Final[tuple[ConditionName, ...]] = ("cpu", "quota", "io_pressure", "memory_pressure")
+
+THRESHOLDS: Final[Mapping[ConditionName, float]] = {
+    "cpu": 0.85,
+    "single_cpu": 0.85,
+    "spikes": 0.1,
+    "quota": 0.85,
+    "io_pressure": 0.85,
+    "memory_pressure": 0.85,
+}
+"""From which reading on each condition is high: the published share, and six spikes a minute."""
+
+ALMOST: Final = 0.99
+"""The score of what is high, but not yet for long enough, comes at most so near to 1."""
+
+
+class Cpu:
+    """Finds rows whose use of a resource is high for long, by S1's state machine: one event for one trouble.
+
+    Each condition is measured of each row, and has a `Machine` of its own on it:
+
+    - `cpu`: the share of all CPUs that a process uses, in user and kernel mode together (S1, Eq. 2: u2).
+    - `single_cpu`: the share of one CPU (Eq. 1: u1). A program with one thread never uses more of many CPUs; but on a
+      machine that computes a busy core is ordinary.
+    - `spikes`: how often `cpu` was high for too short a time to be prolonged, each spike fading by `SPIKES_S`. S1
+      leaves these out of its scope.
+    - `quota`: the share of periods in which the CPU quota of a process's cgroup was used up, if it uses any of it.
+    - `io_pressure`, `memory_pressure`: the share of time in which some task of a host waited for I/O, or memory
+      (pressure stall information).
+
+    A row's score is 0 while it is Normal, the share of `duration_s` that is over while it is High, and 1 plus the mean
+    reading in stretches of high use from then on until it is Normal again: dips do not end an event, they part its
+    phases. The frame's score is that of its worst row. So above 1 is an event. That is a fact, and not unusual by
+    itself: it is no part of a budget for false alarms.
+
+    The frames of processes have to say how many CPUs there are, as the feature `cpus` of each row (or of any), as those
+    of laggard's agent do: an operator sees the frames of one scope, and those of the host are of another. Of frames
+    that do not say it there are as many as were ever in use at once. Features are those of laggard's agent;
+    `cpu_ratio` stands for user and kernel mode together.
+
+    The state is empty but for rows that are in an event; see `Events` for the memory that those take, and `Smoothing`
+    for that of an average. The operator has nothing to learn: it is never young.
+
+    Reference: "S1", "Identifying Conditions of Interest"; Documentation/accounting/psi.rst and
+    Documentation/scheduler/sched-bwc.rst of Linux.
+
+    Parameters:
+        threshold: the least share of all CPUs that is high; of `single_cpu`, the least share of one.
+        duration_s: how long use has to be high, or low again, in seconds.
+        conditions: which ones are watched.
+        thresholds: for other conditions, the least reading that is high, in place of `THRESHOLDS`.
+        smoothing: whether a reading is taken as it is (`none`), or their `mean` over `window_s`, or that without
+            outliers (`trimmed`).
+        window_s: in seconds.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> features = ("cpu_user_ratio", "cpu_system_ratio", "cpus")
+        >>> layout = SimpleNamespace(rows=("java[7]",), names=("java",), features=features, commands=())
+        >>> cpu = Cpu()
+        >>> for tick in range(180):
+        ...     use = 3.8 if 50 < tick <= 170 and tick not in (110, 111, 150, 151) else 0.1
+        ...     cpu.learn(1e9 + tick, layout, np.array([[use, 0.0, 4.0]]))
+        ...     if tick == 160:
+        ...         java = cpu.score(1e9 + 161, layout, np.array([[3.8, 0.0, 4.0]])).ranking().rows[0]
+        >>> java.features[0].feature, [phase.end_ts - phase.begin_ts for phase in java.phases]
+        ('cpu_system_wide_ratio', [59.0, 2.0, 38.0, 2.0, 10.0])
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.85,
+        duration_s: float = 5.0,
+        conditions: Collection[ConditionName] = DEFAULT_CONDITIONS,
+        thresholds: Mapping[ConditionName, float] | None = None,
+        smoothing: Kind = "none",
+        window_s: float = 5.0,
+    ) -> None:
+        if unknown := set(conditions) - CONDITIONS.keys():
+            raise ValueError(f"conditions: expected some of {', '.join(CONDITIONS)}, got {', '.join(sorted(unknown))}")
+        if not conditions:
+            raise ValueError("conditions: expected at least one")
+        self.conditions = tuple(name for name in CONDITIONS if name in conditions)
+        given = {**THRESHOLDS, **(thresholds or {}), "cpu": threshold, "single_cpu": threshold}
+        self.thresholds = {name: given[name] for name in self.conditions}
+        self.duration_s = duration_s
+        self.smoothing: Kind = smoothing
+        self.window_s = window_s
+        self._first_ts = math.nan
+        self._cpus_seen = 0.0
+        self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
+        # What follows from the last frame; never part of a snapshot.
+        self._columns: tuple[Layout, Columns] | None = None
+        self._judged: _Judged | None = None
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """Which rows are in an event at this tick. Changes nothing. `values` has the shape (rows, features)."""
+        return self._judge(ts, layout, values).scores
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
+        judged = self._judge(ts, layout, values)
+        self._judged = None
+        self._watched = judged.watched
+        self._cpus_seen = judged.cpus_seen
+        if math.isnan(self._first_ts):
+            self._first_ts = ts
+        for each in self._watched:
+            each.skip(ts)
+
+    def _judge(self, ts: float, layout: Layout, values: Matrix) -> _Judged:
+        judged = self._judged
+        if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
+            return judged
+        if values.shape != (expected := (len(layout.rows), len(layout.features))):
+            raise ValueError(f"expected values of shape {expected}, got {values.shape}")
+        if self._columns is None or self._columns[0] is not layout:
+            self._columns = layout, Columns.of(layout)
+        readings = Readings(self._columns[1], values, self._cpus_seen)
+        watched = [each.after(ts, layout, readings) for each in self._watched]
+        events = {each.name: dict(each.events.open) for each in watched if each.events.open}
+        age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
+        scores = Scores(ts, layout, events, self.thresholds, self.duration_s, age_s)
+        self._judged = _Judged(ts, layout, values, watched, readings.cpus_seen, scores)
+        return self._judged
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "first_ts": self._first_ts,
+            "cpus_seen": self._cpus_seen,
+            "conditions": {each.name: each.snapshot() for each in self._watched},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave; a condition that was not watched then begins anew.
+
+        Raises `ValueError` naming what does not fit.
+        """
+        watched = [each.anew() for each in self._watched]
+        for each in watched:
+            if each.name in state["conditions"]:
+                try:
+                    each.restore(state["conditions"][each.name])
+                except ValueError as error:
+                    raise ValueError(f"{each.name}: {error}") from None
+        self._first_ts, self._cpus_seen = float(state["first_ts"]), float(state["cpus_seen"])
+        self._watched, self._judged = watched, None
+
+
+class _Judged(NamedTuple):
+    """The last frame that was scored, and the state after it, so that learning it does not judge it again."""
+
+    ts: float
+    layout: Layout
+    values: Matrix
+    watched: list[Watched]
+    cpus_seen: float
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Which rows are in an event at one frame. Nobody changes it once it is made.
+
+    Attributes:
+        ts: the frame's time.
+        layout: its rows and features.
+        events: by condition and row id; those that are High among them. Conditions without any are not there.
+        thresholds: by condition, the least reading that is high.
+        duration_s: how long use has to be high.
+        age_s: how long the operator has been watching.
+
+    """
+
+    ts: float
+    layout: Layout
+    events: Mapping[ConditionName, Mapping[str, Event]]
+    thresholds: Mapping[ConditionName, float]
+    duration_s: float
+    age_s: float
+
+    @property
+    def score(self) -> float:
+        """Of the worst row: above 1 is an event, 0 is Normal."""
+        return max((self._score(event) for found in self.events.values() for event in found.values()), default=0.0)
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """The rows that are not Normal, worst first, with each condition that they are in as a feature."""
+        by_row: dict[str, list[tuple[float, ConditionName, Event]]] = {}
+        for condition, found in self.events.items():
+            for row, event in found.items():
+                by_row.setdefault(row, []).append((self._score(event), condition, event))
+        for each in by_row.values():
+            each.sort(key=lambda one: -one[0])  # those that are alike stay in the order of conditions
+        order = sorted(by_row, key=lambda row: -by_row[row][0][0])
+        told = tuple(self._row(row, by_row[row], features) for row in order[:rows])
+        return Ranking(self.ts, self.score, told, self.age_s, young=False)
+
+    def _score(self, event: Event) -> float:
+        if event.state == State.HIGH:
+            return min(event.lasted_s / self.duration_s, ALMOST) if self.duration_s > 0.0 else ALMOST
+        return 1.0 + event.mean
+
+    def _row(self, row: str, found: list[tuple[float, ConditionName, Event]], features: int | None) -> RowScore:
+        score, _, event = found[0]
+        return RowScore(
+            row=row,
+            name=event.name,
+            score=score,
+            features=tuple(
+                FeatureScore(
+                    feature=CONDITIONS[condition].feature,
+                    value=each.value,
+                    mean=self.thresholds[condition],
+                    standard_deviation=math.nan,
+                    score=its,
+                    recent=each.mean,
+                )
+                for its, condition, each in found[:features]
+            ),
+            age_s=max(self.ts - event.begin_ts, 0.0),
+            basis="threshold",
+            gone_s=max(self.ts - event.seen_ts, 0.0),
+            phases=tuple(each.told() for each in event.phases),
+        )

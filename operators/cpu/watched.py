@@ -1,0 +1,139 @@
+"""One condition as it is watched: what its readings are made of, and the events that come of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from laggard.operators.cpu.events import Events
+from laggard.operators.cpu.measures import CONDITIONS
+from laggard.operators.cpu.smoothing import Smoothing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.cpu.measures import ConditionName, Readings
+    from laggard.operators.cpu.smoothing import Kind
+
+    Vector = NDArray[np.float64]
+
+SPIKES_S: Final = 120.0
+"""The time after which a spike counts 1/e."""
+
+LEAST_SPIKES: Final = 0.01
+"""Of a row that has fewer left nothing is kept."""
+
+
+class Watched:
+    """The state of one condition after a frame. `after` makes that after the next one of it.
+
+    Parameters:
+        name: of the condition.
+        thresholds: by condition, the least reading that is high. Spikes are made of what is high for `cpu`.
+        duration_s: see `Machine`.
+        smoothing: see `Smoothing`.
+        window_s: likewise.
+
+    Attributes:
+        events: those of the condition.
+
+    """
+
+    def __init__(
+        self,
+        name: ConditionName,
+        thresholds: Mapping[ConditionName, float],
+        duration_s: float,
+        smoothing: Kind,
+        window_s: float,
+    ) -> None:
+        self.name: ConditionName = name
+        self.events = Events(thresholds[name], duration_s)
+        self._arguments = name, thresholds, duration_s, smoothing, window_s
+        self._smoothing = Smoothing(smoothing, window_s)
+        self._spikes = Events(thresholds["cpu"], duration_s) if name == "spikes" else None
+        self._counts: dict[str, float] = {}  # by row id, what is left of the spikes that it had; never changed in place
+
+    def anew(self) -> Watched:
+        """Another one without a state."""
+        return Watched(*self._arguments)
+
+    def copy(self) -> Watched:
+        """Another one in the same state."""
+        other = Watched(*self._arguments)
+        other.events, other._smoothing, other._counts = self.events.copy(), self._smoothing.copy(), self._counts
+        other._spikes = None if self._spikes is None else self._spikes.copy()
+        return other
+
+    def after(self, ts: float, layout: Layout, frame: Readings) -> Watched:
+        """What it is after a frame; itself where nothing but time has passed, which `skip` then tells it."""
+        readings = CONDITIONS[self.name].reading(frame)
+        if not self.events.open and not self._counts:
+            source = self._spikes or self.events
+            if readings is None and not source.open:
+                return self
+            if readings is not None and self._smoothing.kind == "none" and source.quiet(readings):
+                return self
+        other = self.copy()
+        other.step(ts, layout, np.full(len(layout.rows), np.nan) if readings is None else readings)
+        return other
+
+    def step(self, ts: float, layout: Layout, readings: Vector) -> None:
+        """Take in one reading per row of a frame, NaN where there is none."""
+        passed_s = self.events.passed_s(ts)
+        readings = self._smoothing.step(layout.rows, readings, passed_s)
+        if self._spikes is not None:
+            spiked = self._spikes.step(ts, layout.rows, layout.names, readings)
+            readings = self._count(layout, spiked, passed_s)
+        self.events.step(ts, layout.rows, layout.names, readings)
+
+    def skip(self, ts: float) -> None:
+        """Let time pass."""
+        self.events.skip(ts)
+        if self._spikes is not None:
+            self._spikes.skip(ts)
+
+    def _count(self, layout: Layout, spiked: tuple[str, ...], passed_s: float) -> Vector:
+        """How many spikes a second each row has had lately."""
+        fading = math.exp(-passed_s / SPIKES_S)
+        counts = {row: left for row, count in self._counts.items() if (left := count * fading) >= LEAST_SPIKES}
+        for row in spiked:
+            counts[row] = counts.get(row, 0.0) + 1.0
+        there = {row: place for place, row in enumerate(layout.rows)} if counts else {}
+        self._counts = {row: count for row, count in counts.items() if row in there}
+        rates = np.zeros(len(layout.rows))
+        for row, count in self._counts.items():
+            rates[there[row]] = count / SPIKES_S
+        return rates
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        state: dict[str, Any] = {"events": self.events.snapshot()}
+        if self._smoothing.kind != "none":
+            state["smoothing"] = {"kind": self._smoothing.kind, **self._smoothing.snapshot()}
+        if self._spikes is not None:
+            state["spikes"] = {
+                "events": self._spikes.snapshot(),
+                "rows": list(self._counts),
+                "counts": np.array(list(self._counts.values()), np.float64),
+            }
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        self.events.restore(state["events"])
+        # An average of another kind begins anew.
+        if "smoothing" in state and state["smoothing"]["kind"] == self._smoothing.kind:
+            self._smoothing.restore(state["smoothing"])
+        if self._spikes is not None:
+            spikes = state["spikes"]
+            self._spikes.restore(spikes["events"])
+            counts = np.array(spikes["counts"], np.float64)
+            if counts.shape != (len(spikes["rows"]),):
+                raise ValueError(f"counts: expected the shape ({len(spikes['rows'])},), got {counts.shape}")
+            self._counts = dict(zip(spikes["rows"], counts.tolist(), strict=True))
