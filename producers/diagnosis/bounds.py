@@ -1,8 +1,13 @@
-"""How much a diagnosis may take: of a core, of time, of memory."""
+"""How much a diagnosis may take: of a core, of time, of memory, of open files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from laggard.producers.held import HeldFiles, raise_descriptor_limit
+
+FILES = 1024
+"""So many files all sessions together hold open, at most, and at most a quarter of what the program may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +45,17 @@ class Limits:
 
 
 class Budget:
-    """CPU time that all sessions of a program may take together, shared equally.
+    """What all sessions of a program may take together: CPU time, shared equally, and open files.
 
     What a round of a session took is paid back before its next one, so that rounds become rarer as they cost more. No
     credit is given or saved.
 
     Args:
-        ratio: of one core.
+        ratio: CPU time, of one core.
 
     Attributes:
         ratio: the same.
+        files: those that are held open.
         sessions: how many share it now.
         spent_s: CPU time that they took, ended ones too, in seconds.
 
@@ -62,6 +68,7 @@ class Budget:
         if not ratio > 0:
             raise ValueError(f"ratio: expected a part of one core above 0, got {ratio!r}")
         self.ratio = ratio
+        self.files = HeldFiles(min(FILES, raise_descriptor_limit() // 4))
         self.sessions = 0
         self.spent_s = 0.0
 

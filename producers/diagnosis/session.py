@@ -1,18 +1,40 @@
-# ruff: noqa: ARG002
 """One process while something is wrong: who drives it asks it to look, and when the machine of S1 changes its state."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from laggard.pipeline.records.diagnosis import Diagnosis, Location
+from laggard.producers.clock import Clock, Timeline
+from laggard.producers.diagnosis.addresses import AddressSpace
+from laggard.producers.diagnosis.aside import Aside
+from laggard.producers.diagnosis.bounds import Limits
+from laggard.producers.diagnosis.parsers import parse_namespace_ids, parse_user_id
+from laggard.producers.diagnosis.profiling import Profiling, chosen
+from laggard.producers.diagnosis.symbols import SymbolFiles
+from laggard.producers.diagnosis.threads import Threads
+from laggard.producers.diagnosis.use import PhaseRecord, phases
+from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
+from laggard.producers.kernel import Kernel, content
+from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat
 
-    from laggard.pipeline.records.diagnosis import Diagnosis, Progress
-    from laggard.producers.clock import Clock
-    from laggard.producers.diagnosis.bounds import Budget, Limits
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.records.diagnosis import Progress
+    from laggard.producers.diagnosis.bounds import Budget
+    from laggard.producers.diagnosis.contract import Sample
     from laggard.producers.diagnosis.target import Target
+
+_BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
+_BLIND_CPU_S = 0.5  # ... while that took so much CPU time
+
+PROC = "proc"
+"""The method that is always there: what procfs tells of blocked threads."""
 
 
 class Session:
@@ -69,27 +91,305 @@ class Session:
     ) -> None:
         self.target = target
         self.ended = ""
-        raise NotImplementedError
+        self._said = (id, host, reason, value, threshold)
+        self._budget = budget
+        self._limits = limits or Limits()
+        self._clock = clock or Clock()
+        self._timeline = Timeline(self._clock)
+        self._root = root
+        self._aside = Aside()
+        self._profiling = Profiling(target.pid, chosen(methods), self._aside)
+        # When what was spent is paid back, when the next round is due apart from that, when the last one was.
+        self._begun_ns = self._paid_ns = self._due_ns = self._last_ns = self._clock.monotonic()
+        self._cpu_s = 0.0
+        self._others_s = 0.0  # CPU time of other threads and processes that is counted already
+        self._beside_s = 0.0  # ... of the profiler's, up to the last round
+        self._on_s = 0.0  # for how long it has looked
+        self._samples = 0
+        self._notes: dict[str, str] = {}  # what is noted once, by what it is about
+        self._phases = [PhaseRecord(self._timeline.now(), high=True)]
+        self._phase = self._phases[0]
+        self._directory = self._stat = -1
+        self._threads: Threads | None = None
+        self._symbols = SymbolFiles()
+        self._space = AddressSpace(
+            target.pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._symbols
+        )
+        self._locations: dict[int, Location] = {}
+        self._closed = False
+        budget.sessions += 1
+        with self._counted():
+            self._open()
 
     def delay_s(self) -> float:
-        """Seconds until the next round is due; 0 if it is. It grows with what rounds cost, see `Budget`."""
-        raise NotImplementedError
+        """Seconds until the next round is due: 0 if it is, infinite when ended.
+
+        They grow with what rounds cost, see `Budget`.
+        """
+        if self.ended:
+            return math.inf
+        return max(0, max(self._due_ns, self._paid_ns) - self._clock.monotonic()) / 1e9
 
     def sample(self) -> None:
         """Make one round: which threads there are, their use, and what each of them executes. Does nothing when ended.
 
         Who drives several takes the one first that has been due for the longest.
         """
-        raise NotImplementedError
+        if self.ended:
+            return
+        self._due_ns = self._clock.monotonic() + round(self._limits.interval_s * 1e9)
+        with self._counted():
+            self._round()
 
     def phase(self, ts: float, *, high: bool) -> None:
-        """Close the phase at this time, in seconds since the Unix epoch, and begin the next."""
-        raise NotImplementedError
+        """Close the phase at this time, in seconds since the Unix epoch, and begin the next. Not when ended."""
+        if high == self._phase.high:
+            return
+        self.sample()  # what was used up to now is the closing phase's
+        if self.ended:
+            return
+        self._phase.end_ts = max(self._phase.begin_ts, ts)
+        if len(self._phases) < self._limits.phases:
+            self._phases.append(PhaseRecord(ts, high=high))
+            self._phase = self._phases[-1]
+        else:
+            self._phase = next(phase for phase in reversed(self._phases) if phase.high == high)
+            self._notes["phases"] = f"from the {self._limits.phases}th phase on, phases of a kind are not told apart"
 
     def diagnosis(self, progress: Progress) -> Diagnosis:
         """What is known so far, within the bound on bytes. Still there when it is closed."""
-        raise NotImplementedError
+        with self._counted():
+            found = phases(self._phases, self._limits.size_bytes)
+        target = self.target
+        id_, host, reason, value, threshold = self._said
+        notes = [*self._notes.values(), *self._profiling.notes]
+        if self.ended:
+            notes.insert(0, f"looked until {self.ended}")
+        return Diagnosis(
+            id=id_,
+            progress=progress,
+            host=host,
+            ts=self._timeline.now(),
+            row=target.row,
+            name=target.name,
+            pid=target.pid,
+            command=target.command,
+            reason=reason,
+            value=value,
+            threshold=threshold,
+            methods=(PROC, *self._profiling.used),
+            notes=tuple(dict.fromkeys(notes)),
+            phases=found,
+            sampler_cpu_s=self._cpu_s,
+            stopped_s=self._profiling.stopped_s,
+            complete=not self.ended,
+        )
 
     def close(self) -> None:
         """Stop what runs beside, and give the share of the budget back. Asked again, does nothing."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        if not self.ended:
+            with self._counted():
+                self._release()
+        self._budget.sessions -= 1
+
+    def _open(self) -> None:
+        """Hold the process, so that it is never taken for another one, and see what it is."""
+        pid = self.target.pid
+        try:
+            self._directory = os.open(f"{self._root}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = f"/proc/self/fd/{self._directory}"
+            self._stat = os.open(f"{path}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{pid}/stat")
+        except (OSError, ProcError) as error:
+            self._end(self._why(error))
+            return
+        if stat.start_ticks != self.target.start_ticks:
+            self._end(f"it ended: its pid {pid} is another process's now")
+            return
+        bits = 64
+        if stat.flags & PF_KTHREAD:
+            self._notes["kind"] = "a thread of the kernel: it has no program, only functions of the kernel"
+        else:
+            bits = self._survey(path)
+        self._threads = Threads(
+            path,
+            Kernel(self._root),
+            self._budget.files,
+            limit=self._limits.threads,
+            locate=self._locate,
+            bits=bits,
+        )
+
+    def _survey(self, path: str) -> int:
+        """Note what is unusual about it. Returns the bits of its program."""
+        inner = parse_namespace_ids(content(f"{path}/status"))[1:]
+        if inner:
+            self._notes["namespace"] = (
+                f"in its own pid namespace its pid is {inner[-1]}; here those of the host are told"
+            )
+        with contextlib.suppress(OSError):
+            program = str(Path(f"{path}/exe").readlink())
+            if program.endswith(" (deleted)"):
+                self._notes["deleted"] = (
+                    f"its program {program.removesuffix(' (deleted)')} was deleted or replaced since it began: names"
+                    " are those of what it still runs"
+                )
+        try:
+            return self._aside.ask(lambda: _bits(f"{path}/exe"))
+        except OSError:  # TimeoutError, too
+            return 64
+
+    def _round(self) -> None:
+        threads = self._threads
+        if threads is None:
+            return
+        pid = self.target.pid
+        ts = self._timeline.now()
+        try:
+            stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{pid}/stat")
+            if stat.state in (b"Z", b"X") and stat.threads <= 1:
+                self._end(
+                    f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status"
+                )
+                return
+            looked, ended = threads.look()
+        except (OSError, ProcError) as error:
+            if isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:
+                self._notes["descriptors"] = (
+                    "not all rounds were made: too many open files; raise the limit (`ulimit -n`)"
+                )
+                return
+            self._end(self._why(error))
+            return
+        self._samples += 1
+        self._phase.add(ts, looked, ended)
+        self._note(stat.state, threads)
+        self._profile(may_stop=not any(thread.uninterruptible for thread in looked))
+        elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
+        if self._samples >= self._limits.samples:
+            self._end(f"the bound of {self._limits.samples} samples was reached")
+        elif elapsed_s >= self._limits.duration_s:
+            self._end(f"the bound of {self._limits.duration_s:g} s was reached")
+
+    def _profile(self, *, may_stop: bool) -> None:
+        """Let a profiler look, if what it costs in between is within the share."""
+        profiling = self._profiling
+        now = self._clock.monotonic()
+        elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
+        if not profiling.on:
+            if self._samples > 1:  # first without
+                profiling.start(may_stop=may_stop)
+                self._beside_s = profiling.cpu_s
+            return
+        self._take(profiling.take())
+        self._on_s += elapsed_s
+        grown_s = profiling.cpu_s - self._beside_s
+        self._beside_s = profiling.cpu_s
+        if grown_s > self._budget.share * elapsed_s:
+            profiling.pause()  # until what it took is paid back
+            return
+        hottest = self._phase.hottest()
+        if (
+            hottest is not None
+            and not hottest.found
+            and hottest.cpu_s > _BLIND_CPU_S
+            and self._on_s > _BLIND_S
+            and self._timeline.now() - self._phase.begin_ts > _BLIND_S
+        ):
+            profiling.replace(may_stop=may_stop, why=f"as it tells nothing of the busiest thread {hottest.tid}")
+            self._on_s = 0.0
+
+    def _take(self, samples: Sequence[Sample]) -> None:
+        threads = self._threads
+        if threads is None or not samples:
+            return
+        threads.mark({sample.tid for sample in samples if sample.state == "running"})
+        for sample in samples:
+            phase = next((phase for phase in reversed(self._phases) if phase.begin_ts <= sample.ts), self._phases[0])
+            phase.add_sample(sample, threads.last_look(sample.tid))
+
+    def _locate(self, address: int) -> Location:
+        found = self._locations.get(address)
+        if found is None:
+            try:
+                found = self._aside.ask(lambda: self._space.locate(address)) or Location(offset=address)
+            except TimeoutError:
+                self._notes["maps"] = (
+                    "some functions have no names: what it has mapped could not be read in time, as if its memory or a"
+                    " file system of it were locked"
+                )
+                return Location(offset=address)
+            except (OSError, ProcError) as error:
+                self._notes["maps"] = f"some functions have no names: {error}"
+                return Location(offset=address)
+            self._locations[address] = found
+        return found
+
+    def _note(self, state: bytes, threads: Threads) -> None:
+        """Note what cannot be told of it as it is now."""
+        notes = self._notes
+        if "syscall" in threads.denied and "denied" not in notes:
+            user = parse_user_id(content(f"{self._root}/{self.target.pid}/status"))
+            notes["denied"] = (
+                f"what its blocked threads wait in may not be read: it is user {user}'s, and laggard runs as user"
+                f" {os.geteuid()} without CAP_SYS_PTRACE"
+            )
+        if "stack" in threads.denied:
+            notes["stack"] = "stacks inside of the kernel may not be read: that takes CAP_SYS_ADMIN"
+        if threads.count > self._limits.threads:
+            notes["threads"] = (
+                f"it has {threads.count} threads: each round looked at {self._limits.threads} of them, those that used"
+                " CPU time before the others"
+            )
+        if state in (b"T", b"t"):
+            notes["stopped"] = "it was stopped, by a signal or by a debugger, and not by laggard"
+        elif state == b"Z":
+            notes["leader"] = "its first thread has ended before the others"
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, PermissionError):
+            return f"it is hidden from laggard: {error}"
+        if isinstance(error, OSError):
+            return "it ended"
+        return f"what the kernel says of it is not understood: {error}"
+
+    def _end(self, why: str) -> None:
+        self.ended = why
+        self._release()
+
+    def _release(self) -> None:
+        """Stop what runs beside, keep what it found, and close all files."""
+        self._profiling.pause()
+        self._take(self._profiling.take())
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None
+        for descriptor in (self._directory, self._stat):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._directory = self._stat = -1
+        self._aside.tell(self._symbols.close)
+        self._aside.close()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count what is done within, and what ran beside since the last time; it is paid back before the next round."""
+        begun_ns = self._clock.cpu()
+        try:
+            yield
+        finally:
+            others_s = self._aside.cpu_s + self._profiling.cpu_s
+            spent_s = (self._clock.cpu() - begun_ns) / 1e9 + others_s - self._others_s
+            self._others_s = others_s
+            self._cpu_s += spent_s
+            self._budget.spent_s += spent_s
+            self._paid_ns = max(self._paid_ns, self._clock.monotonic()) + round(spent_s / self._budget.share * 1e9)
+
+
+def _bits(program: str) -> int:
+    """Whether a program is one of 32 or 64 bits, by the class in its ELF header."""
+    with open(program, "rb") as file:  # noqa: PTH123 - a link of procfs
+        return 32 if file.read(5) == b"\x7fELF\x01" else 64

@@ -1,0 +1,174 @@
+"""Which profiler looks at a process beside procfs, and when: the first of those that can."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.diagnosis import perf
+from laggard.producers.diagnosis.contract import ProfilerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.producers.diagnosis.aside import Aside
+    from laggard.producers.diagnosis.contract import Method, Profiler, Sample
+
+METHODS: Final[tuple[Method, ...]] = (perf,)
+"""By preference: those that know the language first, those that stop the process last."""
+
+PATIENCE_S = 2.0
+"""So long a profiler is waited for."""
+
+
+def chosen(names: Sequence[str] | None) -> tuple[Method, ...]:
+    """The methods of these names, in this order; all of them for None.
+
+    Raises:
+        ValueError: there is none of such a name.
+
+    """
+    known = {method.NAME: method for method in METHODS}
+    if names is None:
+        return METHODS
+    for name in names:
+        if name not in known:
+            raise ValueError(f"methods: expected some of {', '.join(known)}, got {name!r}")
+    return tuple(known[name] for name in names)
+
+
+class Profiling:
+    """The profilers of one session: one at a time.
+
+    Args:
+        pid: of the process.
+        methods: by preference.
+        aside: where they are asked, so that one that hangs holds nobody up.
+
+    Attributes:
+        used: the names of those that have looked.
+        on: whether one is looking.
+
+    """
+
+    def __init__(self, pid: int, methods: Sequence[Method], aside: Aside) -> None:
+        self.used: list[str] = []
+        self.on = False
+        self._pid = pid
+        self._left = list(methods)
+        self._aside = aside
+        self._profiler: Profiler | None = None
+        self._given_up: list[Profiler] = []
+        self._notes: list[str] = []
+        self._samples: deque[Sample] = deque()  # also those of a question that was answered late
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all processes that profilers started, in seconds."""
+        return sum(profiler.cpu_s for profiler in self._all())
+
+    @property
+    def stopped_s(self) -> float:
+        """For how long they had the process stopped, in seconds, in sum."""
+        return sum(profiler.stopped_s for profiler in self._all())
+
+    @property
+    def notes(self) -> list[str]:
+        """Why these, and what they could not tell."""
+        return [*self._notes, *(note for profiler in self._all() for note in profiler.notes)]
+
+    def start(self, *, may_stop: bool) -> None:
+        """See to it that one looks, if one can: the one that was paused, or the next one.
+
+        Args:
+            may_stop: whether it may stop the process.
+
+        """
+        if self.on:
+            return
+        if self._profiler is not None and self._begin(self._profiler):
+            return
+        self._next(may_stop=may_stop)
+
+    def replace(self, *, may_stop: bool, why: str) -> None:
+        """Let the next one look instead, if there is one that can."""
+        before = self._profiler
+        if before is None or not self._left:
+            return
+        self.pause()
+        if self._next(may_stop=may_stop):
+            self._notes.append(f"{before.name}: given up, {why}")
+        else:
+            self._profiler = before
+            self.start(may_stop=may_stop)
+
+    def take(self) -> list[Sample]:
+        """What came since it was asked last."""
+        profiler = self._profiler
+        if self.on and profiler is not None:
+            try:
+                self._aside.ask(lambda: self._samples.extend(profiler.take()), PATIENCE_S)
+            except TimeoutError:
+                pass  # it comes later
+            except ProfilerError as error:
+                self._notes.append(str(error))
+                self.pause()
+                self._given_up.append(profiler)
+                self._profiler = None
+        samples = []
+        while self._samples:
+            samples.append(self._samples.popleft())
+        return samples
+
+    def pause(self) -> None:
+        """Let none look. Its last samples are there to be taken."""
+        profiler = self._profiler
+        if not self.on or profiler is None:
+            return
+        self.on = False
+
+        def stop() -> None:
+            self._samples.extend(profiler.stop())
+
+        try:
+            self._aside.ask(stop, PATIENCE_S)
+        except TimeoutError:
+            self._aside.tell(stop)
+
+    def _all(self) -> list[Profiler]:
+        return self._given_up if self._profiler is None else [*self._given_up, self._profiler]
+
+    def _next(self, *, may_stop: bool) -> bool:
+        before = self._profiler
+        for method in list(self._left):
+            if method.STOPS and not may_stop:
+                continue
+            self._left.remove(method)
+            try:
+                why_not = self._aside.ask(partial(method.available, self._pid), PATIENCE_S)
+            except TimeoutError as error:
+                why_not = f"{method.NAME}: {error}"
+            if why_not:
+                self._notes.append(why_not)
+            elif self._begin(profiler := method.attach(self._pid)):
+                if before is not None:
+                    self._given_up.append(before)
+                self._profiler = profiler
+                return True
+        return False
+
+    def _begin(self, profiler: Profiler) -> bool:
+        try:
+            self._aside.ask(profiler.start, PATIENCE_S)
+        except (ProfilerError, TimeoutError) as error:
+            self._notes.append(str(error) if isinstance(error, ProfilerError) else f"{profiler.name}: {error}")
+            self._aside.tell(profiler.stop)
+            self._given_up.append(profiler)
+            if profiler is self._profiler:
+                self._profiler = None
+            return False
+        if profiler.name not in self.used:
+            self.used.append(profiler.name)
+        self.on = True
+        return True

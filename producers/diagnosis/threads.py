@@ -1,0 +1,278 @@
+"""The threads of one process: which there are, what CPU time they took, and what those that are blocked wait in.
+
+All of it is read from procfs; nothing is stopped.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from laggard.producers.cpu_time import CpuTime
+from laggard.producers.diagnosis import system_calls
+from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
+from laggard.producers.held import OUT_OF_DESCRIPTORS
+from laggard.producers.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.records.diagnosis import Location, ThreadState
+    from laggard.producers.held import HeldFiles
+    from laggard.producers.kernel import Kernel
+    from laggard.producers.proc import Stat
+
+FILES = ("schedstat", "stat")
+SCHEDSTAT, STAT = range(len(FILES))
+
+_ENDED = (b"Z", b"X", b"x")
+_UNINTERRUPTIBLE = b"D"
+_FOR_OTHERS = 4  # one place in so many is kept for threads that did not run at their last look
+
+
+class Look(NamedTuple):
+    """What a thread was found at, as `Sample` has it."""
+
+    locations: tuple[Location, ...]
+    state: ThreadState
+    wait_channel: str = ""
+    system_call: str = ""
+
+
+RUNNING = Look((), "running")
+UNKNOWN = Look((), "blocked")
+
+
+class Thread:
+    """One thread, as long as it lives.
+
+    Attributes:
+        tid: its id on the host.
+        new: whether it began while the process was looked at: all of its CPU time is since then.
+        name: its own.
+        start_ticks: when it began, in clock ticks since boot.
+        cpu: CPU time since it began.
+        before_s: ... of that, in user mode and in the kernel, what was before its last look, or before anybody looked.
+        ran: whether it took CPU time between its last two looks, or at the last one.
+        uninterruptible: whether it was in uninterruptible sleep at the last look.
+        look: what it was found at last.
+        seen: at which round that was; 0 for none.
+
+    """
+
+    __slots__ = (
+        "before_s",
+        "cpu",
+        "descriptors",
+        "look",
+        "name",
+        "new",
+        "ran",
+        "run_text",
+        "seen",
+        "start_ticks",
+        "tid",
+        "uninterruptible",
+    )
+
+    def __init__(self, tid: int, *, new: bool) -> None:
+        self.tid = tid
+        self.new = new
+        self.name = ""
+        self.start_ticks = 0
+        self.cpu = CpuTime()
+        self.before_s = (0.0, 0.0)
+        self.ran = self.uninterruptible = False
+        self.look = UNKNOWN
+        self.run_text = b""
+        self.seen = 0
+        self.descriptors = [-1] * len(FILES)
+
+
+class Threads:
+    """Looks at the threads of one process, round by round.
+
+    A thread that was not scheduled since its last look, by `schedstat`, is still where it was: of it nothing else is
+    read. CPU time is exact in sum, as in `CpuTime`; what a thread did between its last look and its end is lost.
+
+    Args:
+        path: of the process, below a root of procfs; best through a held directory, which never becomes another
+            process's.
+        kernel: what it offers there.
+        files: those that are held open.
+        limit: at how many threads one round looks; see `Limits.threads`.
+        locate: what an address of the process is.
+        bits: of its program, for the numbers of system calls.
+
+    Attributes:
+        count: how many threads there were at the last round.
+        denied: which files may not be read: of `syscall`, `stack`.
+
+    """
+
+    def __init__(
+        self,
+        path: str,
+        kernel: Kernel,
+        files: HeldFiles,
+        *,
+        limit: int,
+        locate: Callable[[int], Location],
+        bits: int = 64,
+    ) -> None:
+        self.count = 0
+        self.denied: set[str] = set()
+        self._path = f"{path}/task"
+        self._kernel = kernel
+        self._files = files
+        self._limit = limit
+        self._locate = locate
+        self._bits = bits
+        self._round = 0
+        self._threads: dict[int, Thread] = {}
+
+    def look(self) -> tuple[list[Thread], list[Thread]]:
+        """Make one round: the threads that were looked at, and those that have ended since the last one.
+
+        Raises:
+            OSError: the process is gone.
+            ProcError: a text does not have its form.
+
+        """
+        self._round += 1
+        ended = self._list()
+        looked = []
+        for thread in self._chosen():
+            try:
+                if self._read(thread):
+                    looked.append(thread)
+                    continue
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                self._shed()
+                continue
+            ended.append(self._remove(thread.tid))
+        return looked, [thread for thread in ended if thread.seen]
+
+    def mark(self, tids: set[int]) -> None:
+        """Know of these that they ran: somebody else saw them do it."""
+        for tid in tids & self._threads.keys():
+            self._threads[tid].ran = True
+
+    def last_look(self, tid: int) -> Look:
+        """What a thread was found at last; at nothing, where it was not looked at."""
+        thread = self._threads.get(tid)
+        return thread.look if thread else UNKNOWN
+
+    def close(self) -> None:
+        """Close all files."""
+        for thread in self._threads.values():
+            self._files.release(thread.descriptors)
+
+    def _list(self) -> list[Thread]:
+        """See which threads there are; those that have ended."""
+        tids = set(map(int, os.listdir(self._path)))  # noqa: PTH208 - names
+        self.count = len(tids)
+        ended = [self._remove(tid) for tid in self._threads.keys() - tids]
+        for tid in tids - self._threads.keys():
+            self._threads[tid] = Thread(tid, new=self._round > 1)
+        return ended
+
+    def _remove(self, tid: int) -> Thread:
+        thread = self._threads.pop(tid)
+        self._files.release(thread.descriptors)
+        return thread
+
+    def _chosen(self) -> list[Thread]:
+        """Those to look at in this round: where there are too many, those that ran first, each group in turns."""
+        threads = list(self._threads.values())
+        if len(threads) <= self._limit:
+            return threads
+        busy = [thread for thread in threads if thread.ran]
+        others = [thread for thread in threads if not thread.ran]
+        chosen = heapq.nsmallest(self._limit - self._limit // _FOR_OTHERS, busy, key=lambda thread: thread.seen)
+        return chosen + heapq.nsmallest(self._limit - len(chosen), others, key=lambda thread: thread.seen)
+
+    def _read(self, thread: Thread) -> bool:
+        """Look at one thread. Returns whether it lives."""
+        run_text = self._text(thread, SCHEDSTAT) if self._kernel.schedules else b""
+        if run_text and run_text == thread.run_text and thread.look.state == "blocked":
+            thread.before_s = thread.cpu.user_s, thread.cpu.system_s
+            thread.ran, thread.seen = False, self._round
+            return True
+        place = f"{self._path}/{thread.tid}"
+        stat = parse_stat(self._text(thread, STAT), file=f"{place}/stat")
+        if stat.state in _ENDED:
+            return False
+        run_ns = parse_schedstat(run_text, f"{place}/schedstat").run_ns if run_text else None
+        cpu = thread.cpu
+        thread.before_s = cpu.user_s, cpu.system_s
+        cpu.update(stat.user_ticks, stat.system_ticks, run_ns, self._kernel.tick_s)
+        if not thread.seen and not thread.new:
+            thread.before_s = cpu.user_s, cpu.system_s
+        thread.name = parse_name(stat.comm, kernel_thread=False)
+        thread.start_ticks = stat.start_ticks
+        thread.uninterruptible = stat.state == _UNINTERRUPTIBLE
+        thread.look = self._found_at(place, stat)
+        thread.ran = cpu.user_s + cpu.system_s > sum(thread.before_s) or thread.look.state == "running"
+        thread.run_text, thread.seen = run_text, self._round
+        return True
+
+    def _text(self, thread: Thread, which: int) -> bytes:
+        return self._files.read(thread.descriptors, which, f"{self._path}/{thread.tid}/{FILES[which]}")
+
+    def _shed(self) -> None:
+        """Where the program or the machine is out of descriptors, hold none for good."""
+        self._files.limit = 0
+        for thread in self._threads.values():
+            self._files.release(thread.descriptors)
+
+    def _found_at(self, place: str, stat: Stat) -> Look:
+        if stat.state == b"R":
+            return RUNNING
+        if stat.flags & PF_KTHREAD:
+            stack = self._kernel_stack(place)
+            return Look(stack, "blocked", self._wait_channel(place, stack))
+        try:
+            blocked = parse_syscall(self._permitted(place, "syscall"), f"{place}/syscall")
+        except PermissionError:
+            return Look((), "blocked", self._wait_channel(place, ()))
+        if blocked is None:
+            return RUNNING
+        # Only what is stuck in the kernel is worth its stack: of the others the system call says it.
+        stack = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
+        called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
+        locations = (*stack, self._locate(blocked.address)) if blocked.address else stack
+        return Look(locations, "blocked", self._wait_channel(place, stack), called)
+
+    def _kernel_stack(self, place: str) -> tuple[Location, ...]:
+        try:
+            return parse_stack(self._permitted(place, "stack"), f"{place}/stack")
+        except PermissionError:
+            return ()
+
+    def _wait_channel(self, place: str, stack: tuple[Location, ...]) -> str:
+        return stack[0].function if stack else parse_wchan(_content(f"{place}/wchan"))
+
+    def _permitted(self, place: str, name: str) -> bytes:
+        """Read a file of a thread. Raises PermissionError for one that may not be; such are not tried again."""
+        if name in self.denied:
+            raise PermissionError(name)
+        try:
+            return _content(f"{place}/{name}")
+        except PermissionError:
+            self.denied.add(name)
+            raise
+
+
+def _content(path: str) -> bytes:
+    """What a file holds that is read once in a while; at most 64 KiB of it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)

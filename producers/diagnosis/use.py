@@ -1,0 +1,287 @@
+"""What was seen of the threads of a process, added up phase by phase, and cut to size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.records.diagnosis import Location, Phase, Stack, ThreadUse
+from laggard.producers.diagnosis.addresses import KERNEL
+from laggard.producers.diagnosis.threads import Look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laggard.producers.diagnosis.contract import Sample
+    from laggard.producers.diagnosis.threads import Thread
+
+STACKS = 512
+"""So many different stacks of a thread are told apart in a phase; where there are more, the rarer half is given up."""
+
+ENDED = 2048
+"""So many threads that have ended are kept in a phase, those with the most CPU time."""
+
+_THREAD_BYTES, _STACK_BYTES, _LOCATION_BYTES, _PHASE_BYTES, _RECORD_BYTES = 220, 110, 60, 120, 600
+_REFERENCE_BYTES = 6
+_FIRST_SHARE = 4  # of what is left of a phase's bytes one thread may take a part in so many
+
+# What calls the function that a thread begins with: in C libraries, in the kernel, in Python and in Java.
+_STUBS = frozenset(
+    [
+        *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
+        *("__clone", "clone", "__clone3", "clone3", "start_thread", "thread_start"),
+        *("ret_from_fork", "ret_from_fork_asm", "kthread"),
+        *("_bootstrap", "_bootstrap_inner", "java.lang.Thread.run", "java.lang.Thread.runWith"),
+    ]
+)
+_LIBRARIES = ("libc.so", "libc-", "libpthread", "ld-musl")  # their stubs have no exported symbols
+
+
+def entry(stack: Sequence[Location]) -> Location:
+    """Where a thread with this stack began: the outermost function that is not the same for all threads.
+
+    Nothing, where the stack is not known to the end: a native one has to end in such a function; one of interpreted
+    code, which has lines, is whole.
+    """
+    if not stack or not (_is_stub(stack[-1]) or stack[-1].line):
+        return Location()
+    return next((location for location in reversed(stack) if not _is_stub(location)), Location())
+
+
+def _is_stub(location: Location) -> bool:
+    if location.function:
+        return location.function in _STUBS
+    return location.module.rpartition("/")[2].startswith(_LIBRARIES)
+
+
+class ThreadRecord:
+    """One thread in one phase.
+
+    Attributes:
+        name: its own; empty where only a profiler saw it.
+        samples: how often it was looked at.
+        base_s: CPU time in user mode and in the kernel that does not belong to the phase.
+        used_s: CPU time in user mode and in the kernel since it began.
+
+    """
+
+    __slots__ = ("_looks", "_profiled", "base_s", "first_ts", "last_ts", "name", "samples", "tid", "used_s")
+
+    def __init__(self, tid: int, ts: float) -> None:
+        self.tid = tid
+        self.name = ""
+        self.first_ts = self.last_ts = ts
+        self.samples = 0
+        self.base_s = self.used_s = (0.0, 0.0)
+        self._looks: Counter[Look] = Counter()
+        self._profiled: Counter[Look] = Counter()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time in this phase, in seconds."""
+        return sum(self.used_s) - sum(self.base_s)
+
+    @property
+    def found(self) -> bool:
+        """Whether a profiler told where it ran."""
+        return any(look.state == "running" and look.locations for look in self._profiled)
+
+    def add(self, thread: Thread, ts: float) -> None:
+        """Take what one look at it said. What it did since the look before belongs to the phase, too."""
+        if not self.samples:
+            self.base_s = thread.before_s
+        self.name, self.last_ts = thread.name, ts
+        self.used_s = thread.cpu.user_s, thread.cpu.system_s
+        self.samples += 1
+        self._looks[thread.look] += 1
+        _bound(self._looks)
+
+    def add_sample(self, sample: Sample, last: Look) -> None:
+        """Take what a profiler said, and where that does not say in what it is blocked, what the last look did."""
+        _, _, locations, state, channel, call = sample
+        if state == "blocked" == last.state and not channel and not call:
+            channel, call = last.wait_channel, last.system_call
+        self._profiled[Look(locations, state, channel, call)] += 1
+        _bound(self._profiled)
+
+    def entry(self) -> Location:
+        """Where it began, as most of its whole stacks have it: a profiler's, or those of a kernel thread."""
+        entries: Counter[Location] = Counter()
+        for look, count in self._profiled.items():
+            entries[entry(look.locations)] += count
+        for look, count in self._looks.items():
+            if all(location.module == KERNEL for location in look.locations):
+                entries[entry(look.locations)] += count
+        del entries[Location()]
+        return entries.most_common(1)[0][0] if entries else Location()
+
+    def stacks(self) -> list[Stack]:
+        """What it was found at, the most frequent first.
+
+        Looks and a profiler's samples have rates of their own. Of each state only the finer ones are told: the samples,
+        where there are any.
+        """
+        finer = {look.state for look in self._profiled}
+        told = Counter({look: count for look, count in self._looks.items() if look.state not in finer})
+        told.update(self._profiled)
+        return [
+            Stack(look.locations, count, look.state, look.wait_channel, look.system_call)
+            for look, count in told.most_common()
+        ]
+
+
+def _bound(counts: Counter[Look]) -> None:
+    if len(counts) <= STACKS:
+        return
+    kept = dict(counts.most_common(STACKS // 2))
+    for look, count in counts.items():
+        if look not in kept:
+            rest = Look((), look.state)
+            kept[rest] = kept.get(rest, 0) + count
+    counts.clear()
+    counts.update(kept)
+
+
+class PhaseRecord:
+    """One phase, while it lasts and after.
+
+    Attributes:
+        high: whether it is high use.
+        begin_ts: seconds since the Unix epoch.
+        end_ts: the time of its last round, or at which it was closed.
+        samples: how many rounds it had.
+
+    """
+
+    def __init__(self, begin_ts: float, *, high: bool) -> None:
+        self.high = high
+        self.begin_ts = self.end_ts = begin_ts
+        self.samples = 0
+        self._living: dict[int, ThreadRecord] = {}
+        self._ended: list[ThreadRecord] = []
+        self._left_out = 0
+
+    def add(self, ts: float, looked: Iterable[Thread], ended: Iterable[Thread]) -> None:
+        """Take a round."""
+        self.samples += 1
+        self.end_ts = max(self.end_ts, ts)
+        for thread in ended:
+            self._end(thread.tid)
+        for thread in looked:
+            record = self._living.get(thread.tid)
+            if record is None:
+                record = self._living[thread.tid] = ThreadRecord(thread.tid, ts)
+            record.add(thread, ts)
+
+    def add_sample(self, sample: Sample, last: Look) -> None:
+        """Take what a profiler said."""
+        tid = sample.tid
+        record = self._living.get(tid) or next((each for each in reversed(self._ended) if each.tid == tid), None)
+        if record is None:
+            record = self._living[tid] = ThreadRecord(tid, sample.ts)
+        record.add_sample(sample, last)
+
+    def hottest(self) -> ThreadRecord | None:
+        """The thread with the most CPU time; None where no thread has any."""
+        records = list(chain(self._living.values(), self._ended))
+        first = max(records, key=lambda record: record.cpu_s, default=None)
+        return first if first and first.cpu_s > 0 else None
+
+    def phase(self, size_bytes: int, told: set[Location]) -> tuple[Phase, int]:
+        """This phase as it is written, and how large that is.
+
+        Args:
+            size_bytes: about how large it gets at most.
+            told: locations that are written already; those of this phase are added.
+
+        """
+        records = sorted(chain(self._living.values(), self._ended), key=lambda record: record.cpu_s, reverse=True)
+        left = size_bytes - _PHASE_BYTES
+        threads: list[ThreadUse] = []
+        for record in records:
+            # The first ones may say more of where they were than the later ones.
+            cut = _cut(record.stacks(), max(left // _FIRST_SHARE, _THREAD_BYTES), told)
+            size = _THREAD_BYTES + _text_bytes(record.name) + cut.size_bytes
+            if size > left:
+                break
+            left -= size
+            told |= cut.locations
+            user_s, system_s = (max(0.0, now - base) for now, base in zip(record.used_s, record.base_s, strict=True))
+            threads.append(
+                ThreadUse(
+                    record.tid,
+                    record.name,
+                    record.entry(),
+                    record.first_ts,
+                    record.last_ts,
+                    user_s,
+                    system_s,
+                    record.samples,
+                    tuple(cut.stacks),
+                )
+            )
+        left_out = self._left_out + len(records) - len(threads)
+        phase = Phase(self.high, self.begin_ts, self.end_ts, self.samples, tuple(threads), left_out)
+        return phase, size_bytes - left
+
+    def _end(self, tid: int) -> None:
+        record = self._living.pop(tid, None)
+        if record is None:
+            return
+        self._ended.append(record)
+        if len(self._ended) > 2 * ENDED:
+            self._ended.sort(key=lambda record: record.cpu_s, reverse=True)
+            self._left_out += len(self._ended) - ENDED
+            del self._ended[ENDED:]
+
+
+class _Cut:
+    """A thread's stacks, the most frequent first, as far as there is room for them; the rest as known by nothing."""
+
+    def __init__(self) -> None:
+        self.stacks: list[Stack] = []
+        self.locations: set[Location] = set()
+        self.size_bytes = 0
+
+
+def _cut(stacks: list[Stack], size_bytes: int, told: set[Location]) -> _Cut:
+    cut = _Cut()
+    rest: Counter[str] = Counter()
+    for stack in stacks:
+        new = {location for location in stack.locations if location not in told and location not in cut.locations}
+        size = (
+            _STACK_BYTES
+            + _REFERENCE_BYTES * len(stack.locations)
+            + _text_bytes(stack.wait_channel)
+            + _text_bytes(stack.system_call)
+            + sum(_LOCATION_BYTES + _text_bytes(location.function) + _text_bytes(location.module) for location in new)
+        )
+        if cut.size_bytes + size > size_bytes:
+            rest[stack.state] += stack.samples
+            continue
+        cut.size_bytes += size
+        cut.locations |= new
+        cut.stacks.append(stack)
+    for state in ("running", "blocked"):
+        if rest[state]:
+            cut.size_bytes += _STACK_BYTES
+            cut.stacks.append(Stack((), rest[state], state))
+    return cut
+
+
+def _text_bytes(text: str) -> int:
+    """How much of a JSON string in ASCII a text takes at most."""
+    return len(text) if text.isascii() else 12 * len(text)
+
+
+def phases(records: Sequence[PhaseRecord], size_bytes: int) -> tuple[Phase, ...]:
+    """All phases, within about so many bytes as JSON: each an equal part of what the earlier ones left."""
+    left = size_bytes - _RECORD_BYTES
+    told: set[Location] = set()
+    found = []
+    for number, record in enumerate(records):
+        phase, size = record.phase(left // (len(records) - number), told)
+        left -= size
+        found.append(phase)
+    return tuple(found)
