@@ -1,0 +1,107 @@
+"""Programs that look at a process for us: started, asked whether they have ended, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OUTPUT_BYTES = 64 << 20
+"""So much of what a program writes is read."""
+
+ERROR_BYTES = 4096
+GRACE_S = 2.0
+"""So long a program may take to end when it is asked to."""
+
+
+class Child:
+    """A program that runs beside us and writes down what it finds.
+
+    What it writes goes to files without a name, so that it never waits for us. It is in a session of its own: what a
+    terminal sends to laggard does not reach it.
+
+    Args:
+        command: the program and its arguments.
+        output_option: the one that takes the file to write to; without one it is the standard output.
+
+    Raises:
+        OSError: it cannot be started.
+
+    Attributes:
+        cpu_s: CPU time that it took, in seconds; known when it has ended.
+        returncode: as of `subprocess.Popen`; None as long as it runs.
+
+    """
+
+    def __init__(self, command: Sequence[str], *, output_option: str = "") -> None:
+        self.cpu_s = 0.0
+        self.returncode: int | None = None
+        with contextlib.ExitStack() as opened:
+            self._output: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
+            self._errors: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
+            file = self._output.fileno()
+            self._process = subprocess.Popen(
+                [*command, output_option, f"/proc/self/fd/{file}"] if output_option else command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if output_option else file,
+                stderr=self._errors,
+                pass_fds=(file,) if output_option else (),
+                start_new_session=True,
+                env=os.environ | {"LC_ALL": "C.UTF-8"},
+            )
+            opened.pop_all()
+
+    def ended(self) -> bool:
+        """Whether it has ended; does not wait."""
+        return self._reap(os.WNOHANG)
+
+    def interrupt(self) -> None:
+        """Ask it to end as ^C does, and to write what it has; wait for that, but not for ever."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it."""
+        self._end(signal.SIGKILL)
+
+    def output(self) -> bytes:
+        """What it wrote."""
+        return os.pread(self._output.fileno(), OUTPUT_BYTES, 0)
+
+    def error(self) -> str:
+        """What it said about itself: the first line."""
+        text = os.pread(self._errors.fileno(), ERROR_BYTES, 0).decode("utf-8", "replace").strip()
+        return text.partition("\n")[0]
+
+    def close(self) -> None:
+        """Forget what it wrote; it is killed if it still runs."""
+        if self.returncode is None:
+            self.kill()
+        self._output.close()
+        self._errors.close()
+
+    def _end(self, how: signal.Signals) -> None:
+        if not self.ended():
+            self._process.send_signal(how)
+            until = time.monotonic() + GRACE_S
+            while not self.ended():
+                if time.monotonic() >= until:
+                    self._process.kill()
+                    self._reap(0)
+                    break
+                time.sleep(0.005)
+
+    def _reap(self, options: int) -> bool:
+        if self.returncode is None:
+            # Not by `Popen.poll`, which does not tell what the child used.
+            pid, status, usage = os.wait4(self._process.pid, options)
+            if pid:
+                self.returncode = self._process.returncode = os.waitstatus_to_exitcode(status)
+                self.cpu_s = usage.ru_utime + usage.ru_stime
+        return self.returncode is not None

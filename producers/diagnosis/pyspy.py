@@ -1,0 +1,223 @@
+"""Python processes: their functions and lines, by py-spy, which reads the interpreter's memory from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.clock import Clock
+from laggard.producers.diagnosis.children import Child
+from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.kernel import content
+from laggard.producers.proc import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NAME = "py-spy"
+STOPS = False
+
+FREQUENCY_HZ = 25
+"""Samples of all threads that run, a second."""
+
+CHUNKS_S = (1, 2, 5)
+"""For how long each run of py-spy looks, which tells what it found at its end: the first ones are short, so that
+something is known soon, and the last one is repeated."""
+
+FRAMES = 64
+"""So many functions of a stack are told, the innermost ones."""
+
+_PYTHON = re.compile(r"/(libpython\d[^/]*|python\d?[\d.]*|pypy[\d.-]*)$", re.MULTILINE)
+_THREAD = re.compile(r'Thread (\d+)(?: "|$)')
+_SHIMS = ("thread (", "process ")  # what py-spy puts outside of the first function
+
+
+class PySpy:
+    """Samples the Python functions of one process, by runs of py-spy one after the other.
+
+    With `--nonblocking` nothing is stopped: what it reads while the interpreter changes it may be wrong, and is left
+    out by py-spy in nearly all cases. It tells only threads that run, so each run begins with a dump of all threads,
+    which tells where the others wait.
+
+    py-spy does not say when a sample was taken: those of a run are spread evenly over it, in their order.
+
+    Args:
+        pid: of the process.
+        clock: what tells the time.
+
+    """
+
+    def __init__(self, pid: int, *, clock: Clock | None = None) -> None:
+        self.name = NAME
+        self.stopped_s = 0.0
+        self.cpu_s = 0.0
+        self.notes: list[str] = []
+        self._pid = pid
+        self._clock = clock or Clock()
+        self._program = _program()
+        self._child: Child | None = None
+        self._recording = False
+        self._begin_ns = 0
+        self._runs = 0
+
+    def start(self) -> None:
+        """Begin, or begin again after a `stop`.
+
+        Raises:
+            ProfilerError: it cannot.
+
+        """
+        reason = available(self._pid)
+        if reason:
+            raise ProfilerError(reason)
+        self._runs = 0
+        self._dump()
+
+    def take(self) -> Sequence[Sample]:
+        """All that came since it was asked last: of the runs that have ended.
+
+        Raises:
+            ProfilerError: py-spy failed, and the process is still there.
+
+        """
+        if self._child is None or not self._child.ended():
+            return ()
+        samples = self._result()
+        self._record() if not self._recording else self._dump()
+        return samples
+
+    def stop(self) -> Sequence[Sample]:
+        """End, and give the rest."""
+        if self._child is None:
+            return ()
+        self._child.interrupt()
+        try:
+            return self._result()
+        except ProfilerError:
+            return ()
+
+    def _dump(self) -> None:
+        self._recording = False
+        self._run("dump", "--json")
+
+    def _record(self) -> None:
+        self._recording = True
+        duration_s = CHUNKS_S[min(self._runs, len(CHUNKS_S) - 1)]
+        self._runs += 1
+        looks = ("--rate", str(FREQUENCY_HZ), "--duration", str(duration_s))
+        self._run("record", "--threads", *looks, "--format", "speedscope", output_option="--output")
+
+    def _run(self, command: str, *arguments: str, output_option: str = "") -> None:
+        self._begin_ns = self._clock.wall()
+        whole = (self._program, command, "--nonblocking", "--full-filenames", "--pid", str(self._pid), *arguments)
+        try:
+            self._child = Child(whole, output_option=output_option)
+        except OSError as error:
+            self._child = None
+            raise ProfilerError(f"py-spy: {self._program} cannot be started: {error.strerror}") from error
+
+    def _result(self) -> list[Sample]:
+        """What the run that has ended found; it is over then."""
+        assert self._child is not None
+        child, self._child = self._child, None
+        try:
+            self.cpu_s += child.cpu_s
+            if child.returncode:
+                if not Path(f"/proc/{self._pid}").exists():
+                    return []
+                reason = child.error() or f"it ended with {child.returncode}"
+                raise ProfilerError(f"py-spy: cannot read process {self._pid}: {reason}{_permission(reason)}")
+            text = child.output()
+        finally:
+            child.close()
+        begin, end = self._begin_ns / 1e9, self._clock.wall() / 1e9
+        if not text:  # it was ended before it had anything
+            return []
+        try:
+            if self._recording:
+                return list(parse_record(text, begin, end))
+            return list(parse_dump(text, (begin + end) / 2))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ProfilerError(f"py-spy: expected what version 0.4 writes, got {text[:80]!r}: {error!r}") from error
+
+
+def parse_dump(text: bytes, ts: float) -> Iterator[Sample]:
+    """Parse `py-spy dump --json`: where the threads wait that do not run.
+
+    Args:
+        text: what it wrote.
+        ts: when, seconds since the Unix epoch.
+
+    """
+    for thread in json.loads(text):
+        if thread["os_thread_id"] is not None and not thread["active"]:
+            frames = [_location(frame["name"], frame["filename"], frame["line"]) for frame in thread["frames"]]
+            yield Sample(ts, thread["os_thread_id"], tuple(frames[:FRAMES]), "blocked")
+
+
+def parse_record(text: bytes, begin_ts: float, end_ts: float) -> Iterator[Sample]:
+    """Parse `py-spy record --threads --format speedscope`: what threads ran.
+
+    Args:
+        text: what it wrote.
+        begin_ts: when it began, seconds since the Unix epoch.
+        end_ts: ... and ended.
+
+    """
+    document = json.loads(text)
+    frames: list[dict[str, Any]] = document["shared"]["frames"]
+    locations = [_location(frame["name"], frame["file"], frame["line"]) for frame in frames]
+    is_shim = [frame["name"].startswith(_SHIMS) and not frame["file"] for frame in frames]
+    for profile in document["profiles"]:
+        named = _THREAD.match(profile["name"])
+        if named is None:
+            raise ValueError(f"{profile['name']!r}: expected 'Thread' and its id")
+        stacks = profile["samples"]
+        step_s = (end_ts - begin_ts) / max(1, len(stacks))
+        for number, stack in enumerate(stacks):
+            innermost = tuple(locations[at] for at in reversed(stack) if not is_shim[at])
+            yield Sample(begin_ts + (number + 0.5) * step_s, int(named[1]), innermost[:FRAMES], "running")
+
+
+def available(pid: int) -> str:
+    """Why py-spy cannot be used on this process, in words; empty where it can."""
+    if not _program():
+        return "py-spy: it is not installed; `pip install py-spy` or laggard's extra `diagnose` has it"
+    maps = content(f"/proc/{pid}/maps").decode("utf-8", "replace")
+    if not maps:
+        return f"py-spy: the memory of process {pid} cannot be looked at: {_gone_or_forbidden(pid)}"
+    if not _PYTHON.search(maps):
+        return f"py-spy: process {pid} is not a Python process"
+    return ""
+
+
+def attach(pid: int) -> PySpy:
+    """A profiler of this process, not yet started."""
+    return PySpy(pid)
+
+
+def _program() -> str:
+    """Where py-spy is: beside the Python that runs laggard, or on the path; empty where it is not."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.is_file() else shutil.which("py-spy") or ""
+
+
+def _location(name: str, file: str, line: int) -> Location:
+    return Location(printable(name), printable(file), -1, max(0, line))
+
+
+def _gone_or_forbidden(pid: int) -> str:
+    if not Path(f"/proc/{pid}").exists():
+        return "it has ended"
+    return "it is a kernel thread or a zombie, or another user's, and laggard has not CAP_SYS_PTRACE"
+
+
+def _permission(reason: str) -> str:
+    if "ermi" in reason:  # "Permission denied", "Operation not permitted"
+        return "; run laggard as root, as the process's user, or with CAP_SYS_PTRACE"
+    return ""
