@@ -264,6 +264,8 @@ class Task:
         if not record.key or mark.host != record.key:
             self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {mark.host!r}")
             return
+        if not self.wired.answers_marks:
+            return
         keyed = self.states.get(mark.host)
         ranking, told = None, ""
         if keyed is not None:

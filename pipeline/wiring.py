@@ -15,6 +15,9 @@ from laggard.pipeline.verdict import WAITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from laggard.operators.cpu import Machine
+    from laggard.operators.cpu.measures import ConditionName
+    from laggard.operators.cpu.smoothing import Kind
     from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.snapshots import Migration
@@ -35,6 +38,7 @@ class Wired:
         parameters: what it was made with, for people to read in its outputs.
         migrations: by an older version of its state, what makes the next version's of it. A version that is not there
             is rebuilt from the input.
+        answers_marks: whether a mark is answered with its ranking.
 
     """
 
@@ -45,6 +49,7 @@ class Wired:
     state_version: int
     parameters: Mapping[str, float | str]
     migrations: Mapping[int, Migration] = field(default_factory=dict)
+    answers_marks: bool = True
 
     @property
     def generation(self) -> int:
@@ -139,6 +144,63 @@ def _gaussian(settings: Settings) -> Wired:
     )
 
 
+def _cpu(settings: Settings) -> Wired:
+    from laggard.operators.cpu import Cpu  # noqa: PLC0415 - see above
+
+    conditions = cast("tuple[ConditionName, ...]", settings.words("cpu.conditions"))
+    thresholds = _thresholds(settings)
+    duration_s = settings.seconds("cpu.duration")
+    smoothing = cast("Kind", settings.choice("cpu.smoothing"))
+    window_s = settings.seconds("cpu.window")
+    return Wired(
+        "cpu",
+        COUNTERS,
+        ("process", "host"),
+        partial(
+            Cpu,
+            threshold=thresholds["cpu"],
+            duration_s=duration_s,
+            conditions=conditions,
+            thresholds=thresholds,
+            smoothing=smoothing,
+            window_s=window_s,
+        ),
+        Cpu.state_version,
+        {
+            "conditions": ", ".join(conditions),
+            "duration_s": duration_s,
+            **{f"{name}_threshold": thresholds[name] for name in conditions},
+            "smoothing": smoothing,
+            **({} if smoothing == "none" else {"window_s": window_s}),
+        },
+        # Who is slow asks what is unusual. High use may be the most usual of all.
+        answers_marks=False,
+    )
+
+
+def machines(settings: Settings) -> Mapping[ConditionName, Callable[[], Machine]]:
+    """By condition that is watched, what makes the machine of it: on the host it is the same one as in the operator."""
+    from laggard.operators.cpu import Machine  # noqa: PLC0415 - see above
+
+    thresholds, duration_s = _thresholds(settings), settings.seconds("cpu.duration")
+    return {
+        name: partial(Machine, threshold=thresholds[name], duration_s=duration_s)
+        for name in cast("tuple[ConditionName, ...]", settings.words("cpu.conditions"))
+    }
+
+
+def _thresholds(settings: Settings) -> Mapping[ConditionName, float]:
+    """From which reading on each condition is high."""
+    return {
+        "cpu": settings.ratio("cpu.threshold"),
+        "single_cpu": settings.ratio("cpu.threshold"),
+        "spikes": settings.per_day("cpu.spikes") / 86400.0,
+        "quota": settings.ratio("cpu.quota"),
+        "io_pressure": settings.ratio("cpu.io_pressure"),
+        "memory_pressure": settings.ratio("cpu.memory_pressure"),
+    }
+
+
 def _river(settings: Settings) -> Wired:
     """Raises `SettingError` where there is no such detector, or no river."""
     from laggard.operators.river import MIGRATIONS, Blueprint, River  # noqa: PLC0415 - see above
@@ -174,4 +236,4 @@ def _river(settings: Settings) -> Wired:
     )
 
 
-_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "river": _river}
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}

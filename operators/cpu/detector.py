@@ -32,9 +32,10 @@ THRESHOLDS: Final[Mapping[ConditionName, float]] = {
     "spikes": 0.1,
     "quota": 0.85,
     "io_pressure": 0.85,
-    "memory_pressure": 0.85,
+    "memory_pressure": 0.6,
 }
-"""From which reading on each condition is high: the published share, and six spikes a minute."""
+"""From which reading on each condition is high: the published share; six spikes a minute; and of memory, without which
+little goes on, the share from which systemd-oomd(8) on kills."""
 
 ALMOST: Final = 0.99
 """The score of what is high, but not yet for long enough, comes at most so near to 1."""

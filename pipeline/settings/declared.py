@@ -148,7 +148,9 @@ SETTINGS: tuple[Setting, ...] = (
         found=_host,
         found_as="the machine's host name",
     ),
-    Setting("operators", "words", "gaussian", "The operators that the worker runs.", choices=("gaussian", "river")),
+    Setting(
+        "operators", "words", "gaussian", "The operators that the worker runs.", choices=("gaussian", "cpu", "river")
+    ),
     Setting(
         "bus.location",
         "text",
@@ -360,6 +362,80 @@ SETTINGS: tuple[Setting, ...] = (
         "The false-alarm budget of a host: so many incidents are told where nothing is wrong.",
         minimum="1/month",
         maximum="10/minute",
+    ),
+    Setting(
+        "cpu.conditions",
+        "words",
+        "cpu,quota,io_pressure,memory_pressure",
+        "What counts as high use: `cpu`, a process that uses `cpu.threshold` of all CPUs; `single_cpu`, one that uses "
+        "that share of one CPU, which is ordinary where programs compute; `spikes`, one that does the former often, "
+        "but for a short time; `quota`, one whose cgroup uses up its CPU quota; `io_pressure` and `memory_pressure`, "
+        "a host on which tasks wait for I/O or memory.",
+        choices=("cpu", "single_cpu", "spikes", "quota", "io_pressure", "memory_pressure"),
+    ),
+    Setting(
+        "cpu.threshold",
+        "ratio",
+        "85%",
+        "From which share on the use of all CPUs is high; with `single_cpu`, that of one CPU.",
+        minimum="1%",
+        maximum="100%",
+    ),
+    Setting(
+        "cpu.duration",
+        "duration",
+        "5s",
+        "Use that has been high for so long is an event, which ends when it has been low again for so long. Dips that "
+        "are shorter divide it into phases.",
+        minimum="1s",
+        maximum="1h",
+    ),
+    Setting(
+        "cpu.quota",
+        "ratio",
+        "85%",
+        "For `quota`: from which share of periods on in which it is used up a process runs out of CPU quota.",
+        minimum="1%",
+        maximum="100%",
+    ),
+    Setting(
+        "cpu.io_pressure",
+        "ratio",
+        "85%",
+        "For `io_pressure`: from which share of time on in which some task waits for I/O that is high.",
+        minimum="1%",
+        maximum="100%",
+    ),
+    Setting(
+        "cpu.memory_pressure",
+        "ratio",
+        "60%",
+        "For `memory_pressure`: the same for memory.",
+        minimum="1%",
+        maximum="100%",
+    ),
+    Setting(
+        "cpu.spikes",
+        "rate",
+        "6/minute",
+        "For `spikes`: from how many on they are frequent.",
+        minimum="1/hour",
+        maximum="10/minute",
+    ),
+    Setting(
+        "cpu.smoothing",
+        "choice",
+        "none",
+        "Whether each value is taken as it is, or the `mean` over `cpu.window`, or that without outliers (`trimmed`).",
+        choices=("none", "mean", "trimmed"),
+    ),
+    Setting(
+        "cpu.window",
+        "duration",
+        "5s",
+        "Over how long `cpu.smoothing` takes the mean.",
+        minimum="1s",
+        maximum="1m",
     ),
     Setting(
         "river.detector",

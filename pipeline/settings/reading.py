@@ -80,6 +80,10 @@ class Settings:
         """A whole number."""
         return self._get(name, "count", int)
 
+    def ratio(self, name: str) -> float:
+        """A ratio, as a number: 0.85."""
+        return self._get(name, "ratio", float)
+
     def per_day(self, name: str) -> float:
         """A rate, in events a day."""
         return self._get(name, "rate", float)
