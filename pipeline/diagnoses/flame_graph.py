@@ -1,0 +1,168 @@
+"""A flame graph as one SVG file that needs nothing else: no script, no font, no other file.
+
+Drawn after B. Gregg, "The Flame Graph", CACM 59(6), 2016: functions stand on those that called them, as wide as they
+were found often, in the order of the alphabet; colours mean nothing but their family. What ran is warm, the kernel's
+orange, what was blocked blue, each phase and the blocked threads in a graph of their own: thirty idle threads would
+leave no room for the one that runs. No package of Python draws one from stacks that is kept up: pyinferno, which binds
+inferno, has wheels of single versions of Python, and needs a profiler that is not used here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+from xml.sax.saxutils import escape
+
+from laggard.pipeline.diagnoses.folded import phase_label, thread_label
+from laggard.pipeline.diagnoses.stacks import BLOCKED, KERNEL, frame_label, frames
+from laggard.pipeline.explain import printable
+from laggard.pipeline.units import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from laggard.pipeline.records.diagnosis import Diagnosis, Phase, Stack, ThreadUse
+
+WIDTH: Final = 1200
+MARGIN: Final = 10
+ROW: Final = 17
+"""Pixels: of the picture, beside it, and from one function to the one that stands on it."""
+
+NARROWEST: Final = 0.2
+"""Pixels: what would be narrower is not drawn."""
+
+_HEADING: Final = 26
+_STYLE: Final = (
+    "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#111}"
+    ".t{font-weight:bold;font-size:15px}.h{font-weight:bold}"
+    "rect{stroke:#fff;stroke-width:.5}g:hover>svg>rect{stroke:#000;stroke-width:2}"
+)
+
+
+@dataclass(slots=True)
+class _Box:
+    """One function on a stack, with what stands on it."""
+
+    samples: int = 0
+    module: str = ""
+    above: dict[str, _Box] = field(default_factory=dict)
+
+    def add(self, stack: Iterable[tuple[str, str]], samples: int) -> None:
+        """Add a stack: labels and modules, the outermost first."""
+        box = self
+        box.samples += samples
+        for label, module in stack:
+            box = box.above.setdefault(label, _Box(module=module))
+            box.samples += samples
+
+
+class _Placed(NamedTuple):
+    """A box where it is drawn: `x` and `width` in pixels, and on how many others it stands."""
+
+    label: str
+    box: _Box
+    x: float
+    width: float
+    below: int
+
+
+def flame_graph(diagnosis: Diagnosis) -> str:
+    """The SVG, as text."""
+    body: list[str] = []
+    top = MARGIN + _HEADING
+    for heading, cold, root in _graphs(diagnosis):
+        top += _HEADING
+        body.append(f'<text class="h" x="{MARGIN}" y="{top - 8}">{_text(heading)}</text>')
+        placed = _placed(root)
+        base = top + max((each.below + 1 for each in placed), default=0) * ROW
+        body += (_drawn(each, root.samples, base, cold=cold) for each in placed)
+        top = base + MARGIN
+    title = _text(f"{diagnosis.name} (pid {diagnosis.pid}) on {diagnosis.host}")
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" role="img">',
+            f"<title>{title}</title>",
+            f"<style>{_STYLE}</style>",
+            f'<rect width="{WIDTH}" height="{top}" fill="#fff"/>',
+            f'<text class="t" x="{MARGIN}" y="{MARGIN + 14}">{title}</text>',
+            *body,
+            "</svg>\n",
+        ]
+    )
+
+
+def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, _Box]]:
+    """Heading, whether it is of blocked threads, and what stands on each other."""
+    several = len(diagnosis.phases) > 1
+    for number, phase in enumerate(diagnosis.phases, 1):
+        root = _stacked((phase,), "running")
+        if root.samples:
+            where = f", {phase_label(phase, number)}" if several else ""
+            yield f"Running{where}: {_counted(root.samples)}", False, root
+    root = _stacked(diagnosis.phases, "blocked")
+    if root.samples:
+        yield f"Blocked: {_counted(root.samples)}", True, root
+
+
+def _stacked(phases: Iterable[Phase], state: str) -> _Box:
+    root = _Box()
+    for phase in phases:
+        for thread in phase.threads:
+            for stack in thread.stacks:
+                if stack.state == state:
+                    root.add(_labels(thread, stack), stack.samples)
+    return root
+
+
+def _labels(thread: ThreadUse, stack: Stack) -> Iterator[tuple[str, str]]:
+    yield thread_label(thread), ""
+    yield from ((frame_label(each), each.module) for each in frames(stack) if each is not BLOCKED)
+
+
+def _placed(root: _Box) -> list[_Placed]:
+    """What is wide enough to be drawn, from the ground up."""
+    scale = (WIDTH - 2 * MARGIN) / root.samples
+    placed = [_Placed("", root, MARGIN, WIDTH - 2 * MARGIN, -1)]
+    for each in placed:  # grows meanwhile
+        x = each.x
+        for label, box in sorted(each.box.above.items()):
+            width = box.samples * scale
+            if width >= NARROWEST:
+                placed.append(_Placed(label, box, x, width, each.below + 1))
+            x += width
+    return placed[1:]
+
+
+def _drawn(placed: _Placed, samples: int, base: int, *, cold: bool) -> str:
+    """A box, and what a browser says of it."""
+    label, box, x, width, below = placed
+    title = f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}"
+    if box.module and box.module != KERNEL:
+        title += f"\n{box.module}"
+    # A picture of its own cuts the text where the box ends, and leaves all of it to be found.
+    return (
+        f"<g><title>{_text(title)}</title>"
+        f'<svg x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}" height="{ROW}">'
+        f'<rect width="100%" height="{ROW - 1}" rx="1" fill="{_colour(label, box.module, cold=cold)}"/>'
+        f'<text x="3" y="12">{_text(label)}</text></svg></g>'
+    )
+
+
+def _colour(label: str, module: str, *, cold: bool) -> str:
+    """A shade that is the same for a function wherever it stands."""
+    shade = zlib.crc32(label.encode("utf-8", "backslashreplace")) % 1000 / 1000.0
+    if cold:
+        return f"hsl({200 + 20 * shade:.0f} 55% {72 + 10 * shade:.0f}%)"
+    if module == KERNEL:
+        return f"hsl({36 + 8 * shade:.0f} 95% {58 + 8 * shade:.0f}%)"
+    return f"hsl({4 + 24 * shade:.0f} 80% {66 + 8 * shade:.0f}%)"
+
+
+def _text(text: str) -> str:
+    """Text for an XML file, whatever a process calls itself and its functions."""
+    return escape("\n".join(map(printable, text.split("\n"))))
+
+
+def _counted(samples: int) -> str:
+    return f"{samples:,} {'sample' if samples == 1 else 'samples'}"

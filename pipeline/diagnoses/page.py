@@ -1,0 +1,136 @@
+"""A diagnosis as a person reads it in a terminal: what the process did, then its threads, then what it took to see it.
+
+The thread that used most comes first, as in `top` and `laggard why`. S1 prints it last, where the eye is behind a long
+list: so does `reverse`. What came from the process is escaped, and never read as markup.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from laggard.pipeline.diagnoses.folded import phase_label
+from laggard.pipeline.diagnoses.hottest import together, uses
+from laggard.pipeline.diagnoses.words import IDLE, blocked, chain, cost, did, function, located, looked, percent, times
+from laggard.pipeline.diagnoses.words import sentence as in_words
+from laggard.pipeline.explain import printable, shortened
+from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.report import clock
+from laggard.pipeline.units import readable, readable_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.diagnoses.hottest import Spot, Use
+    from laggard.pipeline.records.diagnosis import Diagnosis, Phase
+    from laggard.pipeline.report import Page
+
+SHARED: Final = 0.8
+"""Where the first thread has less of the use of all, where they were together is told too."""
+
+SHORT: Final = 0.5
+"""A thread that was seen for less of its phase is told to be."""
+
+CALLERS: Final = 3
+"""So many callers of a function are told."""
+
+HOT: Final = 0.5
+"""Cores: who uses so much stands out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How much of a diagnosis is shown.
+
+    Attributes:
+        threads: of each phase, at most.
+        functions: of each thread, at most.
+        reverse: what used most comes last.
+
+    """
+
+    threads: int = 5
+    functions: int = 3
+    reverse: bool = False
+
+
+def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Text]:
+    """All of it, and what it took."""
+    yield from section_lines(diagnosis, page, shown)
+    yield Text()
+    yield Text(cost(diagnosis), "dim")
+    for note in diagnosis.notes:
+        yield Text(f"Note: {printable(note)}", "dim")
+
+
+def section_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Text]:
+    """What the process was doing: in a sentence, and by phases and threads."""
+    yield Text(in_words(diagnosis), "bold")
+    yield Text(looked(diagnosis), "dim")
+    for number, phase in enumerate(diagnosis.phases, 1):
+        yield Text()
+        if len(diagnosis.phases) > 1:
+            yield _heading(phase, number)
+        yield from _threads(phase, page, shown)
+
+
+def _heading(phase: Phase, number: int) -> Text:
+    line = Text(phase_label(phase, number).capitalize(), "bold")
+    length = readable_duration(phase.end_ts - phase.begin_ts)
+    line.append(f", {clock(phase.begin_ts)} to {clock(phase.end_ts)} ({length}), looked at {times(phase.samples)}", "")
+    return line.append(f": it {did(phase)}.") if phase.threads else line.append(".")
+
+
+def _threads(phase: Phase, page: Page, shown: Shown) -> Iterator[Text]:
+    threads = uses(phase)
+    used = math.fsum(each.share for each in threads)
+    blocks = [list(_thread(use, phase, page, shown)) for use in threads[: shown.threads]]
+    if used >= IDLE and threads[0].share < SHARED * used:
+        heading = Text().append(f"{percent(used):>8}  ", "bold").append("all threads together", "bold")
+        blocks.insert(0, [heading, *_spots(together((phase,)), page, shown)])
+    more = threads[shown.threads :]
+    rest = [f"{_counted(len(more), 'more thread')}, {percent(math.fsum(each.share for each in more))}"] if more else []
+    if phase.left_out:
+        rest.append(f"{_counted(phase.left_out, 'thread')} with less use, not kept")
+    if rest:
+        blocks.append([Text(f"{'':10}and {' and '.join(rest)}", "dim")])
+    for block in reversed(blocks) if shown.reverse else blocks:
+        yield from block
+
+
+def _thread(use: Use, phase: Phase, page: Page, shown: Shown) -> Iterator[Text]:
+    thread = use.thread
+    line = Text().append(f"{percent(use.share):>8}  ", "bold red" if use.share >= HOT else "bold")
+    line.append(printable(thread.name) or "thread", "bold").append(f"  {thread.tid}")
+    lived_s = thread.last_ts - thread.first_ts
+    about = [] if thread.entry == Location() else [f"began in {function(thread.entry, '')}"]
+    if lived_s < SHORT * (phase.end_ts - phase.begin_ts):
+        about.append(f"seen for {readable('lived_s', lived_s)}")
+    if about:
+        line.append("  " + shortened(", ".join(about), max(page.width - line.cell_len - 3, 12)), "dim")
+    yield line
+    yield from _spots(use.spots, page, shown)
+
+
+def _spots(spots: Sequence[Spot], page: Page, shown: Shown) -> Iterator[Text]:
+    lines = [_spot(spot, page) for spot in spots[: shown.functions]]
+    if more := spots[shown.functions :]:
+        share = percent(math.fsum(each.share for each in more))
+        lines.append(Text(f"{share:>16}  in {_counted(len(more), 'other place')}", "dim"))
+    yield from reversed(lines) if shown.reverse else lines
+
+
+def _spot(spot: Spot, page: Page) -> Text:
+    line = Text(f"{percent(spot.share):>16}  ")
+    told = located(spot, "") if spot.state == "running" else blocked(spot, "")
+    line.append(shortened(told, max(page.width - line.cell_len - 1, 12)))
+    callers = "".join(f" < {each}" for each in chain(spot)[:CALLERS])
+    room = page.width - line.cell_len - 1
+    return line.append(shortened(callers, room), "dim") if callers and room >= 12 else line
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,91 @@
+"""The diagnoses on a bus: the newest ones, and those of a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.series import Reader
+from laggard.pipeline.topics import DIAGNOSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from laggard.pipeline.bus import Bus, Incoming
+    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.topics import Topics
+
+BEFORE_S: Final = 60.0
+"""What ended so short before a moment has still to do with it."""
+
+LONGEST_S: Final = 900.0
+"""The records of a diagnosis that has to do with a moment are looked for so long behind it."""
+
+_STEP: Final = 16  # records: each of them may be large
+
+
+class Recorded:
+    """The diagnoses of one host.
+
+    A later record of a diagnosis has all that an earlier one has: of each only the last is given. What cannot be read
+    is passed over.
+
+    Parameters:
+        bus: where they are.
+        topics: their names.
+        host: whose.
+
+    """
+
+    def __init__(self, bus: Bus, topics: Topics, host: str) -> None:
+        self._host = host
+        self._reader = Reader(bus, bus.partition_of(topics.name(DIAGNOSES), host), host)
+
+    def newest(self) -> Iterator[Diagnosis]:
+        """All of them, that which was told last first."""
+        bus, partition = self._reader.bus, self._reader.partition
+        oldest, stop = bus.bounds(partition)
+        known: set[str] = set()
+        while stop > oldest:
+            start = max(stop - _STEP, oldest)
+            for each in self._read(reversed(list(self._reader.stored(start, stop)))):
+                if each.id not in known:
+                    known.add(each.id)
+                    yield each
+            stop = start
+
+    def around(self, begin_ts: float, end_ts: float) -> list[Diagnosis]:
+        """Those that were under way in a stretch of time, or had ended shortly before it: see `BEFORE_S`.
+
+        As they were at the end of it, or when they were told next.
+
+        Args:
+            begin_ts: seconds since the Unix epoch.
+            end_ts: likewise, not before it.
+
+        """
+        bus, partition = self._reader.bus, self._reader.partition
+        start, stop = bus.offset_at(partition, begin_ts - BEFORE_S), bus.bounds(partition)[1]
+        found: dict[str, Diagnosis] = {}
+        for each in self._read(self._reader.stored(start, stop)):
+            if each.ts > end_ts + LONGEST_S:
+                break
+            if each.phases and overlaps(each, begin_ts - BEFORE_S, end_ts):
+                found[each.id] = each
+        return sorted(found.values(), key=lambda each: (each.phases[0].begin_ts, each.id))
+
+    def _read(self, records: Iterable[Incoming]) -> Iterator[Diagnosis]:
+        for record in records:
+            place = f"{self._reader.partition.topic}[{self._reader.partition.number}]@{record.offset}"
+            try:
+                found = read_diagnosis(record.value, place)
+            except RecordError:
+                continue
+            if found.host == self._host:
+                yield found
+
+
+def overlaps(diagnosis: Diagnosis, begin_ts: float, end_ts: float) -> bool:
+    """Whether any phase of it was in a stretch of time."""
+    return any(phase.begin_ts <= end_ts and phase.end_ts >= begin_ts for phase in diagnosis.phases)

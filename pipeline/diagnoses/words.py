@@ -1,0 +1,165 @@
+"""A diagnosis in plain words: what the process did, when and why it was looked at, and what that took.
+
+What came from the process (names, functions) is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.diagnoses.hottest import cpu_s, together, uses
+from laggard.pipeline.diagnoses.stacks import KERNEL, label, place
+from laggard.pipeline.diagnoses.waits import suffers, waits_for
+from laggard.pipeline.explain import LONGEST_COMMAND, printable, shortened
+from laggard.pipeline.report import clock, moment
+from laggard.pipeline.units import readable, readable_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.diagnoses.hottest import Spot
+    from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, ThreadUse
+
+REASONS: Final[Mapping[str, str]] = {
+    "cpu": "it used {} of all CPUs",
+    "single_cpu": "it used {} of one core",
+    "quota": "its CPU quota held it back {} of the time",
+    "io_pressure": "tasks waited for I/O {} of the time",
+    "memory_pressure": "tasks waited for memory {} of the time",
+}
+"""Why a process was looked at, by `Diagnosis.reason`."""
+
+ASKED: Final = "asked"
+"""The reason where a person asked."""
+
+IDLE: Final = 0.05
+"""Cores: of who uses less, what it waits for tells more than what it executes."""
+
+ALONE: Final = 0.95
+"""From this share of the use of all threads on, one thread is told to be all of it."""
+
+
+def sentence(diagnosis: Diagnosis) -> str:
+    """What the process did, in one sentence; of several phases, in that with most CPU time."""
+    seen = [phase for phase in diagnosis.phases if phase.threads]
+    if not seen:
+        return f"What {subject(diagnosis)} did could not be seen."
+    told = ""
+    most = max(seen, key=lambda phase: math.fsum(map(cpu_s, phase.threads)))
+    if len(diagnosis.phases) > 1:
+        told = f"From {clock(most.begin_ts)} to {clock(most.end_ts)} "
+    return f"{told}{subject(diagnosis)} {did(most)}."
+
+
+def subject(diagnosis: Diagnosis) -> str:
+    """Name the process so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
+    name, command = printable(diagnosis.name), shortened(printable(diagnosis.command), LONGEST_COMMAND)
+    return f"`{name}` (pid {diagnosis.pid}{f', `{command}`' if command and command != name else ''})"
+
+
+def did(phase: Phase) -> str:
+    """What a process did in a phase: ``used 97 % of one core, 92 % of it in `compute` (hot.py:12)``."""
+    threads = uses(phase)
+    used = math.fsum(each.share for each in threads)
+    told = f"used {percent(used)} of one core" if math.isfinite(used) else "was seen for a moment"
+    hot = together((phase,))
+    if used >= IDLE and hot:
+        told += f", {percent(hot[0].share)} of it in {located(hot[0])}"
+        if len(threads) > 1:
+            first = threads[0]
+            most = "nearly all of it" if first.share >= ALONE * used else f"most, {percent(first.share)}"
+            told += f"; of {len(threads) + phase.left_out:,} threads {thread(first.thread)} used {most}"
+        return told
+    waiting = [(spot.share * each.thread.samples, each, spot) for each in threads for spot in each.spots if waits(spot)]
+    if not waiting:
+        return told
+    _, who, spot = max(waiting, key=lambda each: (suffers(each[2].wait_channel), each[0]))
+    told += f"; {thread(who.thread) if len(threads) > 1 else 'it'} was {blocked(spot)}"
+    return f"{told}, in {percent(spot.share)} of its samples"
+
+
+def looked(diagnosis: Diagnosis) -> str:
+    """When it was looked at, how often, with what, and why."""
+    phases = diagnosis.phases
+    told = f"Looked at {moment(diagnosis.ts)}"
+    if phases:
+        begin, end = phases[0].begin_ts, phases[-1].end_ts
+        told = f"Looked at from {moment(begin)} to {clock(end)} ({readable_duration(end - begin)})"
+    told += f", {times(sum(phase.samples for phase in phases))}"
+    if diagnosis.methods:
+        told += f", with {', '.join(map(printable, diagnosis.methods))}"
+    if diagnosis.reason != ASKED:
+        known = REASONS.get(diagnosis.reason, f"of {printable(diagnosis.reason)}, {{}}")
+        told += f", because {known.format(percent(diagnosis.value))}"
+        if math.isfinite(diagnosis.threshold):
+            told += f" (looked at from {percent(diagnosis.threshold)} on)"
+    if diagnosis.progress != "closed":
+        told += "; it goes on"
+    elif not diagnosis.complete:
+        told += "; it ended early"
+    return f"{told}."
+
+
+def cost(diagnosis: Diagnosis) -> str:
+    """What it took to look."""
+    told = f"To look took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
+    length_s = diagnosis.phases[-1].end_ts - diagnosis.phases[0].begin_ts if diagnosis.phases else 0.0
+    if length_s > 0.0:
+        told += f", {percent(diagnosis.sampler_cpu_s / length_s)} of one core"
+    stopped = readable("stopped_s", diagnosis.stopped_s)
+    return f"{told}; the process was {f'stopped for {stopped} in all' if diagnosis.stopped_s else 'never stopped'}."
+
+
+def thread(used: ThreadUse) -> str:
+    """`` `worker` (4712) ``."""
+    return f"`{printable(used.name) or 'thread'}` ({used.tid})"
+
+
+def located(spot: Spot, quote: str = "`") -> str:
+    """The function that runs: `` `compute` (hot.py:12) ``, `` `libm.so.6+0x1d7b` and 4 other places there ``."""
+    if spot.location is None:
+        return "functions that are not known"
+    told = function(spot.location, quote)
+    if not spot.location.function and spot.places > 1:
+        told += f" and {spot.places - 1:,} other {'place' if spot.places == 2 else 'places'} there"
+    return told
+
+
+def function(location: Location, quote: str = "`") -> str:
+    """A function and where it is."""
+    where = printable(place(location))
+    return f"{quote}{printable(label(location))}{quote}{f' ({where})' if where else ''}"
+
+
+def waits(spot: Spot) -> bool:
+    """Whether it is known what a thread is blocked in."""
+    return spot.state == "blocked" and bool(spot.wait_channel or spot.system_call)
+
+
+def blocked(spot: Spot, quote: str = "`") -> str:
+    """What a thread is blocked in: `` blocked in `futex_do_wait` (futex), waiting for another thread, or a lock ``."""
+    inside = spot.wait_channel or spot.system_call
+    if not inside:
+        return "blocked"
+    told = f"blocked in {quote}{printable(inside)}{quote}"
+    if spot.system_call and spot.system_call != inside:
+        told += f" ({printable(spot.system_call)})"
+    return f"{told}, waiting {what}" if (what := waits_for(spot.wait_channel)) else told
+
+
+def chain(spot: Spot) -> list[str]:
+    """Who called: the nearest first; of what is blocked, without the kernel's functions, which `blocked` tells."""
+    inner = () if spot.location is None or spot.state == "running" else (spot.location,)
+    called = (*inner, *spot.callers)
+    return [printable(label(each)) for each in called if spot.state == "running" or each.module != KERNEL]
+
+
+def times(samples: int) -> str:
+    """How often: `once`, `100 times`."""
+    return "once" if samples == 1 else f"{samples:,} times"
+
+
+def percent(ratio: float) -> str:
+    """`97 %`."""
+    return readable("_ratio", ratio)
