@@ -7,8 +7,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.diagnoses.stacks import blocked_in
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -119,7 +117,7 @@ def _spot(stacks: list[tuple[float, Stack]], share: float) -> Spot:
 
 def _where(stack: Stack) -> tuple[str, ...]:
     """What stacks have in common that are told as one: the innermost function; of blocked ones what they wait in."""
-    waits = (blocked_in(stack), stack.system_call) if stack.state == "blocked" else ()
+    waits = (stack.wait_channel, stack.system_call) if stack.state == "blocked" else ()
     inner = stack.locations[0] if stack.locations else None
     # What has no symbols is told by its module: the offsets of one function differ from sample to sample.
     return stack.state, *waits, *(() if inner is None else (inner.function, inner.module))
