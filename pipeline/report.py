@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from laggard.pipeline.explain import judged, over, pid_of, printable, shortened
-from laggard.pipeline.series import LONGEST_S
 from laggard.pipeline.short_lived import listed
 from laggard.pipeline.sparkline import ASCII, BLOCKS, columns, sparkline
 from laggard.pipeline.telling import FAINT, compared, story
@@ -207,12 +206,18 @@ def _heading(row: RowScore, command: str, page: Page) -> Text:
 
 def _since(answer: Answer) -> str:
     """Since when it has been so; empty where nobody knows, or it has just begun."""
-    lasted_s = answer.frame.ts - answer.began
+    until, about, growth = answer.frame.ts, answer.begins, answer.grown
+    if about is not None and growth is not None:
+        lasted = f"{'more than ' if growth.before else ''}{readable_duration(until - growth.ts)}"
+        least, now = (readable(about.feature.feature, value) for value in (growth.value, about.feature.value))
+        return f"; it has grown for {lasted}, from {least} to {now}"
+    lasted_s = until - answer.began
     if not lasted_s >= 2.0 * answer.tick_s:
         return ""
-    if lasted_s > LONGEST_S - 2.0 * answer.tick_s:
-        return f", for more than {readable_duration(LONGEST_S)}"
-    return f", since {clock(answer.began)} ({readable_duration(lasted_s)})"
+    if answer.began_before:
+        return f", for more than {readable_duration(lasted_s)}"
+    same_day = time.localtime(answer.began)[:3] == time.localtime(until)[:3]
+    return f", since {(clock if same_day else moment)(answer.began)} ({readable_duration(lasted_s)})"
 
 
 def _belief(answer: Answer) -> str:

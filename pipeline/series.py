@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
 
 CONTEXT_S: Final = 4 * 3600.0
-"""How far back a time series reaches (S0's context) ..."""
+"""How far back a time series reaches (S0's context), if not further ..."""
 
 CONTEXT_POINTS: Final = 48
 """... with so many points ..."""
@@ -29,7 +29,7 @@ AFTER_TICKS: Final = 12
 """... and just after it, where there are some."""
 
 LONGEST_S: Final = 3600.0
-"""It is looked no further back for the beginning of what is unusual."""
+"""So far back each tick is looked at for the beginning of what is unusual."""
 
 LULL_S: Final = 5.0
 LULL_TICKS: Final = 3.0
@@ -117,6 +117,20 @@ class Reader:
                 continue  # a dead letter by now
 
 
+def least_unusual(feature: FeatureScore) -> float:
+    """From which value on a feature that is unusual has begun to be."""
+    value = feature.value if feature.recent is None else feature.recent
+    usual = feature.mean if math.isfinite(feature.mean) else 0.0
+    spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
+    # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.
+    return min(usual + max(SIGMAS * spread, 0.1 * (value - usual)), value)
+
+
+def longest_lull_s(tick_s: float) -> float:
+    """What is usual for no longer than this, in seconds, does not end what is unusual."""
+    return max(LULL_S, LULL_TICKS * tick_s)
+
+
 def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: float) -> float:
     """Since when a value has been far from its usual: the time of the first of the points that are.
 
@@ -131,12 +145,7 @@ def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: 
         Seconds since the Unix epoch; NaN where no point is far from the usual.
 
     """
-    value = feature.value if feature.recent is None else feature.recent
-    usual = feature.mean if math.isfinite(feature.mean) else 0.0
-    spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
-    # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.
-    least = min(usual + max(SIGMAS * spread, 0.1 * (value - usual)), value)
-    lull_s = max(LULL_S, LULL_TICKS * tick_s)
+    least, lull_s = least_unusual(feature), longest_lull_s(tick_s)
     first = last = math.nan
     for ts, each in points:
         last = ts if math.isnan(last) else last
@@ -147,7 +156,9 @@ def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: 
     return first
 
 
-def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: float, tick_s: float) -> Series:
+def read_series(
+    reader: Reader, scope: str, row: str, feature: str, *, moment: float, tick_s: float, since: float = math.inf
+) -> Series:
     """The time series of a feature of a row round a moment.
 
     Args:
@@ -157,6 +168,7 @@ def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: f
         feature: its name.
         moment: seconds since the Unix epoch.
         tick_s: the time between two frames, above 0.
+        since: from when on it is to be there, seconds since the Unix epoch, if that is earlier than it reaches anyway.
 
     """
     oldest, end = reader.bus.bounds(reader.partition)
@@ -174,7 +186,7 @@ def read_series(reader: Reader, scope: str, row: str, feature: str, *, moment: f
                 yield record
 
     first = next(reader.forwards(oldest, end), None)
-    start = max(moment - CONTEXT_S, dense_from if first is None else first[1].ts)
+    start = max(min(moment - CONTEXT_S, since), dense_from if first is None else first[1].ts)
     step = (dense_from - start) / CONTEXT_POINTS
     wanted = start
     while step > 0.0 and wanted < dense_from:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.records import Frame
-from laggard.pipeline.series import Series, began, value_of
+from laggard.pipeline.series import Series, began, longest_lull_s, value_of
 from laggard.pipeline.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.why import answer, blamed_stream
 
@@ -80,8 +80,11 @@ class Watch:
         about = found.begins
         if about is None:
             return found
-        points = reversed(self._points(about.row, about.feature.feature, about.scope))
-        return replace(found, began=began(points, about.feature, found.tick_s))
+        points = self._points(about.row, about.feature.feature, about.scope)
+        first = began(reversed(points), about.feature, found.tick_s)
+        # What is older than the frames that are kept is not looked for: this is asked at each tick.
+        before = bool(points) and first - points[0][0] <= longest_lull_s(found.tick_s)
+        return replace(found, began=first, began_before=before)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str) -> Series:
         """The time series of a feature of a row over the last ticks."""

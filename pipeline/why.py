@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explain import pid_of
+from laggard.pipeline.lookback import Lookback, began_before, grown
 from laggard.pipeline.migrations import newest_snapshots
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.series import LONGEST_S, Reader, began, read_series, value_of
+from laggard.pipeline.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.snapshots import BASE_KEY
 from laggard.pipeline.task import MARK_WINDOW_S, Task
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore, Ranking
     from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.lookback import Beginning
     from laggard.pipeline.records import Received
     from laggard.pipeline.series import Series
     from laggard.pipeline.short_lived import Counts
@@ -39,6 +41,9 @@ UNLEARNED_S: Final = 4 * 3600.0
 
 USUAL_TICK_S: Final = 5.0
 """The time between two frames where only one is known."""
+
+BEFORE: Final = 1.25
+"""A time series is this much longer than what is wrong has lasted, at least."""
 
 LATELY: Final = 500
 """Records of a partition: every host that is alive is among the newest of them."""
@@ -106,6 +111,9 @@ class Answer:
         host_ranking: the same, judged.
         since: from when on what is usual was learned, where what was before could not be seen; else NaN.
         began: since when it has been so, seconds since the Unix epoch; NaN where nothing is unusual, or nobody looked.
+        began_before: whether it began before that, for no older frame was there, or looked at.
+        grown: since when what the subject holds has grown to what it is, and from what; None where it has not grown
+            steadily, or not for long. Then `began` is when it left its usual, an hour before at most.
         short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
             have no part in it, or none was seen.
 
@@ -121,6 +129,8 @@ class Answer:
     host_ranking: Ranking | None
     since: float = math.nan
     began: float = math.nan
+    began_before: bool = False
+    grown: Beginning | None = None
     short_lived: Counts = ()
 
     @property
@@ -264,30 +274,41 @@ class History:
             task.replay(reader.stored(stop, behind + 1))
         found = answer(task, host, ts, rows, features, asking=asking)
         if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
-            return replace(found, since=since, began=self._began(found), short_lived=self._short_lived(found))
+            return self._begun(replace(found, since=since, short_lived=self._short_lived(found)))
         raise self._outside(host, reader, end, ts)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str | None = None) -> Series:
-        """The time series round the moment of a feature of a row of the frame that was judged, or of another scope."""
-        reader = self.reader(asked.host)
-        return read_series(reader, scope or asked.frame.scope, row, feature, moment=asked.frame.ts, tick_s=asked.tick_s)
+        """The time series round the moment of a feature of a row of the frame that was judged, or of another scope.
 
-    def _began(self, asked: Answer) -> float:
-        """See `Answer.began`."""
+        Where what is wrong with it has lasted for long, it reaches back to before it began.
+        """
+        reader, until = self.reader(asked.host), asked.frame.ts
+        began_ts = asked.began if asked.grown is None else asked.grown.ts
+        since = until - BEFORE * (until - began_ts) if began_ts <= until else until
+        scope = scope or asked.frame.scope
+        return read_series(reader, scope, row, feature, moment=until, tick_s=asked.tick_s, since=since)
+
+    def _begun(self, asked: Answer) -> Answer:
+        """The same with since when it has been so, and whether it has grown."""
         about = asked.begins
         if about is None:
-            return math.nan
-        reader = self.reader(asked.host)
-        stop = self._after(reader, asked.frame.ts, self._bus.bounds(reader.partition)[1])
+            return asked
+        reader, until = self.reader(asked.host), asked.frame.ts
+        stop = self._after(reader, until, self._bus.bounds(reader.partition)[1])
 
         def points() -> Iterator[tuple[float, float]]:
             for _, record in reader.backwards(stop):
-                if isinstance(record, Frame) and record.scope == about.scope and record.ts <= asked.frame.ts + 1e-3:
-                    if record.ts < asked.frame.ts - LONGEST_S:
+                if isinstance(record, Frame) and record.scope == about.scope and record.ts <= until + 1e-3:
+                    if record.ts < until - LONGEST_S:
                         return
                     yield record.ts, value_of(record, about.row, about.feature.feature)
 
-        return began(points(), about.feature, asked.tick_s)
+        first, before = began(points(), about.feature, asked.tick_s), False
+        past = Lookback(reader, about, moment=until, stop=stop, tick_s=asked.tick_s)
+        growth = grown(past)
+        if growth is None and until - first > LONGEST_S - longest_lull_s(asked.tick_s) - asked.tick_s:
+            first, before = began_before(past, first)
+        return replace(asked, began=first, began_before=before, grown=growth)
 
     def _short_lived(self, asked: Answer) -> Counts:
         """See `Answer.short_lived`."""
