@@ -126,6 +126,16 @@ class AddressSpace:
             found = self._known[address, caller] = self._location(mapping, address, address - caller)
         return found
 
+    @property
+    def code_map(self) -> str:
+        """Where the map of code that was made at run time is, or would be."""
+        return self._code.path()
+
+    def read_code_map(self) -> None:
+        """Read that map now, for it may be gone later."""
+        self._code.read()
+        self._known.clear()
+
     def mapping(self, address: int) -> Mapping | None:
         """The executable mapping that an address is in; None where there is none."""
         found = self._mapping(address)
@@ -198,7 +208,7 @@ class CodeMap:
     def name(self, address: int) -> str:
         """What was made at this address; empty where it is not told."""
         at = self._find(address)
-        if at is None and self._read():
+        if at is None and self.read():
             at = self._find(address)
         return "" if at is None else self._entries[at][1]
 
@@ -206,17 +216,16 @@ class CodeMap:
         at = bisect_right(self._begins, address) - 1
         return at if at >= 0 and address < self._entries[at][0] else None
 
-    def _read(self) -> bool:
+    def path(self) -> str:
+        """Where the file is, below the process's own root and by its pid there."""
+        pids = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/status"), re.MULTILINE)
+        return f"{self._path}/root/tmp/perf-{int(pids[1]) if pids else 0}.map"
+
+    def read(self) -> bool:
         """Read the file if it has changed. Returns whether it was read."""
         try:
             owner = Path(self._path).stat().st_uid
-            inner = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/status"), re.MULTILINE)
-            if inner is None:
-                return False
-            descriptor = os.open(
-                f"{self._path}/root/tmp/perf-{inner[1].decode()}.map",
-                os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC,
-            )
+            descriptor = os.open(self.path(), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return False
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor

@@ -61,6 +61,9 @@ class Perf:
         clock: what tells the time.
         root: where procfs is mounted.
 
+    Attributes:
+        space: what is mapped where in the process.
+
     """
 
     def __init__(self, pid: int, *, clock: Clock | None = None, root: str = "/proc") -> None:
@@ -71,7 +74,7 @@ class Perf:
         self._clock = clock or Clock()
         self._path = f"{root}/{pid}/task"
         self._files = SymbolFiles()
-        self._space = AddressSpace(pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._files)
+        self.space = AddressSpace(pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._files)
         self._threads: dict[int, ThreadEvents] = {}
         self._used_ns: dict[int, int] = {}
         self._kernel = True
@@ -152,7 +155,7 @@ class Perf:
     def _sample(self, found: Found, offset_ns: int) -> Sample:
         locations = [kernel_location(address) for address in found.kernel[:FRAMES]]
         for number, address in enumerate(found.user[: FRAMES - len(locations)]):
-            location = self._space.locate(address, caller=number > 0)
+            location = self.space.locate(address, caller=number > 0)
             if location is None:
                 if number:  # no frame pointer after all
                     break

@@ -1,0 +1,247 @@
+"""Java processes: compiled methods by the kernel's samples and a map of the code, waiting threads by thread dumps."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.clock import Clock
+from laggard.producers.diagnosis import perf
+from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.diagnosis.jvm import Jvm
+from laggard.producers.kernel import content
+from laggard.producers.proc import ProcError, parse_stat, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NAME = "jcmd"
+STOPS = False
+
+DUMP_EVERY_S = 5.0
+"""Between two thread dumps, where running threads are sampled by the kernel."""
+
+DUMP_ALONE_EVERY_S = 0.2
+"""... and where dumps are all there is."""
+
+STOPPED_SHARE = 0.01
+"""A dump is taken when its predecessor took no more than this share of the time since: all threads wait for it."""
+
+MAP_EVERY_S = 5.0
+"""So often the map of the code is asked for, and only if code ran that is not in the one before."""
+
+FRAMES = 64
+"""So many functions of a stack are told, the innermost ones."""
+
+_THREAD = re.compile(r'^"(?P<name>.*)" .*\bnid=(?P<nid>0x[0-9a-f]+|\d+)\b')
+_FRAME = re.compile(r"^\s+at (?P<function>[^\s(]+)\((?:.*/)?(?P<file>[^:/]*?)(?::(?P<line>\d+))?\)$")
+_NO_FILE = ("Native Method", "Unknown Source")
+_SIGNATURE = re.compile(r"^(?:\S+ )?([^\s(]+)\(.*\)$")
+
+
+class Jcmd:
+    """Samples Java methods of one process, and tells where its other threads wait.
+
+    What runs is found by the kernel, as `perf` does it; the machine is asked for the names of compiled code
+    (`Compiler.perfmap`, from Java 17 on), which stops nothing. Stacks have no callers there, for compiled code keeps no
+    frame pointers unless it is run with `-XX:+PreserveFramePointer`; a method that was compiled into its caller goes by
+    that one's name. The file that the machine writes is removed when it has been read.
+
+    Thread dumps tell whole stacks with lines, also of threads that wait. For each the machine lets all threads come to
+    a safepoint, three times, and the share of time for that is bounded. Dumps find running threads only where the
+    machine can stop them: with the serial and parallel collectors not inside of loops that count, so that another
+    method is named. So they tell the running ones only where the kernel's samples are not permitted. None is taken
+    while a thread sleeps uninterruptibly: all others would wait for it.
+
+    Args:
+        pid: of the process, in our own pid namespace.
+        clock: what tells the time.
+        root: where procfs is mounted.
+
+    """
+
+    def __init__(self, pid: int, *, clock: Clock | None = None, root: str = "/proc") -> None:
+        self.name = NAME
+        self.stopped_s = 0.0
+        self.cpu_s = 0.0
+        self._pid = pid
+        self._clock = clock or Clock()
+        self._path = f"{root}/{pid}/task"
+        self._jvm = Jvm(pid, root=root)
+        self._perf = perf.Perf(pid, clock=self._clock, root=root)
+        self._samples_running = self._started = self._unnamed = False
+        self._map_ns = self._dump_ns = 0
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What it could not tell, and why."""
+        return [*self._notes, *(self._perf.notes if self._samples_running else ())]
+
+    def start(self) -> None:
+        """Begin, or begin again after a `stop`.
+
+        Raises:
+            ProfilerError: it cannot.
+
+        """
+        reason = available(self._pid)
+        if reason:
+            raise ProfilerError(reason)
+        self._unnamed = True
+        self._map_ns = self._dump_ns = 0
+        try:
+            self._perf.start()
+            self._samples_running = True
+            self._map()
+        except ProfilerError as error:
+            self._note(str(error))
+            if not self._samples_running:
+                self._note("jcmd: running threads are told by thread dumps: a caller may be named for the hot method")
+        self._started = True
+
+    def take(self) -> Sequence[Sample]:
+        """All that came since it was asked last.
+
+        Raises:
+            ProfilerError: the machine does not answer any more, and there are no other samples.
+
+        """
+        if not self._started:
+            return ()
+        samples = self._running()
+        now = self._clock.monotonic()
+        if self._unnamed and now >= self._map_ns:
+            try:
+                self._map()
+            except ProfilerError as error:
+                self._note(str(error))
+        if now >= self._dump_ns:
+            try:
+                samples += self._dump()
+            except ProfilerError as error:
+                if not self._samples_running and Path(self._path).exists():
+                    raise
+                self._note(str(error))
+        return samples
+
+    def stop(self) -> Sequence[Sample]:
+        """End, and give the rest. The machine goes on listening, as after any `jcmd`."""
+        if not self._started:
+            return ()
+        self._started = False
+        samples = self._running()
+        self._perf.stop()
+        self._samples_running = False
+        return samples
+
+    def _running(self) -> list[Sample]:
+        if not self._samples_running:
+            return []
+        samples = []
+        for sample in self._perf.take():
+            innermost = sample.locations[0] if sample.locations else None
+            if innermost is not None and not innermost.function and not innermost.module:
+                self._unnamed = True
+            samples.append(sample._replace(locations=tuple(_java(location) for location in sample.locations)))
+        return samples
+
+    def _map(self) -> None:
+        """Have the names of compiled code written down, and read them."""
+        self._map_ns = self._clock.monotonic() + round(MAP_EVERY_S * 1e9)
+        path = Path(self._perf.space.code_map)
+        if path.is_symlink() or path.exists():  # somebody else has it written, or wants the machine to write elsewhere
+            return
+        try:
+            self._jvm.ask("jcmd", "Compiler.perfmap")
+            self._perf.space.read_code_map()
+            self._unnamed = False
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _dump(self) -> list[Sample]:
+        begin_ns = self._clock.monotonic()
+        every_s = DUMP_EVERY_S if self._samples_running else DUMP_ALONE_EVERY_S
+        self._dump_ns = begin_ns + round(every_s * 1e9)
+        states = self._states()
+        if b"D" in states.values():
+            self._note("jcmd: no thread dump while a thread slept uninterruptibly: all others would have waited for it")
+            return []
+        text = self._jvm.ask("threaddump")
+        took_ns = self._clock.monotonic() - begin_ns
+        self.stopped_s += took_ns / 1e9  # at most: how long the machine waited to be run is in it
+        self._dump_ns = max(self._dump_ns, begin_ns + round(took_ns / STOPPED_SHARE))
+        samples = []
+        inner = self._inner(states)
+        for nid, locations in parse_dump(text):
+            tid = inner.get(nid, 0)
+            running = states.get(tid) == b"R"
+            if tid and locations and not (running and self._samples_running):
+                ts = self._clock.wall() / 1e9
+                samples.append(Sample(ts, tid, locations[:FRAMES], "running" if running else "blocked"))
+        return samples
+
+    def _states(self) -> dict[int, bytes]:
+        """Threads and their states, as in `/proc/PID/task/TID/stat`; looked at before a dump makes all of them wait."""
+        states = {}
+        try:
+            for tid in os.listdir(self._path):  # noqa: PTH208 - names
+                try:
+                    states[int(tid)] = parse_stat(content(f"{self._path}/{tid}/stat")).state
+                except ProcError:
+                    continue  # it ended
+        except OSError:
+            pass
+        return states
+
+    def _inner(self, tids: dict[int, bytes]) -> dict[int, int]:
+        """Ids of threads here, by those in the process's own pid namespace, which its dumps have."""
+        if self._jvm.inner_pid == self._pid:
+            return {tid: tid for tid in tids}
+        found = {}
+        for tid in tids:
+            words = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/{tid}/status"), re.MULTILINE)
+            if words:
+                found[int(words[1])] = tid
+        return found
+
+    def _note(self, text: str) -> None:
+        self._notes.setdefault(text)
+
+
+def parse_dump(text: str) -> Iterator[tuple[int, tuple[Location, ...]]]:
+    """Parse a thread dump: the native id of each thread, and its stack, the innermost function first."""
+    nid = 0
+    locations: list[Location] = []
+    for line in text.splitlines():
+        if thread := _THREAD.match(line):
+            if nid:
+                yield nid, tuple(locations)
+            nid, locations = int(thread["nid"], 0), []
+        elif frame := _FRAME.match(line):
+            file = "" if frame["file"] in _NO_FILE else frame["file"]
+            locations.append(Location(printable(frame["function"]), printable(file), -1, int(frame["line"] or 0)))
+    if nid:
+        yield nid, tuple(locations)
+
+
+def available(pid: int) -> str:
+    """Why the process cannot be asked for its Java methods, in words; empty where it can."""
+    reason = Jvm(pid).refusal()
+    return f"jcmd: {reason}" if reason else ""
+
+
+def attach(pid: int) -> Jcmd:
+    """A profiler of this process, not yet started."""
+    return Jcmd(pid)
+
+
+@lru_cache(maxsize=4096)
+def _java(location: Location) -> Location:
+    """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
+    signature = _SIGNATURE.match(location.function) if not location.module else None
+    return Location(signature[1], "", location.offset) if signature else location
