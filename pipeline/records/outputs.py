@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from laggard.operators.ranking import Basis, FeatureScore, Ranking, RowScore
+from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
@@ -35,7 +35,7 @@ Parameter = float | str | bool
 KEY_NAMES: Final[tuple[KeyName, ...]] = ("host", "application", "pool", "service")
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
 ANOMALY_CHANGES: Final[tuple[AnomalyChange, ...]] = ("extended", "ended")
-BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all")
+BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all", "threshold")
 
 
 def anomaly_id(operator: str, key: str, position: str) -> str:
@@ -477,9 +477,20 @@ def _rows(ranking: Ranking) -> list[dict[str, Any]]:
                 }
                 for each in row.features
             ],
+            **({"phases": [_phase(each) for each in row.phases]} if row.phases else {}),
         }
         for row in ranking.rows
     ]
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    return {
+        "high": bool(phase.high),
+        "begin_ts": _number(phase.begin_ts),
+        "end_ts": _number(phase.end_ts),
+        "mean": _number(phase.mean),
+        "dips": phase.dips,
+    }
 
 
 def _read_key(fields: Fields) -> tuple[KeyName, str]:
@@ -577,6 +588,16 @@ def _read_blame(fields: Fields) -> Blame | None:
     )
 
 
+def _read_phase(fields: Fields) -> Phase:
+    return Phase(
+        high=fields.boolean("high"),
+        begin_ts=fields.number("begin_ts"),
+        end_ts=fields.number("end_ts"),
+        mean=fields.number("mean"),
+        dips=fields.integer("dips", 0, 1 << 53),
+    )
+
+
 def _read_rows(fields: Fields, name: str) -> tuple[RowScore, ...]:
     return tuple(
         RowScore(
@@ -597,6 +618,7 @@ def _read_rows(fields: Fields, name: str) -> tuple[RowScore, ...]:
             # An older laggard wrote neither.
             basis=row.choice("basis", BASES) if "basis" in row else "itself",
             waits=row.boolean("waits") if "waits" in row else False,
+            phases=tuple(map(_read_phase, row.objects("phases"))) if "phases" in row else (),
         )
         for row in fields.objects(name)
     )

@@ -64,9 +64,22 @@ FEATURE: Final = _object(
     {
         "feature": _text("Its name, with its base unit: `memory_rss_bytes`."),
         "value": _perhaps("What it was, in that unit."),
-        "mean": _perhaps("What is usual for this row; null where nothing is known yet."),
+        "mean": _perhaps(
+            "What is usual for this row; null where nothing is known yet. Where its basis is `threshold`: from which "
+            "value on it is high."
+        ),
         "standard_deviation": _perhaps("How far it usually is from that."),
         "score": _perhaps("How unusual the value is."),
+    },
+)
+STRETCH: Final = _object(
+    "A stretch of high use, or a dip.",
+    {
+        "high": _flag("Whether it is high use."),
+        "begin_ts": _number("When it began, seconds since the Unix epoch."),
+        "end_ts": _number("When it ended, or the time of the record where it lasts."),
+        "mean": _perhaps("Of what the row's first feature tells, in its unit."),
+        "dips": _count("How many dips there were in it, where it is made of phases that are too many to keep."),
     },
 )
 ROW: Final = _object(
@@ -78,7 +91,8 @@ ROW: Final = _object(
         "age_s": _perhaps("How long it has been learned, in seconds.", minimum=0),
         "basis": _text(
             "What it is compared with: its own past (`itself`); as far as that is too short, other rows of its name "
-            "(`name`), where there were none, how rows of any name began (`starts`), or all rows (`all`).",
+            "(`name`), where there were none, how rows of any name began (`starts`), or all rows (`all`); or no past "
+            "at all, but a limit (`threshold`).",
             enum=list(BASES),
         ),
         "waits": _flag("Whether what is most unusual about it is that it waits for others: a victim, not the cause."),
@@ -86,6 +100,12 @@ ROW: Final = _object(
             "type": "array",
             "description": "The worst first; not all of them.",
             "items": {"$ref": "#/$defs/feature"},
+        },
+        "phases": {
+            "type": "array",
+            "description": "Of an event, such as of prolonged high use: the stretches of high use and the dips between "
+            "them, in the order of time. Not there where the operator tells no events.",
+            "items": {"$ref": "#/$defs/stretch"},
         },
     },
     required=["row", "name", "score", "age_s", "features"],
@@ -269,7 +289,7 @@ EVIDENCE: Final = _object(
         "blame": _BLAME,
     },
 )
-_RANKED: Final = {"feature": FEATURE, "row": ROW}
+_RANKED: Final = {"feature": FEATURE, "row": ROW, "stretch": STRETCH}
 _BLAMING: Final = _RANKED | {"blame": BLAME}
 
 SCHEMAS: Final[dict[str, Schema]] = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import (
     ANOMALY_CHANGES,
@@ -189,9 +189,10 @@ KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 TIMES = st.floats(0.0, 4e9)
 NUMBERS = st.floats(allow_infinity=False)
 FEATURES = st.builds(FeatureScore, TEXTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+PHASES = st.builds(Phase, st.booleans(), NUMBERS, NUMBERS, NUMBERS, st.integers(0, 1 << 40))
 ROW_SCORES = st.builds(
     RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=2).map(tuple), NUMBERS, st.sampled_from(BASES),
-    st.booleans(),
+    st.booleans(), st.just(0.0), st.lists(PHASES, max_size=2).map(tuple),
 )  # fmt: skip
 RANKINGS = st.builds(Ranking, NUMBERS, NUMBERS, st.lists(ROW_SCORES, max_size=2).map(tuple), NUMBERS, st.booleans())
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.asyncapi import schema_document
 from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis, write_diagnosis
 from laggard.pipeline.records.errors import RecordError
@@ -67,9 +67,10 @@ VALIDATORS = {kind: validator(kind) for kind in SCHEMAS}
 NUMBERS = st.floats()
 AGES = st.floats(0.0) | st.just(math.nan)
 FEATURES = st.builds(FeatureScore, TEXTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+PHASES = st.builds(Phase, st.booleans(), TIMES, TIMES, NUMBERS, st.integers(0, 1 << 40))
 ROWS = st.builds(
     RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=3).map(tuple), AGES, st.sampled_from(BASES),
-    st.booleans(),
+    st.booleans(), st.just(0.0), st.lists(PHASES, max_size=2).map(tuple),
 )  # fmt: skip
 RANKINGS = st.builds(
     Ranking, TIMES | st.just(math.nan), NUMBERS, st.lists(ROWS, max_size=3).map(tuple), AGES, st.booleans()
