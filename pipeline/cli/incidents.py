@@ -1,0 +1,144 @@
+"""`laggard incidents`: what is wrong and what was, joined; and of one incident what each operator saw of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.settings.kinds import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.text import Text
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.past_incidents import Past
+    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.settings import Settings
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:  # noqa: ARG001
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}; expected {error}") from None
+
+
+@click.command()
+@with_settings
+@click.argument("identity", metavar="[ID]", default="")
+@click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
+@click.option("--host", help="Only those of this host.  [default: all hosts]")
+@click.option(
+    "--since",
+    "since_s",
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    callback=_seconds,
+    help="Those that were open within this time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def incidents(
+    settings: Settings, *, identity: str, only_open: bool, host: str | None, since_s: float, as_json: bool
+) -> None:
+    """List what was wrong, the newest first; with an ID, or its beginning, all that is known of that incident.
+
+    An incident is what operators found on one host that may have one cause: its anomalies, joined.
+
+    --json prints records of the kind `incident`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
+    or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
+    """
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
+    from laggard.pipeline.past_incidents import past_incidents  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    now = time.time()
+    with existing_bus(settings) as bus:
+        since = -math.inf if identity else now - since_s
+        past = past_incidents(bus, topics_of(settings), since, key=host, identity=identity.lower())
+        if host is not None and not past.incidents:
+            _check_host(settings, bus, host)
+    found = [one for one in past.incidents if one.change != "closed" or not only_open]
+    if identity and len(found) != 1:
+        raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
+    if as_json:
+        for one in found:
+            click.echo(write_output(one))
+    elif identity:
+        _write_one(settings, found[0], now)
+    else:
+        _write(_listing(settings, found, past, now, since_s=since_s, only_open=only_open))
+
+
+def _check_host(settings: Settings, bus: Bus, host: str) -> None:
+    """Raise `CommandError` where nothing at all is recorded of a host: it may be misspelt."""
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
+    from laggard.pipeline.why import History  # noqa: PLC0415
+    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+
+    choose_host(settings, History(bus, topics_of(settings), wire(settings)[0]), host)
+
+
+def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool) -> str:
+    which = "open incident" if only_open else "incident"
+    if not found:
+        listing = to_type(settings, "incidents", "--since", "30d")
+        return f"no {which} has an id that begins with {identity}; `{listing}` lists them"
+    ids = ", ".join(one.id for one in found[:3]) + (", ..." if len(found) > 3 else "")
+    return f"{len(found)} incidents have an id that begins with {identity}: {ids}"
+
+
+def _write(lines: Iterable[Text]) -> None:
+    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
+
+    write(lines, console_of(sys.stdout))
+
+
+def _listing(
+    settings: Settings, found: Sequence[Incident], past: Past, now: float, *, since_s: float, only_open: bool
+) -> Iterator[Text]:
+    from rich.text import Text  # noqa: PLC0415
+
+    from laggard.pipeline.incident_report import SHORT_ID, table_lines  # noqa: PLC0415
+    from laggard.pipeline.report import moment  # noqa: PLC0415
+    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+
+    if found:
+        yield from table_lines(found, now)
+        wanted = next((one for one in found if one.change != "closed"), found[0])
+        following = f"`{to_type(settings, 'incidents', wanted.id[:SHORT_ID])}` for what each operator saw of it"
+    else:
+        yield Text(f"No incident {'is open' if only_open else f'was open in the last {readable_duration(since_s)}'}.")
+        following = f"`{to_type(settings, 'why')}` for what stands out now"
+    if not math.isnan(past.begins_ts):
+        yield Text(f"What opened before {moment(past.begins_ts)} and has not changed since is not among them.", "dim")
+    yield Text()
+    yield Text(f"Next: {following}")
+
+
+def _write_one(settings: Settings, incident: Incident, now: float) -> None:
+    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
+    from laggard.pipeline.incident_report import SHORT_ID, incident_lines  # noqa: PLC0415
+
+    console = console_of(sys.stdout)
+    write(incident_lines(incident, page_of(console), now), console)
+    following, others = [], ["incidents"]
+    if incident.merged_into:
+        going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])
+        following.append(f"`{going_on}`, which goes on with it: both are one trouble")
+    if incident.keyed_by == "host":
+        ask = ["why", "--host", incident.key]
+        began = to_type(settings, *ask, "--at", f"{incident.opened_ts:.0f}")
+        following.append(f"`{began}` for who was to blame when it began")
+        if incident.change != "closed":
+            following.append(f"`{to_type(settings, *ask)}` for now")
+    click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")
