@@ -61,50 +61,55 @@ SHAPES: dict[str, Callable[[float, float], float]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+def history() -> Iterator[Frame]:
+    """Two days of a host, a minute between two ticks."""
     random = np.random.default_rng(1)
     features = ["memory_rss_bytes", "cpu_user_ratio"]
+    host = make_layout(["host"], ["host"], ["load_1m"])
+    for sequence in range(int(HOURS * HOUR_S / TICK_S) + 1):
+        ts = NOW - HOURS * HOUR_S + sequence * TICK_S
+        ago = (NOW - ts) / HOUR_S
+        values = {name: shape(ago, float(random.normal())) * MB for name, shape in SHAPES.items()}
+        there = {name: value for name, value in values.items() if not math.isnan(value)}
+        cells = np.array([[value, value / MB] for value in there.values()])
+        if not AWAY[1] < ago < AWAY[0]:
+            layout = make_layout(there, there, features)
+            yield Frame("host", "web-1", "process", ts, 2 * sequence, layout, cells)
+            yield Frame("host", "web-1", "host", ts, 2 * sequence + 1, host, np.ones((1, 1)))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     with EmbeddedBus(tmp_path_factory.mktemp("lookback") / "laggard.db") as bus:
         bus.create(Topics().specs())
-        ticks = [NOW - number * TICK_S for number in range(int(HOURS * HOUR_S / TICK_S), -1, -1)]
-        records = []
-        for sequence, ts in enumerate(ticks):
-            ago = (NOW - ts) / HOUR_S
-            if AWAY[1] < ago < AWAY[0]:
-                continue
-            values = {name: shape(ago, float(random.normal())) * MB for name, shape in SHAPES.items()}
-            there = {name: value for name, value in values.items() if not math.isnan(value)}
-            layout = make_layout(there, there, features)
-            cells = np.array([[value, value / MB] for value in there.values()])
-            records.append(Frame("host", "web-1", "process", ts, 2 * sequence, layout, cells))
-            host = make_layout(["host"], ["host"], ["load_1m"])
-            records.append(Frame("host", "web-1", "host", ts, 2 * sequence + 1, host, np.ones((1, 1))))
-        bus.append([Outgoing(TOPIC, each.key, encode(each), each.ts) for each in records])
+        bus.append([Outgoing(TOPIC, each.key, encode(each), each.ts) for each in history()])
         yield Reader(bus, bus.partition_of(TOPIC, "web-1"), "web-1")
 
 
-def lookback(reader: Reader, row: str, feature: str = "memory_rss_bytes", mean: float = 200.0 * MB) -> Lookback:
+def lookback(
+    reader: Reader, row: str, feature: str = "memory_rss_bytes", mean: float = 200.0 * MB, moment: float = NOW
+) -> Lookback:
     now = SHAPES[row](0.0, 0.0) * MB if feature.endswith("_bytes") else SHAPES[row](0.0, 0.0)
     about = Subject("process", row, row, FeatureScore(feature, now, mean, 3.0 * MB, 40.0))
-    return Lookback(reader, about, moment=NOW, stop=reader.bus.bounds(reader.partition)[1], tick_s=TICK_S)
+    return Lookback(reader, about, moment=moment, stop=reader.bus.bounds(reader.partition)[1], tick_s=TICK_S)
 
 
-@pytest.mark.parametrize(
-    ("row", "hours", "least"),
-    [
-        ("leak", 6.0, 200.0),
-        ("noisy leak", 6.0, 200.0),
-        ("short leak", 0.4, 200.0),
-        ("leak across the gap", 36.0, 200.0),
-        ("leak by the hour", 6.0, 200.0),
-        ("leak of a saw", 6.0, 200.0),
-        ("leak after a start", 6.0, 200.0),
-        ("leak from the start", 9.0, 100.0),
-        ("leak after a drop", 7.0, 200.0),
-        ("slow and then fast", 6.0, 188.0),
-    ],
-)
+LEAKS = [
+    ("leak", 6.0, 200.0),
+    ("noisy leak", 6.0, 200.0),
+    ("short leak", 0.4, 200.0),
+    ("leak across the gap", 36.0, 200.0),
+    ("leak by the hour", 6.0, 200.0),
+    ("leak of a saw", 6.0, 200.0),
+    ("leak after a start", 6.0, 200.0),
+    ("leak from the start", 9.0, 100.0),
+    ("leak after a drop", 7.0, 200.0),
+    ("slow and then fast", 6.0, 188.0),
+]
+"""Which, for how many hours, and from how many MB."""
+
+
+@pytest.mark.parametrize(("row", "hours", "least"), LEAKS)
 def test_a_leak_is_told_with_its_beginning(reader, row, hours, least):
     past = lookback(reader, row)
     found = grown(past)

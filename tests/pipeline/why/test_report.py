@@ -137,6 +137,8 @@ def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
 def test_how_to_look_closer_depends_on_the_resource():
     verdict = judge(ranking(row()))
     assert look_closer(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
+    spends = FeatureScore("cpu_children_ratio", 1.8, 0.0, 0.1, 9.0)
+    assert look_closer(verdict, about(spends)).startswith("what it starts: `strace -f -e trace=execve -p 4711`")
     assert look_closer(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
     assert look_closer(verdict, about(row_id="worker-1")) == ""
 
