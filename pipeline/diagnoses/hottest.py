@@ -93,8 +93,8 @@ def spots(stacks: Iterable[tuple[Stack, float]]) -> tuple[Spot, ...]:
     found: defaultdict[tuple[str, ...], list[tuple[float, Stack]]] = defaultdict(list)
     for stack, weight in stacks:
         found[_where(stack)].append((stack.samples * weight, stack))
-    weights = {where: math.fsum(weight for weight, _ in each) for where, each in found.items()}
-    total = math.fsum(weights.values())
+    weights = {where: sum(weight for weight, _ in each) for where, each in found.items()}
+    total = sum(weights.values())
     if total <= 0.0:
         return ()
     ordered = sorted(found, key=lambda where: (-weights[where], where))

@@ -6,7 +6,6 @@ list: so does `reverse`. What came from the process is escaped, and never read a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -86,13 +85,13 @@ def _heading(phase: Phase, number: int) -> Text:
 
 def _threads(phase: Phase, page: Page, shown: Shown) -> Iterator[Text]:
     threads = uses(phase)
-    used = math.fsum(each.share for each in threads)
+    used = sum(each.share for each in threads)
     blocks = [list(_thread(use, phase, page, shown)) for use in threads[: shown.threads]]
     if used >= IDLE and threads[0].share < SHARED * used:
         heading = Text().append(f"{percent(used):>8}  ", "bold").append("all threads together", "bold")
         blocks.insert(0, [heading, *_spots(together((phase,)), page, shown)])
     more = threads[shown.threads :]
-    rest = [f"{_counted(len(more), 'more thread')}, {percent(math.fsum(each.share for each in more))}"] if more else []
+    rest = [f"{_counted(len(more), 'more thread')}, {percent(sum(each.share for each in more))}"] if more else []
     if phase.left_out:
         rest.append(f"{_counted(phase.left_out, 'thread')} with less use, not kept")
     if rest:
@@ -118,7 +117,7 @@ def _thread(use: Use, phase: Phase, page: Page, shown: Shown) -> Iterator[Text]:
 def _spots(spots: Sequence[Spot], page: Page, shown: Shown) -> Iterator[Text]:
     lines = [_spot(spot, page) for spot in spots[: shown.functions]]
     if more := spots[shown.functions :]:
-        share = percent(math.fsum(each.share for each in more))
+        share = percent(sum(each.share for each in more))
         lines.append(Text(f"{share:>16}  in {_counted(len(more), 'other place')}", "dim"))
     yield from reversed(lines) if shown.reverse else lines
 

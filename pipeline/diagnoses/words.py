@@ -40,13 +40,17 @@ ALONE: Final = 0.95
 """From this share of the use of all threads on, one thread is told to be all of it."""
 
 
+UNKNOWN_FUNCTIONS: Final = "functions that are not known"
+"""Where a thread ran, when nothing could see where."""
+
+
 def sentence(diagnosis: Diagnosis) -> str:
     """What the process did, in one sentence; of several phases, in that with most CPU time."""
     seen = [phase for phase in diagnosis.phases if phase.threads]
     if not seen:
         return f"What {subject(diagnosis)} did could not be seen."
     told = ""
-    most = max(seen, key=lambda phase: math.fsum(map(cpu_s, phase.threads)))
+    most = max(seen, key=lambda phase: sum(map(cpu_s, phase.threads)))
     if len(diagnosis.phases) > 1:
         told = f"From {clock(most.begin_ts)} to {clock(most.end_ts)} "
     return f"{told}{subject(diagnosis)} {did(most)}."
@@ -61,11 +65,12 @@ def subject(diagnosis: Diagnosis) -> str:
 def did(phase: Phase) -> str:
     """What a process did in a phase: ``used 97 % of one core, 92 % of it in `compute` (hot.py:12)``."""
     threads = uses(phase)
-    used = math.fsum(each.share for each in threads)
+    used = sum(each.share for each in threads)
     told = f"used {percent(used)} of one core" if math.isfinite(used) else "was seen for a moment"
     hot = together((phase,))
     if used >= IDLE and hot:
-        told += f", {percent(hot[0].share)} of it in {located(hot[0])}"
+        part = percent(hot[0].share) if percent(hot[0].share) != percent(1.0) else "all"
+        told += f", {part} of it in {located(hot[0])}"
         if len(threads) > 1:
             first = threads[0]
             most = "nearly all of it" if first.share >= ALONE * used else f"most, {percent(first.share)}"
@@ -90,14 +95,15 @@ def looked(diagnosis: Diagnosis) -> str:
     if diagnosis.methods:
         told += f", with {', '.join(map(printable, diagnosis.methods))}"
     if diagnosis.reason != ASKED:
-        known = REASONS.get(diagnosis.reason, f"of {printable(diagnosis.reason)}, {{}}")
-        told += f", because {known.format(percent(diagnosis.value))}"
+        known = REASONS.get(diagnosis.reason)
+        why = known.replace("{}", percent(diagnosis.value)) if known else f"of {printable(diagnosis.reason)}"
+        told += f", because {why}"
         if math.isfinite(diagnosis.threshold):
             told += f" (looked at from {percent(diagnosis.threshold)} on)"
     if diagnosis.progress != "closed":
         told += "; it goes on"
-    elif not diagnosis.complete:
-        told += "; it ended early"
+    elif not diagnosis.complete and diagnosis.reason != ASKED:
+        told += "; it was not looked at to the end"
     return f"{told}."
 
 
@@ -119,7 +125,7 @@ def thread(used: ThreadUse) -> str:
 def located(spot: Spot, quote: str = "`") -> str:
     """The function that runs: `` `compute` (hot.py:12) ``, `` `libm.so.6+0x1d7b` and 4 other places there ``."""
     if spot.location is None:
-        return "functions that are not known"
+        return UNKNOWN_FUNCTIONS
     told = function(spot.location, quote)
     if not spot.location.function and spot.places > 1:
         told += f" and {spot.places - 1:,} other {'place' if spot.places == 2 else 'places'} there"
