@@ -105,22 +105,22 @@ class Lookback:
         self._stop = stop
         self._lull_s = longest_lull_s(tick_s)
         oldest, _ = reader.bus.bounds(reader.partition)
-        self.oldest = next((frame.ts for frame in self._frames(oldest)), moment)
+        self.oldest = next((frame.ts for frame in self._frames(oldest, stop)), moment)
 
     def at(self, ts: float, least: float = -math.inf) -> Point | None:
         """The first value of at least `least` at a time or, for as long as a lull may last, after it; None without one.
 
-        Where there is a gap in the history, what is behind it counts.
+        Where no frame is there to look at, it is the moment's, which tells nothing new.
         """
         self.looks += 1
-        until = math.inf
-        for frame in self._frames(self._reader.bus.offset_at(self._reader.partition, ts)):
-            until = min(until, frame.ts + self._lull_s)
-            if frame.ts > until:
-                return None
+        partition = self._reader.partition
+        start, stop = (self._reader.bus.offset_at(partition, each) for each in (ts, ts + self._lull_s))
+        seen = False
+        for frame in self._frames(start, min(stop, self._stop)):
+            seen = True
             if (value := value_of(frame, self.about.row, self.about.feature.feature)) >= least:
                 return Point(frame.ts, value)
-        return None
+        return None if seen else self.now
 
     def first(self, low: float, high: Point, least: float = -math.inf) -> Point:
         """The first point that is so high, by halving, between a time at which it is not and a point at which it is."""
@@ -133,8 +133,8 @@ class Lookback:
                 low = middle
         return high
 
-    def _frames(self, start: int) -> Iterator[Frame]:
-        for _, record in self._reader.forwards(start, self._stop):
+    def _frames(self, start: int, stop: int) -> Iterator[Frame]:
+        for _, record in self._reader.forwards(start, stop):
             # Of a clock that was ahead for a while, frames of the past seem to be of later.
             if isinstance(record, Frame) and record.scope == self.about.scope and record.ts <= self.now.ts + 1e-3:
                 yield record
@@ -200,7 +200,7 @@ def _looks(past: Lookback) -> tuple[list[Point], bool]:
         if found is None:
             found = past.first(wanted, points[-1])
             return [*([found] if found < points[-1] else []), *reversed(points)], False
-        if found.ts < points[-1].ts:  # not the one behind a gap once more
+        if found.ts < points[-1].ts:
             points.append(found)
             if found.value - lowest > max(DROP * (past.now.value - lowest), NOISE * abs(past.now.value)):
                 return points[::-1], False
@@ -238,7 +238,7 @@ def _corner(past: Lookback, before: Point, start: Point, after: Point) -> Point:
 
 
 def _is_steady(past: Lookback, start: Point, points: Sequence[Point]) -> bool:
-    """Whether a value has grown in each part of the time, and fallen little meanwhile.
+    """Whether a value has grown in each part of the time, all but one of which were seen, and fallen little meanwhile.
 
     Args:
         past: the cell.
@@ -247,14 +247,10 @@ def _is_steady(past: Lookback, start: Point, points: Sequence[Point]) -> bool:
 
     """
     rise, lasted_s = past.now.value - start.value, past.now.ts - start.ts
-    marks = [start]
-    for number in range(1, PARTS):
-        wanted = start.ts + lasted_s * number / PARTS
-        found = past.at(wanted)
-        if found is None or found.ts > wanted + lasted_s / (2 * PARTS):
-            return False  # nobody has seen it
-        marks.append(found)
-    marks.append(past.now)
+    looks = [past.at(start.ts + lasted_s * number / PARTS) for number in range(1, PARTS)]
+    marks = [start, *(each for each in looks if each and each.ts < past.now.ts), past.now]
+    if len(marks) < PARTS:
+        return False
     if any(later.value - earlier.value < PART * rise for earlier, later in pairwise(marks)):
         return False
     highest = start.value
