@@ -11,14 +11,30 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.causes import causes
 from laggard.pipeline.explain import judged
-from laggard.pipeline.verdict import judge
+from laggard.pipeline.records.outputs import Blame
+from laggard.pipeline.verdict import judge, resources_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.pipeline.causes import Resource
     from laggard.pipeline.records import Frame
 
 _KEY: Final = "incidents"
 """In a stream's state: so it was called before anomalies of several operators were joined to incidents."""
+
+_LACKS: Final[Mapping[str, tuple[Resource, ...]]] = {
+    "load": ("cpu",),
+    "cpu": ("cpu",),
+    "io": ("disk",),
+    "disk": ("disk",),
+    "paging": ("disk",),
+    "memory": ("memory",),
+    "swap": ("memory",),
+    "network": ("network",),
+}
+"""By the first word of a feature of a host, behind `pressure`, what there is too little of."""
 
 
 class OpenAnomaly(NamedTuple):
@@ -48,19 +64,17 @@ class OpenAnomaly(NamedTuple):
     usual: float = math.nan
     usual_deviation: float = math.nan
 
-    def blaming(self, ranking: Ranking, scope: str) -> OpenAnomaly:
-        """The same with what it opens with: the row and the feature that `telling.sentence` names first."""
-        row, feature = blamed(ranking, scope)
-        if row is None:
+    def blaming(self, blame: Blame | None) -> OpenAnomaly:
+        """The same with what it opens with: who is to blame."""
+        if blame is None:
             return self
-        told = self._replace(row=row.row, name=row.name)
-        if feature is None:
-            return told
-        return told._replace(
-            feature=feature.feature,
-            value=judged(feature),
-            usual=feature.mean,
-            usual_deviation=feature.standard_deviation,
+        return self._replace(
+            row=blame.row,
+            name=blame.name,
+            feature=blame.feature,
+            value=blame.value,
+            usual=blame.usual,
+            usual_deviation=blame.usual_deviation,
         )
 
     def after(self, frame: Frame) -> OpenAnomaly:
@@ -118,8 +132,8 @@ def restored(state: dict[str, Any]) -> Anomalies:
     return Anomalies(int(found["opened"]), anomaly)
 
 
-def blamed(ranking: Ranking, scope: str) -> tuple[RowScore | None, FeatureScore | None]:
-    """The row and the feature that a sentence on a ranking names first; None for what there is not.
+def blamed(ranking: Ranking, scope: str) -> Blame | None:
+    """The row and the feature that a sentence on a ranking names first; None where there is no row.
 
     Args:
         ranking: worst row first, with enough rows and features to judge it.
@@ -127,12 +141,21 @@ def blamed(ranking: Ranking, scope: str) -> tuple[RowScore | None, FeatureScore 
 
     """
     if not ranking.rows:
-        return None, None
+        return None
     row = ranking.rows[0]
     if scope == "host":
         if found := causes(row):
-            return row, found[0].feature
+            return _blame(row, found[0].feature, (found[0].resource,))
     else:
         verdict = judge(ranking)
         row = verdict.culprits[0] if verdict.culprits else verdict.taker or row
-    return row, row.features[0] if row.features else None
+    if not row.features:
+        return Blame(row.row, row.name)
+    feature = row.features[0]
+    lacks = _LACKS.get(next((word for word in feature.feature.split("_") if word != "pressure"), ""), ())
+    return _blame(row, feature, tuple(sorted(resources_of(feature))) or lacks)
+
+
+def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
+    value, usual, deviation = judged(feature), feature.mean, feature.standard_deviation
+    return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

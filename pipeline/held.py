@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.pipeline.bus import Incoming, Outgoing, Partition, Snapshot
-    from laggard.pipeline.task import Task
+    from laggard.pipeline.stage import StageTask
     from laggard.pipeline.topics import Topics
 
 _MOST_GAPS: Final = 1000
@@ -75,7 +75,7 @@ class Held:
 
     """
 
-    task: Task
+    task: StageTask
     committed: int
     waiting: list[Waiting] = field(default_factory=list)
     gaps: deque[Gap] = field(default_factory=lambda: deque(maxlen=_MOST_GAPS))
@@ -94,7 +94,7 @@ class Held:
             # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
             _logger.warning(
                 "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
-                self.task.wired.name, *record.partition, record.offset, position,
+                self.task.stage.name, *record.partition, record.offset, position,
             )  # fmt: skip
         made = self.task.process(record)
         self.waiting.append(Waiting(now, record.ts if made else None, record.key))

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.bus import Bus, Partition, Polled, Subscription
-    from laggard.pipeline.task import Task
+    from laggard.pipeline.stage import Stage, StageTask
     from laggard.pipeline.telemetry import Telemetry
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 RECOVERING_S: Final = 0.05
 """How long a poll waits for records while a recovery may come to its end."""
@@ -68,7 +67,7 @@ class Member:
 
     Parameters:
         bus: where everything is; its topics have been created.
-        wired: the operator.
+        stage: what it runs.
         topics: the names of the topics.
         new_task: makes a task for a partition, without any state.
         pace: how much is done at once.
@@ -82,9 +81,9 @@ class Member:
     def __init__(
         self,
         bus: Bus,
-        wired: Wired,
+        stage: Stage,
         topics: Topics,
-        new_task: Callable[[Partition], Task],
+        new_task: Callable[[Partition], StageTask],
         *,
         pace: Pace,
         standby: bool = False,
@@ -92,7 +91,7 @@ class Member:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.wired = wired
+        self.stage = stage
         self._bus = bus
         self._topics = topics
         self._pace = pace
@@ -105,10 +104,10 @@ class Member:
         self._lost: dict[Partition, Backoff] = {}  # ours, but without a state, until it is held
         self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
         self._committed_at = -math.inf
-        group, topic = topics.group(wired.name), topics.name(wired.topic)
+        group, topic = topics.group(stage.name), topics.name(stage.topic)
         warm = Standby(bus, group, topic, new_task, self._is_mine) if standby else None
-        self._recoverer = Recoverer(bus, wired.name, new_task, warm, clock)
-        self._lookout = Lookout(bus, wired.name, self._held, self._recoverer.under_way, telemetry)
+        self._recoverer = Recoverer(bus, stage.name, new_task, warm, clock)
+        self._lookout = Lookout(bus, stage.name, self._held, self._recoverer.under_way, telemetry)
 
     def _is_mine(self, partition: Partition) -> bool:
         return partition in self._held or partition in self._lost
@@ -116,10 +115,10 @@ class Member:
     def recovering(self) -> dict[str, int]:
         """What is to be done until all states are what they were, with the records left; empty when nothing is."""
         if not self._joined:
-            return {self.wired.name: 1}
+            return {self.stage.name: 1}
         return {
-            f"{self.wired.name} {partition.topic}[{partition.number}]": max(
-                1, self._telemetry.task(self.wired.name, partition).recovery_left_records
+            f"{self.stage.name} {partition.topic}[{partition.number}]": max(
+                1, self._telemetry.task(self.stage.name, partition).recovery_left_records
             )
             for partition in tuple(self._lost)
         }
@@ -136,9 +135,9 @@ class Member:
         if subscription is None:
             topics = self._topics
             outputs = (topics.name(ANOMALIES), topics.name(DEAD_LETTERS))
-            self._bus.require(outputs, [self.wired.snapshots])
+            self._bus.require(outputs, [self.stage.snapshots])
             subscription = self._subscription = self._bus.subscribe(
-                topics.group(self.wired.name), [topics.name(self.wired.topic)]
+                topics.group(self.stage.name), [topics.name(self.stage.topic)]
             )
         self._try_commit(subscription)
         try:
@@ -167,12 +166,12 @@ class Member:
         for partition in polled.revoked:
             self._drop(partition)
             self._lost.pop(partition, None)
-            counted = self._telemetry.task(self.wired.name, partition)
+            counted = self._telemetry.task(self.stage.name, partition)
             counted.revocations += 1
             counted.lost()
         for partition in polled.assigned:
             self._lose(partition)
-            self._telemetry.task(self.wired.name, partition).assignments += 1
+            self._telemetry.task(self.stage.name, partition).assignments += 1
         now = self._clock()
         for record in polled.records:
             # Without a state it is read again after the recovery.
@@ -184,7 +183,7 @@ class Member:
         self._recoverer.drop(partition)
         if (held := self._held.pop(partition, None)) is not None:
             held.task.lost()
-            self._telemetry.task(self.wired.name, partition).lost()
+            self._telemetry.task(self.stage.name, partition).lost()
 
     def _lose(self, partition: Partition) -> None:
         """The partition is ours, but its state has to be recovered from what is committed."""
@@ -203,10 +202,10 @@ class Member:
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
                     if backoff.failures == SAID_AFTER:
-                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.wired.name, *partition, error)
+                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.stage.name, *partition, error)
                 else:
                     if backoff.failures >= SAID_AFTER:
-                        _logger.warning("%s on %s[%d] is claimed now", self.wired.name, *partition)
+                        _logger.warning("%s on %s[%d] is claimed now", self.stage.name, *partition)
                     backoff.went_well()
         if not self._held:
             self._recoverer.wait(RECOVERING_S)

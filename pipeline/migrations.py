@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.bus import Bus, Partition, Snapshot
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.stage import Stage
 
 _logger = logging.getLogger(__name__)
 
@@ -33,18 +33,18 @@ def snapshot_name(operator: str, generation: int) -> str:
 
 
 def newest_snapshots(
-    bus: Bus, wired: Wired, partition: Partition, at_or_before: int | None = None
+    bus: Bus, stage: Stage, partition: Partition, at_or_before: int | None = None
 ) -> Sequence[Snapshot]:
-    """An operator's snapshots, see `Bus.snapshots`: those of one generation, this version's or an older one's."""
-    newest = bus.snapshots(wired.snapshots, partition, at_or_before)
-    for generation in range(wired.generation - 1, 0, -1):
+    """A stage's snapshots, see `Bus.snapshots`: those of one generation, this version's or an older one's."""
+    newest = bus.snapshots(stage.snapshots, partition, at_or_before)
+    for generation in range(stage.generation - 1, 0, -1):
         try:
-            found = bus.snapshots(snapshot_name(wired.name, generation), partition, at_or_before)
+            found = bus.snapshots(snapshot_name(stage.name, generation), partition, at_or_before)
         except BusUnavailable:
             raise
         except BusError as error:
             _logger.warning(
-                "%s: snapshots of an older version cannot be read; going on without them: %s", wired.name, error
+                "%s: snapshots of an older version cannot be read; going on without them: %s", stage.name, error
             )
             continue
         if _reach(found) > _reach(newest):
@@ -57,23 +57,23 @@ def _reach(snapshots: Sequence[Snapshot]) -> int:
     return max((snapshot.offset for snapshot in snapshots if snapshot.key == BASE_KEY), default=-1)
 
 
-def migrate(state: dict[str, Any], wired: Wired, place: str) -> bool:
+def migrate(state: dict[str, Any], stage: Stage, place: str) -> bool:
     """Bring the operator's part of a key's state up to date, in place; gives whether it was older.
 
     Raises:
         SnapshotError: it is another operator's, a newer version's, or one that no migration leads on from.
 
     """
-    if state["operator"] != wired.name:
-        raise SnapshotError(f"{place}: expected a state of {wired.name}, got one of {state['operator']}")
+    if state["operator"] != stage.name:
+        raise SnapshotError(f"{place}: expected a state of {stage.name}, got one of {state['operator']}")
     found, version = state["state_version"], state["state_version"]
-    if version > wired.state_version:
-        raise SnapshotError(f"{place}: {_versions(wired, version)}: a newer laggard wrote it; update this one")
-    while version < wired.state_version:
-        step = wired.migrations.get(version)
+    if version > stage.state_version:
+        raise SnapshotError(f"{place}: {_versions(stage, version)}: a newer laggard wrote it; update this one")
+    while version < stage.state_version:
+        step = stage.migrations.get(version)
         if step is None:
             raise SnapshotError(
-                f"{place}: {_versions(wired, version)}: an older laggard wrote it, and nothing leads on"
+                f"{place}: {_versions(stage, version)}: an older laggard wrote it, and nothing leads on"
             )
         for stream in state["streams"].values():
             stream["operator"] = step(stream["operator"])
@@ -82,5 +82,5 @@ def migrate(state: dict[str, Any], wired: Wired, place: str) -> bool:
     return bool(version != found)
 
 
-def _versions(wired: Wired, version: int) -> str:
-    return f"expected state version {wired.state_version} of {wired.name}, got {version}"
+def _versions(stage: Stage, version: int) -> str:
+    return f"expected state version {stage.state_version} of {stage.name}, got {version}"

@@ -14,7 +14,7 @@ from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 
 if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.pipeline.task import DeadLetter, Output
+    from laggard.pipeline.stage import DeadLetter, Output
     from laggard.pipeline.topics import Topics
 
 INCIDENTS: Final = "incidents"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.stage import StageTask
     from laggard.pipeline.standby import Standby
-    from laggard.pipeline.task import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Job:
     stopped: threading.Event = field(default_factory=threading.Event)
     backoff: Backoff = field(default_factory=Backoff)
     recovery: Recovery | None = None
-    future: Future[Task | None] | None = None
+    future: Future[StageTask | None] | None = None
 
 
 class Recoverer:
@@ -58,7 +58,7 @@ class Recoverer:
         self,
         bus: Bus,
         operator: str,
-        new_task: Callable[[Partition], Task],
+        new_task: Callable[[Partition], StageTask],
         standby: Standby | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,7 +104,7 @@ class Recoverer:
                 self._cold.set()
                 job.future = self._executor.submit(self._recover, partition, job)
 
-    def _recover(self, partition: Partition, job: _Job) -> Task | None:
+    def _recover(self, partition: Partition, job: _Job) -> StageTask | None:
         """In the thread beside: the task, or None where it was stopped."""
         stopped = job.stopped.is_set
         if job.recovery is None and self._standby is not None:
@@ -117,7 +117,7 @@ class Recoverer:
                 return job.recovery.task
         return None
 
-    def recovered(self) -> Iterator[tuple[Partition, int, Task]]:
+    def recovered(self) -> Iterator[tuple[Partition, int, StageTask]]:
         """The partitions that are there: each with the committed offset and the task; again until it is dropped.
 
         Raises:

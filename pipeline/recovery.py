@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Snapshot
+    from laggard.pipeline.stage import StageTask
     from laggard.pipeline.states import Loaded
-    from laggard.pipeline.task import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ class Recovery:
 
     """
 
-    def __init__(self, bus: Bus, task: Task) -> None:
+    def __init__(self, bus: Bus, task: StageTask) -> None:
         self.task = task
         self.position = -1
         self._bus = bus
-        self._where = f"{task.wired.name} on {task.partition.topic}[{task.partition.number}]"
+        self._where = f"{task.stage.name} on {task.partition.topic}[{task.partition.number}]"
         self._saved: dict[str, int] = {}
         self._begun = False
         self._took_s = 0.0
@@ -122,11 +122,11 @@ class Recovery:
     def _snapshots(self, committed: int) -> Sequence[Snapshot]:
         task = self.task
         try:
-            newest = newest_snapshots(self._bus, task.wired, task.partition)
+            newest = newest_snapshots(self._bus, task.stage, task.partition)
             if all(snapshot.offset <= committed for snapshot in newest):
                 return newest
             # The group's offset was set back. Which keys have no snapshot from before it, the base does not know.
-            earlier = newest_snapshots(self._bus, task.wired, task.partition, committed)
+            earlier = newest_snapshots(self._bus, task.stage, task.partition, committed)
             return [snapshot for snapshot in earlier if snapshot.key != BASE_KEY]
         except (DamagedRecord, DamagedSnapshot) as error:
             _logger.warning("%s: the snapshots cannot be read; learning from the input again: %s", self._where, error)

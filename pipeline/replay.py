@@ -9,7 +9,8 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
-from laggard.pipeline.task import DeadLetter, Task
+from laggard.pipeline.stage import DeadLetter
+from laggard.pipeline.task import Task
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.member import Member, Pace
-from laggard.pipeline.task import MAX_KEYS, SNAPSHOT_RECORDS, Task
+from laggard.pipeline.stage import MAX_KEYS, SNAPSHOT_RECORDS
 from laggard.pipeline.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.observers import Observer
+    from laggard.pipeline.stage import Stage, StageTask
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 IDLE_S = 0.5
 """How long the members wait for records before the runner looks whether it should stop."""
@@ -39,12 +39,12 @@ class _Turn:
 
     def failed(self, now: float, error: BusUnavailable) -> None:
         if not self.backoff.pause_s:
-            _logger.warning("%s waits for the bus: %s", self.member.wired.name, error)
+            _logger.warning("%s waits for the bus: %s", self.member.stage.name, error)
         self.backoff.failed(now)
 
     def went_well(self) -> None:
         if self.backoff.pause_s:
-            _logger.warning("%s goes on: the bus is there again", self.member.wired.name)
+            _logger.warning("%s goes on: the bus is there again", self.member.stage.name)
         self.backoff.went_well()
 
 
@@ -57,7 +57,7 @@ class Runner:
 
     Parameters:
         bus: its topics have been created.
-        wired: the operators.
+        stages: the operators, and what joins their anomalies.
         topics: the names of the topics.
         snapshot_records: how many records of a key are between two of its snapshots.
         max_keys: how many keys of a task have a state; beyond that, the one heard least recently is given up.
@@ -77,7 +77,7 @@ class Runner:
     def __init__(
         self,
         bus: Bus,
-        wired: Sequence[Wired],
+        stages: Sequence[Stage],
         topics: Topics,
         *,
         snapshot_records: int = SNAPSHOT_RECORDS,
@@ -93,21 +93,20 @@ class Runner:
         self.telemetry = telemetry = telemetry or Telemetry()
         self._clock = clock
 
-        def member(operator: Wired) -> Member:
-            def new_task(partition: Partition) -> Task:
-                return Task(
-                    operator,
+        def member(stage: Stage) -> Member:
+            def new_task(partition: Partition) -> StageTask:
+                return stage.task(
                     partition,
                     snapshot_records=snapshot_records,
                     max_keys=max_keys,
                     live=live,
                     observers=observers,
-                    telemetry=telemetry.task(operator.name, partition),
+                    telemetry=telemetry.task(stage.name, partition),
                 )
 
             return Member(
                 bus,
-                operator,
+                stage,
                 topics,
                 new_task,
                 pace=pace or Pace(),
@@ -117,7 +116,7 @@ class Runner:
                 wall_clock=wall_clock,
             )
 
-        self._turns = [_Turn(member(operator)) for operator in wired]
+        self._turns = [_Turn(member(stage)) for stage in stages]
 
     def recovering(self) -> dict[str, int]:
         """What is left to be done until all states are what they were; empty when the runner is ready."""
@@ -149,7 +148,7 @@ class Runner:
                 try:
                     turn.member.close()
                 except BusError as error:
-                    _logger.warning("%s could not leave its group: %s", turn.member.wired.name, error)
+                    _logger.warning("%s could not leave its group: %s", turn.member.stage.name, error)
 
     def step(self, stop: threading.Event) -> None:
         """Let each member whose turn it is do what is there to do; waits for records for a moment."""
@@ -174,7 +173,7 @@ class Runner:
                     turn.member.finish()
                 except BusUnavailable as error:
                     if self._clock() >= deadline:
-                        _logger.warning("%s stops without its last commit: %s", turn.member.wired.name, error)
+                        _logger.warning("%s stops without its last commit: %s", turn.member.stage.name, error)
                         break
                     self.telemetry.retries += 1
                     time.sleep(FIRST_PAUSE_S)

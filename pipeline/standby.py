@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.task import Task
+    from laggard.pipeline.stage import StageTask
 
 EVERY_S: Final = 1.0
 CONFIRM_EVERY_S: Final = 300.0
@@ -48,7 +48,7 @@ class Standby:
         bus: Bus,
         group: str,
         topic: str,
-        new_task: Callable[[Partition], Task],
+        new_task: Callable[[Partition], StageTask],
         mine: Callable[[Partition], bool],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -106,4 +106,4 @@ class Standby:
         task, now = recovery.task, self._clock()
         if now - self._confirmed_at.get(task.partition, now - CONFIRM_EVERY_S) >= CONFIRM_EVERY_S:
             self._confirmed_at[task.partition] = now
-            task.states.confirm(self._bus.snapshot_offsets(task.wired.snapshots, task.partition))
+            task.states.confirm(self._bus.snapshot_offsets(task.stage.snapshots, task.partition))

@@ -9,10 +9,10 @@ begins there. A key that has fallen silent is saved once more, so that it does n
 Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
 snapshot without content tells that to a later recovery. All of it follows from the records alone.
 
-Memory: `max_keys` states, each of `len(wired.scopes)` operators (see there; for `gaussian` 176 bytes per row and
-feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a commit, of
-which there are as many as fell due since the last one; and what the task's decoder remembers of names. A recovery
-holds the partition's newest snapshots as bytes beside the states that it makes of them.
+Memory: `max_keys` states, of an operator each of `len(wired.scopes)` of them (see there; for `gaussian` 176 bytes per
+row and feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
+commit, of which there are as many as fell due since the last one; and what the task's decoder remembers of names. A
+recovery holds the partition's newest snapshots as bytes beside the states that it makes of them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from zlib import crc32
 
 from laggard.pipeline.bus import Partition, Snapshot
 from laggard.pipeline.migrations import migrate
 from laggard.pipeline.records import Decoder
 from laggard.pipeline.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
-from laggard.pipeline.stream import Sequences, Stream
+from laggard.pipeline.stream import Operator, Sequences, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.stage import Stage
 
 GIVEN_UP: Final = b""
 """The content of the snapshot that says that a key has no state any more."""
@@ -58,9 +58,35 @@ _SILENT_ROUNDS: Final = 4
 _logger = logging.getLogger(__name__)
 
 
+class KeyState(Protocol):
+    """The state of one key.
+
+    Attributes:
+        records: how many records of the key have changed it.
+        heard: the offset of the last of them.
+
+    """
+
+    records: int
+    heard: int
+
+    @property
+    def ts(self) -> float:
+        """The time that it is of, seconds since the Unix epoch; 0 where there is none."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+
+
+State = TypeVar("State", bound=KeyState)
+
+
 @dataclass(slots=True, eq=False)
 class Keyed:
-    """The state of one key.
+    """An operator's state of one key.
 
     Attributes:
         streams: by scope.
@@ -90,6 +116,19 @@ class Keyed:
             "streams": {scope: stream.snapshot() for scope, stream in self.streams.items()},
         }
 
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.marks = Sequences(state["marks"])
+        self.records, self.heard = int(state["records"]), int(state["heard"])
+        # A scope that was not wanted when this was saved begins anew.
+        for scope in self.streams.keys() & state["streams"].keys():
+            self.streams[scope].restore(state["streams"][scope], decoder, place)
+
+    def begin_anew(self, scope: str, operator: Operator) -> Stream:
+        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        stream = self.streams[scope] = Stream(operator)
+        return stream
+
 
 @dataclass(slots=True)
 class Loaded:
@@ -109,12 +148,13 @@ class Loaded:
     migrated: int = 0
 
 
-class States:
+class States(Generic[State]):
     """The states of one task.
 
     Parameters:
-        wired: makes the operators, and says which scopes.
+        stage: whose they are.
         partition: whose keys these are.
+        empty: makes the state of a key of which nothing was heard.
         snapshot_records: how many records of a key are between two of its snapshots, at most.
         max_keys: how many keys may have a state.
 
@@ -124,14 +164,18 @@ class States:
 
     """
 
-    def __init__(self, wired: Wired, partition: Partition, snapshot_records: int, max_keys: int) -> None:
+    def __init__(
+        self, stage: Stage, partition: Partition, empty: Callable[[], State], snapshot_records: int, max_keys: int
+    ) -> None:
         self.evicted = 0
         self.state_bytes = 0
-        self._wired = wired
+        self._gone: list[tuple[str, State]] = []
+        self._stage = stage
         self._partition = partition
+        self._empty = empty
         self._snapshot_records = self._every = snapshot_records
         self._max_keys = max_keys
-        self._keys: dict[str, Keyed] = {}  # the one heard least recently first
+        self._keys: dict[str, State] = {}  # the one heard least recently first
         self._unsaved: dict[str, int] = {}  # by key, the first offset that is not in its snapshot; the least first
         self._sizes: dict[str, int] = {}
         self._unsavable: set[str] = set()
@@ -148,11 +192,11 @@ class States:
         """All keys that have a state, the one heard least recently first."""
         return tuple(self._keys)
 
-    def get(self, key: str) -> Keyed | None:
+    def get(self, key: str) -> State | None:
         """The state of a key, None where it has none."""
         return self._keys.get(key)
 
-    def open(self, key: str, offset: int) -> Keyed:
+    def open(self, key: str, offset: int) -> State:
         """The state of a key; a new one, in the place of the key heard least recently, where it has none."""
         keyed = self._keys.get(key)
         if keyed is None:
@@ -162,13 +206,11 @@ class States:
             self._space()
         return keyed
 
-    def _empty(self) -> Keyed:
-        return Keyed({scope: Stream(self._wired.make()) for scope in self._wired.scopes})
-
     def _give_up(self, key: str, offset: int) -> None:
         keyed = self._keys.pop(key)
         self._space()
         self.evicted += 1
+        self._gone.append((key, keyed))
         self._unsaved.pop(key, None)
         self._unsavable.discard(key)
         self.state_bytes -= self._sizes.pop(key, 0)
@@ -177,10 +219,10 @@ class States:
             self._due = deque(snapshot for snapshot in self._due if snapshot.key != key)
             self._given_up.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
 
-    def begin_anew(self, key: str, scope: str) -> Stream:
-        """Forget what was learned of one scope of a key that has a state; gives its new stream."""
-        stream = self._keys[key].streams[scope] = Stream(self._wired.make())
-        return stream
+    def take_gone(self) -> Iterator[tuple[str, State]]:
+        """The keys that were given up since this was asked last, with their states."""
+        while self._gone:
+            yield self._gone.pop(0)
 
     def heard(self, key: str, offset: int) -> None:
         """A record changed the state of a key: note it, and save the key if it is its turn."""
@@ -223,21 +265,21 @@ class States:
     def _save(self, key: str, position: int) -> None:
         keyed = self._keys[key]
         self._unsaved.pop(key, None)
-        state = {"operator": self._wired.name, "state_version": self._wired.state_version, **keyed.snapshot()}
+        state = {"operator": self._stage.name, "state_version": self._stage.state_version, **keyed.snapshot()}
         try:
             value = encode_state(state, MAX_SNAPSHOT_BYTES)
         except SnapshotError as error:
             # Such a key is learned anew after a restart; it must not keep the others from being saved.
             if key not in self._unsavable:
                 self._unsavable.add(key)
-                _logger.warning("%s of %r in %s cannot be saved: %s", self._wired.name, key, self._partition, error)
+                _logger.warning("%s of %r in %s cannot be saved: %s", self._stage.name, key, self._partition, error)
             return
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
         self._due.append(self._snapshot(key, position, keyed.ts, value))
 
     def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
-        return Snapshot(self._wired.snapshots, self._partition, key, offset, ts, value)
+        return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
 
     def take(self, position: int) -> list[Snapshot]:
         """The snapshots that are due, for the commit up to this position; some, if all are too much for one."""
@@ -269,10 +311,10 @@ class States:
                     continue
                 if snapshot.value != GIVEN_UP:
                     state = decode_state(snapshot.value, place)
-                    loaded.migrated += migrate(state, self._wired, place)
+                    loaded.migrated += migrate(state, self._stage, place)
                     self._keys[snapshot.key] = self._restored(state, decoder, place)
                     self._sizes[snapshot.key] = state_bytes(snapshot.value)
-                    if snapshot.operator != self._wired.snapshots:
+                    if snapshot.operator != self._stage.snapshots:
                         self._older.append(snapshot.key)
                 loaded.saved[snapshot.key] = snapshot.offset
             except (SnapshotError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
@@ -281,13 +323,9 @@ class States:
         self._space()
         return loaded
 
-    def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> Keyed:
+    def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> State:
         keyed = self._empty()
-        keyed.marks = Sequences(state["marks"])
-        keyed.records, keyed.heard = int(state["records"]), int(state["heard"])
-        # A scope that was not wanted when this was saved begins anew.
-        for scope in keyed.streams.keys() & state["streams"].keys():
-            keyed.streams[scope].restore(state["streams"][scope], decoder, place)
+        keyed.restore(state, decoder, place)
         return keyed
 
     def follow(self) -> None:

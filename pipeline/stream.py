@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from laggard.operators.contract import FrameOperator
 from laggard.pipeline.anomalies import Anomalies, restored
+from laggard.pipeline.courses import restored as restored_course
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout, Matrix
     from laggard.operators.ranking import Ranking
+    from laggard.pipeline.courses import Course
 
 SET_BACK_S: Final = 3600.0
 SET_BACK_FRAMES: Final = 12
@@ -120,6 +122,7 @@ class Stream:
         offset: the newest frame's place in the input.
         trigger: when the next anomaly may be told.
         anomalies: the one that is open, and how many there were.
+        courses: of the anomalies that were told and have not ended, in the order of their opening.
         set_back: how many frames in a row came that look as if the producer's clock had been set back.
 
     """
@@ -132,6 +135,7 @@ class Stream:
         self.offset = -1
         self.trigger = Trigger()
         self.anomalies = Anomalies()
+        self.courses: tuple[Course, ...] = ()
         self.set_back = 0
         self._set_back_ts = -math.inf  # of the last of those
         self._scores: Scores | None = None
@@ -203,6 +207,7 @@ class Stream:
             "calm_since": self.trigger.calm_since,
             "sequences": self._sequences.snapshot(),
             **self.anomalies.snapshot(),
+            **({"courses": [course.snapshot() for course in self.courses]} if self.courses else {}),
             **set_back,
         }
 
@@ -213,6 +218,7 @@ class Stream:
         self.offset = int(state["offset"])
         self.trigger = Trigger(bool(state["armed"]), state["calm_since"])
         self.anomalies = restored(state)
+        self.courses = tuple(map(restored_course, state.get("courses", ())))
         self._sequences = Sequences(state["sequences"])
         self.set_back, self._set_back_ts = int(state.get("set_back", 0)), float(state.get("set_back_ts", -math.inf))
         self._scores = self.frame = None

@@ -12,34 +12,36 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.anomalies import OpenAnomaly
-from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.anomalies import OpenAnomaly, blamed
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.courses import followed, opening
+from laggard.pipeline.incident_telling import ended_sentence
 from laggard.pipeline.namesakes import Namesakes
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput, anomaly_id
 from laggard.pipeline.short_lived import just_begun, listed, matter
-from laggard.pipeline.states import States
-from laggard.pipeline.stream import SET_BACK_FRAMES
-from laggard.pipeline.telemetry import TaskTelemetry
+from laggard.pipeline.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, StageTask
+from laggard.pipeline.states import Keyed, States
+from laggard.pipeline.stream import SET_BACK_FRAMES, Stream
 from laggard.pipeline.telling import sentence, story
 from laggard.pipeline.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.courses import Told
     from laggard.pipeline.observers import Observer
     from laggard.pipeline.records import Received
-    from laggard.pipeline.stream import Scores, Stream
+    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.stream import Scores
+    from laggard.pipeline.telemetry import TaskTelemetry
     from laggard.pipeline.wiring import Wired
-
-SNAPSHOT_RECORDS: Final = 200
-MAX_KEYS: Final = 1024
-"""Keys of one task: a host of 300 processes takes about 1 MB."""
 
 MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
@@ -49,29 +51,14 @@ REPLAY_HEADER: Final = "laggard-replay"
 
 MARK_ROWS, MARK_FEATURES = 20, 10
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
-LONGEST_REASON: Final = 1000
 
 NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
 """The answer to a mark when no frame is near it."""
 
-NOT_SHOWN: Final = "%s cannot show what came of %r"
-
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A record that could not be used, as it was received, and why."""
-
-    operator: str
-    record: Incoming
-    reason: str
-
-
-Output = Anomaly | RankingOutput | DeadLetter
-
-
-class Task:
+class Task(StageTask):
     """One operator on one partition.
 
     Parameters:
@@ -85,11 +72,11 @@ class Task:
         telemetry: where to count.
 
     Attributes:
-        position: the first offset that was not processed.
-        outputs: what came out, until somebody takes it.
-        states: of all keys.
+        wired: the operator.
 
     """
+
+    states: States[Keyed]
 
     def __init__(
         self,
@@ -102,30 +89,20 @@ class Task:
         observers: Sequence[Observer] = (),
         telemetry: TaskTelemetry | None = None,
     ) -> None:
+        def empty() -> Keyed:
+            return Keyed({scope: Stream(wired.make()) for scope in wired.scopes})
+
+        super().__init__(
+            wired, partition, States(wired, partition, empty, snapshot_records, max_keys), observers, telemetry
+        )
         self.wired = wired
-        self.partition = partition
-        self.position = 0
-        self.outputs: list[Output] = []
-        self.states = States(wired, partition, snapshot_records, max_keys)
-        self.telemetry = telemetry or TaskTelemetry(wired.name, partition.topic, partition.number)
-        self._counts = self.telemetry
         self._live = live
-        self._observers = observers
         self._decoder = Decoder()
         self._namesakes = Namesakes()
 
     # Records.
 
-    def process(self, record: Incoming) -> bool:
-        """Take the next record: whatever it is, the task can go on after it.
-
-        Returns:
-            Whether its time is when it was made: a mark's is the moment that it asks about.
-
-        """
-        self.position = record.offset + 1
-        self._counts.records += 1
-        self._counts.record_bytes += len(record.value)
+    def _process(self, record: Incoming) -> bool:
         try:
             received = self._decoder.decode(record.value, self._place(record))
         except RecordError as error:
@@ -145,6 +122,7 @@ class Task:
             case _:
                 self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a request")
         self.states.look_after_silent(self.position)
+        self._end_gone()
 
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not record.key or frame.key != record.key:
@@ -160,7 +138,8 @@ class Task:
         judged = stream.judge(frame)
         if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
             self._tell_set_back(stream, frame)
-            stream, judged = self.states.begin_anew(frame.key, frame.scope), "new"
+            self._end(frame.key, frame.scope, stream)
+            stream, judged = keyed.begin_anew(frame.scope, self.wired.make()), "new"
         match judged:
             case "duplicate":
                 self._counts.duplicates += 1
@@ -215,6 +194,8 @@ class Task:
             self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
             return
         stream.accept(frame, record.offset, scores, trigger)
+        if stream.courses:
+            self._follow(record, stream, frame, scores)
         if fires:
             self._open(record, stream, frame, scores, before)
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
@@ -229,19 +210,22 @@ class Task:
         opened = OpenAnomaly(anomaly, frame.ts, self._is_live(record))
         try:
             found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
-            opened = opened.blaming(found, frame.scope)
-            told = self._anomaly(opened, frame, scores, found)
+            blame = blamed(found, frame.scope)
+            opened = opened.blaming(blame)
+            told = self._anomaly(opened, frame, scores, found, blame)
             if before is not None and matter(judge(found), None) and (begun := just_begun(before, frame)):
                 told = replace(told, sentence=f"{told.sentence} Processes that have just begun: {listed(begun)}.")
             self.outputs.append(told)
             self._counts.anomalies += 1
+            stream.courses = (*stream.courses, opening(told))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
             self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
 
-    def _anomaly(self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking) -> Anomaly:
+    def _anomaly(
+        self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
+    ) -> Anomaly:
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
         return Anomaly(
             id=opened.id,
             operator=self.wired.name,
@@ -251,11 +235,68 @@ class Task:
             ts=frame.ts,
             score=scores.score,
             ranking=ranking,
-            sentence=sentence(found, commands, frame.scope),
+            sentence=_sentence(found, frame),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=opened.live,
+            scope=frame.scope,
+            blame=blame,
         )
+
+    def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
+        """Tell what became of the anomalies that were told before this frame."""
+
+        def look() -> tuple[Ranking, Blame | None] | None:
+            try:
+                found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+                return found, blamed(found, frame.scope)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse(record, f"{self._place(record)}: progress that cannot be told: {_told(error)}")
+                return None
+
+        going_on = "" if stream.anomalies.open is None else stream.anomalies.open.id
+        stream.courses, told = followed(stream.courses, frame.ts, scores.score, going_on, look)
+        for each in told:
+            said = "" if each.ranking is None else _sentence(each.ranking, frame)
+            self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
+
+    def _progress(self, told: Told, key: str, scope: str, ts: float, said: str = "") -> Progress:
+        """What is told of an anomaly at a time; with a sentence on its ranking, where there is one."""
+        course = told.course
+        age_s = course.age_s + ts - course.opened_ts
+        nothing = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
+        ranking = nothing if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
+        return Progress(
+            id=course.id,
+            operator=self.wired.name,
+            parameters=self.wired.parameters,
+            keyed_by=course.keyed_by,
+            key=key,
+            ts=ts,
+            score=course.score,
+            ranking=ranking,
+            sentence=said or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=course.live,
+            scope=scope,
+            blame=course.blame,
+            change=told.change,
+            number=course.number,
+            opened_ts=course.opened_ts,
+            until_ts=course.until_ts,
+        )
+
+    def _end(self, key: str, scope: str, stream: Stream) -> None:
+        """Tell that all anomalies of a stream have ended, which is given up."""
+        for course in stream.courses:
+            self.outputs.append(self._progress(course.ended(), key, scope, stream.ts))
+
+    def _end_gone(self) -> None:
+        """Tell so of the keys that were given up."""
+        for key, keyed in self.states.take_gone():
+            for scope, stream in keyed.streams.items():
+                self._end(key, scope, stream)
 
     def _is_live(self, record: Incoming) -> bool:
         return self._live and not _recorded_earlier(record)
@@ -288,50 +329,21 @@ class Task:
         ranking = ranking or NOTHING_RANKED
         self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
 
-    def damaged_record(self, offset: int, reason: str) -> None:
-        """Pass over a record that the bus could not read."""
-        self.position = offset + 1
-        self._counts.records += 1
-        self._refuse(Incoming(self.partition, offset, "", b"", 0.0), reason)
-
-    def _refuse(self, record: Incoming, reason: str) -> None:
-        self._counts.dead_letters += 1
-        self.outputs.append(DeadLetter(self.wired.name, record, reason[:LONGEST_REASON]))
-
-    def _observe(self, key: str, tell: Callable[[Observer], None]) -> None:
-        for observer in self._observers:
-            try:
-                tell(observer)
-            except Exception:
-                # It only looks on: what it misses changes no result.
-                _logger.exception(NOT_SHOWN, type(observer).__name__, key)
-
-    def _place(self, record: Incoming) -> str:
-        return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
-
     def lost(self) -> None:
         """Tell the observers that this state is given up."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.lost(self.wired.name, keys))
 
-    def refresh(self) -> None:
-        """Bring the telemetry of the states up to date."""
-        self.telemetry.keys = len(self.states)
-        self.telemetry.state_bytes = self.states.state_bytes
-        self.telemetry.keys_evicted += self.states.evicted
-        self.states.evicted = 0
-
     def replay(self, records: Iterable[Incoming]) -> None:
-        """Take records that were processed before: nothing is counted or shown, and what comes of them is withheld."""
-        observers, self._observers = self._observers, ()
-        self._counts = TaskTelemetry(self.wired.name, self.partition.topic, self.partition.number)
-        try:
-            for record in records:
-                self.process(record)
-                self.outputs.clear()
-        finally:
-            self._counts, self._observers = self.telemetry, observers
-            self._namesakes = Namesakes()  # what was found and withheld is to be found again
+        """Take records that were processed before, see `StageTask`."""
+        super().replay(records)
+        self._namesakes = Namesakes()  # what was found and withheld is to be found again
+
+
+def _sentence(ranking: Ranking, frame: Frame) -> str:
+    """What a ranking of a frame says."""
+    commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+    return sentence(ranking, commands, frame.scope)
 
 
 def _answer(stream: Stream, mark: Mark) -> Ranking | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from laggard.pipeline import snapshots
 from laggard.pipeline.extras import installing
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from laggard.operators.cpu.measures import ConditionName
     from laggard.operators.cpu.smoothing import Kind
     from laggard.operators.gaussian.likelihood import Likelihood
+    from laggard.pipeline.bus import Partition
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.snapshots import Migration
+    from laggard.pipeline.stage import TaskOptions
     from laggard.pipeline.stream import Operator
+    from laggard.pipeline.task import Task
     from laggard.pipeline.topics import Topic
 
 
@@ -60,6 +63,12 @@ class Wired:
     def snapshots(self) -> str:
         """What a bus knows its snapshots by."""
         return snapshot_name(self.name, self.generation)
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
+        """Make a task for a partition, without any state."""
+        from laggard.pipeline.task import Task  # noqa: PLC0415 - naming the operators needs no task
+
+        return Task(self, partition, **options)
 
 
 # How much each counter tells of what a process takes. A cause must stand before what comes with it: memory that grows

@@ -21,10 +21,10 @@ from laggard.pipeline.records import Mark, Request, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.records.schemas import SCHEMAS
-from laggard.pipeline.task import DeadLetter
+from laggard.pipeline.stage import DeadLetter
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
-from tests.pipeline.records.test_schemas import ANOMALY, ENDED, INCIDENT, VALIDATORS
+from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 from tests.pipeline.runner.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.runner.conftest import frame, record
 

@@ -16,7 +16,7 @@ from laggard.pipeline.anomalies import Anomalies, OpenAnomaly, blamed, restored
 from laggard.pipeline.exporter import Exporter
 from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark
-from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.records.outputs import Anomaly, Blame
 from laggard.pipeline.snapshots import BASE_KEY, decode_state, encode_state
 from laggard.pipeline.task import REPLAY_HEADER, Task
 from laggard.pipeline.telemetry import Telemetry
@@ -203,24 +203,42 @@ def ranking(*rows: RowScore) -> Ranking:
     return Ranking(1000.0, 2.0, rows, 60.0, young=False)
 
 
+def blame(row: RowScore, feature: int, *resources: str) -> Blame:
+    return Blame(row.row, row.name, row.features[feature].feature, 4.0, 1.0, 0.5, resources)
+
+
 def test_whom_the_sentence_names_first_is_blamed() -> None:
     waits, takes = row("waits", "io_delay_ratio", score=3.0, waits=True), row("takes", "cpu_user_ratio")
-    assert blamed(ranking(waits, takes), "process") == (takes, takes.features[0])
-    assert blamed(ranking(waits), "process") == (waits, waits.features[0])
-    assert blamed(ranking(row("a")), "process") == (row("a"), None)
-    assert blamed(ranking(), "process") == (None, None)
+    assert blamed(ranking(waits, takes), "process") == blame(takes, 0, "cpu")
+    assert blamed(ranking(waits), "process") == blame(waits, 0, "disk")
+    leaks = row("leaks", "descriptors")
+    assert blamed(ranking(leaks), "process") == blame(leaks, 0)
+    assert blamed(ranking(row("a")), "process") == Blame("a[1]", "a")
+    assert blamed(ranking(), "process") is None
+
+
+def test_what_ails_a_host_is_blamed() -> None:
     host = row("host", "load_1m", "cpu_steal_ratio")
-    assert blamed(ranking(host), "host") == (host, host.features[1])
-    assert blamed(ranking(row("host", "load_1m")), "host")[1] == host.features[0]
+    assert blamed(ranking(host), "host") == blame(host, 1, "cpu")
+    for feature, resource in {
+        "load_1m": "cpu",
+        "pressure_io_some_ratio": "disk",
+        "swap_in_bytes_per_s": "memory",
+        "network_eth0_receive_bytes_per_s": "network",
+    }.items():
+        high = RowScore("host", "host", 2.0, (FeatureScore(feature, 9.0, 1.0, 0.5, 2.0),), 60.0)
+        found = blamed(ranking(high), "host")
+        assert found is not None
+        assert (found.feature, found.resources) == (feature, (resource,))
 
 
 def test_an_anomaly_opens_with_what_was_judged() -> None:
     bare = OpenAnomaly("id", 1000.0, live=True)
-    assert bare.blaming(ranking(row("a", "cpu_user_ratio")), "process") == OpenAnomaly(
+    assert bare.blaming(blame(row("a", "cpu_user_ratio"), 0)) == OpenAnomaly(
         "id", 1000.0, True, "a[1]", "a", "cpu_user_ratio", 4.0, 1.0, 0.5
     )
-    assert bare.blaming(ranking(row("a")), "process") == OpenAnomaly("id", 1000.0, True, "a[1]", "a")
-    assert bare.blaming(ranking(), "process") == bare
+    assert bare.blaming(Blame("a[1]", "a"))[:6] == ("id", 1000.0, True, "a[1]", "a", "")
+    assert bare.blaming(None) == bare
 
 
 def test_the_worst_value_is_on_the_side_that_it_opened_on() -> None:

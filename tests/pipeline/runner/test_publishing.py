@@ -9,7 +9,8 @@ from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, raw
 from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing
 from laggard.pipeline.records import Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.task import NOTHING_RANKED, DeadLetter
+from laggard.pipeline.stage import DeadLetter
+from laggard.pipeline.task import NOTHING_RANKED
 from tests.pipeline.runner.conftest import TOPICS, frame, record
 
 

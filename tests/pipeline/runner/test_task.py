@@ -14,8 +14,9 @@ from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.snapshots import BASE_KEY, decode_state
+from laggard.pipeline.stage import DeadLetter
 from laggard.pipeline.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
-from laggard.pipeline.task import REPLAY_HEADER, DeadLetter, Task
+from laggard.pipeline.task import REPLAY_HEADER, Task
 from tests.pipeline.runner.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, record
 
 if TYPE_CHECKING:
