@@ -90,12 +90,35 @@ HOST: Final = {
     "users": "{} users are logged in",
 }
 
+MEASURED: Final = {
+    "cpu_quota_throttled_ratio": "it runs out of CPU quota in {} of the periods",
+    "cpu_system_wide_ratio": "it uses {} of all processors",
+    "cpu_single_ratio": "it uses {} of one processor",
+    "cpu_spikes_per_s": "for a moment it uses most of all processors {} times a second",
+}
+"""What the operator `cpu` makes of a process's counters."""
+
+PROLONGED: Final[Mapping[str, str]] = {
+    "cpu_system_wide_ratio": "used {} of all processors",
+    "cpu_single_ratio": "used {} of one processor",
+    "cpu_spikes_per_s": "used most of all processors in short spikes, {} a minute,",
+    "cpu_quota_throttled_ratio": "ran out of CPU quota in {} of the periods",
+    "pressure_io_some_ratio": "some task waited for I/O {} of the time",
+    "pressure_memory_some_ratio": "some task waited for memory {} of the time",
+}
+"""What a row did that was in an event, with a place for the mean in stretches of high use."""
+
 AGENT: Final = {
     "cpu_ratio": "it uses {} of one core",
     "memory_rss_bytes": "it holds {} of memory",
 }
 
-PHRASES: Final[Mapping[str, Mapping[str, str]]] = {"process": PROCESS, "thread": PROCESS, "host": HOST, "agent": AGENT}
+PHRASES: Final[Mapping[str, Mapping[str, str]]] = {
+    "process": PROCESS | MEASURED,
+    "thread": PROCESS,
+    "host": HOST,
+    "agent": AGENT,
+}
 """By scope and feature, a clause with a place for the value; before "a second" the value has no unit of time."""
 
 DEVICES: Final[Mapping[str, Mapping[str, str]]] = {

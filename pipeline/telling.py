@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.causes import causes
 from laggard.pipeline.explain import beside_usual, finding, judged, pid_of, printable, subject
+from laggard.pipeline.prolonged import prolonged_sentence
 from laggard.pipeline.units import readable, readable_duration
 from laggard.pipeline.verdict import judge
 
@@ -26,6 +27,8 @@ NAMED: Final = 4
 """So many kinds of culprits, and of victims, are told in a sentence."""
 
 MOST_PIDS: Final = 8
+
+_NOTHING_YET: Final = "Nothing can be judged yet: no row has been seen for long enough."
 
 
 def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
@@ -75,8 +78,8 @@ def verdict_sentence(
 
     `ranking` is the one that was judged, or what is shown of it; `since` says how long it has been so.
     """
-    if not ranking.rows:
-        return "Nothing can be judged yet: no row has been seen for long enough."
+    if not ranking.rows or ranking.rows[0].basis == "threshold":
+        return prolonged_sentence(ranking, commands, scope) if ranking.rows else _NOTHING_YET
     if verdict.culprits:
         told = _culprits(verdict.culprits, commands, scope, since)
         if verdict.culprits[0].score <= 1.0 and not scored:
@@ -103,8 +106,10 @@ def verdict_sentence(
 def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
     """Say what is unusual about a host as a whole; see `sentence`."""
     if not ranking.rows:
-        return "Nothing can be judged yet: no row has been seen for long enough."
+        return _NOTHING_YET
     row = ranking.rows[0]
+    if row.basis == "threshold":
+        return prolonged_sentence(ranking, {}, "host")
     if found := causes(row):
         return "On the host " + "; and ".join(each.told for each in found[:NAMED]) + "."
     if row.score <= 1.0 and not _notable(row):

@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+import numpy as np
+
 from laggard.operators.cpu.machine import State
 from laggard.operators.cpu.measures import CONDITIONS, Columns, Readings
 from laggard.operators.cpu.watched import Watched
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
@@ -152,7 +153,7 @@ class Cpu:
         watched = [each.after(ts, layout, readings) for each in self._watched]
         events = {each.name: dict(each.events.open) for each in watched if each.events.open}
         age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
-        scores = Scores(ts, layout, events, self.thresholds, self.duration_s, age_s)
+        scores = Scores(ts, layout, events, readings, self.thresholds, self.duration_s, age_s)
         self._judged = _Judged(ts, layout, values, watched, readings.cpus_seen, scores)
         return self._judged
 
@@ -199,6 +200,7 @@ class Scores:
         ts: the frame's time.
         layout: its rows and features.
         events: by condition and row id; those that are High among them. Conditions without any are not there.
+        readings: of the frame, without smoothing.
         thresholds: by condition, the least reading that is high.
         duration_s: how long use has to be high.
         age_s: how long the operator has been watching.
@@ -208,6 +210,7 @@ class Scores:
     ts: float
     layout: Layout
     events: Mapping[ConditionName, Mapping[str, Event]]
+    readings: Readings
     thresholds: Mapping[ConditionName, float]
     duration_s: float
     age_s: float
@@ -218,7 +221,10 @@ class Scores:
         return max((self._score(event) for found in self.events.values() for event in found.values()), default=0.0)
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The rows that are not Normal, worst first, with each condition that they are in as a feature."""
+        """The rows, worst first: those in an event, those that are High, and the others by how near they come to it.
+
+        What a row in an event is told of are the conditions that it is in.
+        """
         by_row: dict[str, list[tuple[float, ConditionName, Event]]] = {}
         for condition, found in self.events.items():
             for row, event in found.items():
@@ -226,8 +232,44 @@ class Scores:
         for each in by_row.values():
             each.sort(key=lambda one: -one[0])  # those that are alike stay in the order of conditions
         order = sorted(by_row, key=lambda row: -by_row[row][0][0])
-        told = tuple(self._row(row, by_row[row], features) for row in order[:rows])
-        return Ranking(self.ts, self.score, told, self.age_s, young=False)
+        told = [self._row(row, by_row[row], features) for row in order[:rows]]
+        if rows is None or len(told) < rows:
+            told += self._normal(by_row, None if rows is None else rows - len(told), features)
+        return Ranking(self.ts, self.score, tuple(told), self.age_s, young=False)
+
+    def _normal(self, others: Collection[str], rows: int | None, features: int | None) -> Iterator[RowScore]:
+        """Rows that are in no event, in the order of their readings."""
+        found = {
+            condition: reading
+            for condition in self.thresholds
+            if condition != "spikes" and (reading := CONDITIONS[condition].reading(self.readings)) is not None
+        }
+        if not found:
+            return
+        shares = np.stack([reading / self.thresholds[condition] for condition, reading in found.items()])
+        most = np.fmax.reduce(shares, axis=0)
+        order = np.argsort(-most, kind="stable")[: int(np.isfinite(most).sum())]
+        normal = [place for place in order.tolist() if self.layout.rows[place] not in others]
+        for place in normal[:rows]:
+            by_share = np.argsort(-shares[:, place], kind="stable")[: int(np.isfinite(shares[:, place]).sum())]
+            conditions = [list(found)[each] for each in by_share.tolist()]
+            yield RowScore(
+                row=self.layout.rows[place],
+                name=self.layout.names[place],
+                score=0.0,
+                features=tuple(
+                    FeatureScore(
+                        feature=CONDITIONS[condition].feature,
+                        value=float(found[condition][place]),
+                        mean=self.thresholds[condition],
+                        standard_deviation=math.nan,
+                        score=0.0,
+                    )
+                    for condition in conditions[:features]
+                ),
+                age_s=self.age_s,
+                basis="threshold",
+            )
 
     def _score(self, event: Event) -> float:
         if event.state == State.HIGH:
