@@ -26,7 +26,7 @@ _GIVEN = "laggard.given"
 _REACHING = ("kafka.", "topics.prefix")  # without these another command does not find the same records
 
 
-def _seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001
+def seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001
     """Callback of an option that takes a duration such as `60s` or `5m`."""
     if value is None:
         return None
@@ -40,7 +40,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str | No
 
 
 duration_option = click.option(
-    "--duration", "duration_s", metavar="DURATION", callback=_seconds, help="Stop after this time.  [default: never]"
+    "--duration", "duration_s", metavar="DURATION", callback=seconds, help="Stop after this time.  [default: never]"
 )
 """Of a command that runs until it is stopped: its argument `duration_s`, None for ever."""
 

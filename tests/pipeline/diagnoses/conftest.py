@@ -5,7 +5,7 @@ from __future__ import annotations
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
 
 START = 1_700_000_000.0
-UNTRUSTED = "\x1b[2J<b>&\"';\n\ud800 [bold]"
+UNTRUSTED = "\x1b[2J<b>&\"';\n\u202e [bold]"
 
 COMPUTE = Location("compute", "/srv/app/hot.py", line=12)
 LATER = Location("compute", "/srv/app/hot.py", line=13)

@@ -1,0 +1,244 @@
+"""`laggard diagnose`: what a process is doing now, or was doing while something was wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.options import seconds, to_type, with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.diagnoses.page import Shown
+    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.settings import Settings
+
+SAMPLES: Final = 100
+"""How often it is looked where nothing else is said, as S1 does."""
+
+DURATION_S: Final = 300.0
+"""How long it is looked at most, likewise."""
+
+UNBOUNDED: Final = 100_000
+"""Samples, where only a duration is given."""
+
+METHODS: Final = ("auto", "proc", "perf", "py-spy", "eu-stack", "jcmd")
+
+SHORT_ID: Final = 8
+"""Characters of an id that are enough to find it again."""
+
+
+class Exports(NamedTuple):
+    """Where a diagnosis is written to: paths, `-` for standard output, None for nowhere."""
+
+    folded: str | None
+    speedscope: str | None
+    svg: str | None
+
+
+_FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
+
+
+@click.command()
+@with_settings
+@click.argument("process", required=False, metavar="[PID|NAME]")
+@click.option("--samples", type=click.IntRange(1, UNBOUNDED), help=f"How often it is looked.  [default: {SAMPLES}]")
+@click.option(
+    "--duration",
+    "duration_s",
+    metavar="DURATION",
+    callback=seconds,
+    help="Stop after this time, whatever has been seen.  [default: 5m]",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="auto",
+    show_default=True,
+    help="What finds out what is executed: `proc` stops nothing, but sees only what is blocked.",
+)
+@click.option("--last", is_flag=True, help="Do not look now: the last diagnosis that is recorded, of this process.")
+@click.option("--id", "wanted", metavar="ID", help="The recorded diagnosis with this id.")
+@click.option("--list", "listing", is_flag=True, help="List the recorded diagnoses instead.")
+@click.option("--host", help="Whose are recorded.  [default: this one's]")
+@click.option("--threads", type=click.IntRange(1, 10_000), default=5, show_default=True, help="How many are shown.")
+@click.option("--functions", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each.")
+@click.option("--reverse", is_flag=True, help="What used most comes last, where the eye is behind a long list.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks, for flamegraph.pl and its kind.")
+@click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a file for https://www.speedscope.app.")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for any browser.")
+def diagnose(
+    settings: Settings,
+    *,
+    process: str | None,
+    samples: int | None,
+    duration_s: float | None,
+    method: str,
+    last: bool,
+    wanted: str | None,
+    listing: bool,
+    host: str | None,
+    threads: int,
+    functions: int,
+    reverse: bool,
+    as_json: bool,
+    folded: str | None,
+    speedscope: str | None,
+    svg: str | None,
+) -> int:
+    """Say what a process of this machine is doing: its threads by use, and what each of them executes.
+
+    It looks now, at the process with this PID, row id or NAME; of several with one name, at the busiest. ^C ends it,
+    and shows what there is. With --last, --id or --list it tells instead what was recorded while something was wrong.
+
+    FILE may be `-` for standard output, in the place of the page. --json prints a record of the kind `diagnosis`, whose
+    fields deploy/anomalies.md explains.
+    """
+    from laggard.pipeline.diagnoses.page import Shown  # noqa: PLC0415 - naming the command does not load it
+
+    exports = Exports(folded, speedscope, svg)
+    _check(process, host, exports, as_json=as_json, recorded=sum((last, wanted is not None, listing)))
+    if listing:
+        _list(settings, host or settings.text("host"), process, as_json=as_json)
+        return 0
+    if last or wanted is not None:
+        found = _find(settings, host or settings.text("host"), process, wanted)
+    else:
+        assert process is not None
+        from laggard.pipeline.cli.looking import look  # noqa: PLC0415 - not for what is recorded
+
+        found = look(
+            process,
+            settings.text("host"),
+            samples=samples or (UNBOUNDED if duration_s else SAMPLES),
+            duration_s=duration_s or DURATION_S,
+            methods=None if method == "auto" else () if method == "proc" else (method,),
+        )
+    taken = _export(found, exports)
+    if as_json:
+        from laggard.pipeline.records.diagnosis_json import write_diagnosis  # noqa: PLC0415
+
+        click.echo(write_diagnosis(found))
+    elif not taken:
+        _write_page(settings, found, Shown(threads, functions, reverse), recorded=last or wanted is not None)
+    return 0 if any(phase.threads for phase in found.phases) else FAILED
+
+
+def _check(process: str | None, host: str | None, exports: Exports, *, as_json: bool, recorded: int) -> None:
+    """Refuse what does not fit together, before anything is looked at."""
+    if recorded > 1:
+        raise click.UsageError("--last, --id and --list exclude each other")
+    if process is None and not recorded:
+        raise click.UsageError("expected a PID or NAME, or --last, --id or --list")
+    if host is not None and not recorded:
+        raise click.UsageError("--host is about what is recorded; expected --last, --id or --list with it")
+    if [*exports, "-" if as_json else None].count("-") > 1:
+        raise click.UsageError("only one of --json and the files can go to standard output")
+    for name, path in exports._asdict().items():
+        if path not in {None, "-"} and not Path(path).parent.is_dir():
+            raise click.BadParameter(f"{path}: there is no such folder", param_hint=f"--{name}")
+
+
+def _find(settings: Settings, host: str, process: str | None, wanted: str | None) -> Diagnosis:
+    """The recorded diagnosis that is asked for. Raises `CommandError` where there is none."""
+    found = list(islice(_recorded(settings, host, process, wanted or ""), 1 if wanted is None else 2))
+    if len(found) > 1:
+        raise CommandError(f"more than one diagnosis has the id {wanted}; {_listing(settings, host)}", NO_DATA)
+    if not found:
+        of = f" of {process}" if process else ""
+        having = f" with the id {wanted}" if wanted is not None else ""
+        raise CommandError(f"no diagnosis{of}{having} is recorded on {host}; {_listing(settings, host)}", NO_DATA)
+    return found[0]
+
+
+def _recorded(settings: Settings, host: str, process: str | None, wanted: str = "") -> Iterator[Diagnosis]:
+    """The recorded diagnoses of a process, or of all, whose id begins so; that which was told last first."""
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import Recorded  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        for each in Recorded(bus, topics_of(settings), host).newest():
+            named = process is None or process in {each.name, each.row, str(each.pid)}
+            if named and each.id.startswith(wanted.lower()):
+                yield each
+
+
+def _listing(settings: Settings, host: str) -> str:
+    elsewhere = [] if host == settings.text("host") else ["--host", host]
+    return f"`{to_type(settings, 'diagnose', '--list', *elsewhere)}` lists them"
+
+
+def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) -> None:
+    from laggard.pipeline.diagnoses.words import sentence  # noqa: PLC0415
+    from laggard.pipeline.report import moment  # noqa: PLC0415
+
+    last = None
+    for each in _recorded(settings, host, process):
+        last = each
+        begin_ts = each.phases[0].begin_ts if each.phases else each.ts
+        if as_json:
+            told = {"id": each.id, "ts": begin_ts, "host": each.host, "row": each.row, "pid": each.pid}
+            click.echo(json.dumps(told | {"reason": each.reason, "sentence": sentence(each)}))
+        else:
+            click.echo(f"{each.id[:SHORT_ID]}  {moment(begin_ts)}  {sentence(each)}")
+    if not as_json:
+        again = to_type(settings, "diagnose", "--id", last.id[:SHORT_ID]) if last else ""
+        now = to_type(settings, "diagnose", process or "PID")
+        click.echo(f"\nNext: `{again}`" if last else f"There is no diagnosis; to look now: `{now}`")
+
+
+def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
+    """Write the files that are asked for; gives whether one of them was standard output."""
+    taken = False
+    for name, path in exports._asdict().items():
+        if path is None:
+            continue
+        text = _exported(name, diagnosis)
+        if path == "-":
+            taken = True
+            click.echo(text, nl=False)
+            continue
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"--{name} {path}: {error.strerror or error}") from None
+        click.echo(f"Wrote {path}", err=True)
+    return taken
+
+
+def _exported(name: str, diagnosis: Diagnosis) -> str:
+    from laggard.pipeline.diagnoses.flame_graph import flame_graph  # noqa: PLC0415 - only what is asked for
+    from laggard.pipeline.diagnoses.folded import folded  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.speedscope import speedscope  # noqa: PLC0415
+
+    match name:
+        case "svg":
+            return flame_graph(diagnosis)
+        case "speedscope":
+            return json.dumps(speedscope(diagnosis)) + "\n"
+    return "".join(f"{line}\n" for line in folded(diagnosis))
+
+
+def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recorded: bool) -> None:
+    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
+    from laggard.pipeline.explain import printable  # noqa: PLC0415
+
+    console = console_of(sys.stdout)
+    write(diagnosis_lines(diagnosis, page_of(console), shown), console)
+    if recorded:
+        short = diagnosis.id[:SHORT_ID]
+        click.secho(f"Recorded on {printable(diagnosis.host)} as {short}.", dim=True)
+        draw = to_type(settings, "diagnose", "--id", short, "--svg", "flames.svg")
+        click.echo(f"Next: `{draw}` draws a flame graph")
+    else:
+        draw = to_type(settings, "diagnose", str(diagnosis.pid), "--svg", "flames.svg")
+        click.echo(f"Next: `{draw}` looks again, and draws a flame graph")

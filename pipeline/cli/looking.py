@@ -1,0 +1,125 @@
+"""To look at a process of this machine now, with a progress bar, until enough was seen or a person has seen enough."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.diagnoses.words import ASKED, percent
+from laggard.pipeline.explain import printable
+from laggard.pipeline.processes import UnknownProcessError, by_use, candidates
+from laggard.pipeline.records.diagnosis_json import diagnosis_id
+from laggard.producers.diagnosis.bounds import Budget, Limits
+from laggard.producers.diagnosis.session import Session
+from laggard.producers.diagnosis.target import TargetError, find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laggard.pipeline.records.diagnosis import Diagnosis
+
+COMPARED_S: Final = 0.3
+"""For so long it is watched which of several processes of one name is the busiest."""
+
+LISTED: Final = 4
+"""So many others of them are named."""
+
+
+def look(process: str, host: str, *, samples: int, duration_s: float, methods: tuple[str, ...] | None) -> Diagnosis:
+    """What a process is doing now. ^C, or a request to end, ends it early.
+
+    Args:
+        process: as a person names it, see `candidates`.
+        host: this machine's name.
+        samples: how often it is looked at most.
+        duration_s: for how long at most.
+        methods: see `Session`.
+
+    Raises:
+        CommandError: there is no such process, or no more.
+
+    """
+    try:
+        target = find(_pid(process))
+    except (UnknownProcessError, TargetError) as error:
+        raise CommandError(str(error), NO_DATA) from None
+    session = Session(
+        target,
+        id=diagnosis_id(host, target.row, ASKED, time.time()),
+        host=host,
+        reason=ASKED,
+        budget=Budget(),
+        limits=Limits(duration_s=duration_s, samples=samples),
+        methods=methods,
+    )
+    try:
+        with _stopped_by_signals() as stop, _progress(target.row, samples, duration_s) as tell:
+            taken = 0
+            while not session.ended and not stop.wait(session.delay_s()):
+                session.sample()
+                taken += 1
+                tell(taken)
+        return session.diagnosis("closed")
+    finally:
+        session.close()
+
+
+def _pid(process: str) -> int:
+    """The process that is meant; says on standard error which it is, where several are called so."""
+    found = candidates(process)
+    if len(found) == 1:
+        return found[0].pid
+    used = by_use(found, COMPARED_S)
+    if not used:
+        raise UnknownProcessError(f"the {len(found)} processes that were called {process} have ended")
+    (busiest, share), *others = used
+    listed = ", ".join(printable(each.row) for each, _ in others[:LISTED]) + (", ..." if len(others) > LISTED else "")
+    click.echo(
+        f"{len(found):,} processes are called {printable(process)}; this is about the busiest, "
+        f"{printable(busiest.row)}, with {percent(share)} of one core. Others: {listed}",
+        err=True,
+    )
+    return busiest.pid
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """What is set by ^C or a request to end; at the second one the command ends at once."""
+    stop = threading.Event()
+
+    def ask(_: int, __: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextlib.contextmanager
+def _progress(row: str, samples: int, duration_s: float) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal; what is told how often it was looked."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    began = time.monotonic()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"looking at {printable(row)}; ^C shows what there is", total=1.0)
+        yield lambda taken: progress.update(
+            bar, completed=max(taken / samples, (time.monotonic() - began) / duration_s)
+        )

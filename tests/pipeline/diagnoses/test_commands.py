@@ -1,0 +1,277 @@
+"""`laggard diagnose` as a person or a program meets it, on real processes and on what is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.cli import run
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE
+from laggard.pipeline.processes import by_use, candidates
+from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+from laggard.pipeline.topics import DIAGNOSES, Topics
+from tests.pipeline.diagnoses.conftest import NOTHING, ON_DISK, START, TWO_DIPS, UNTRUSTWORTHY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Ended = tuple[int, str, str]
+    Call = Callable[..., Ended]
+    Start = Callable[..., subprocess.Popen[bytes]]
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+BURN = "while True: sum(range(1000))"
+SLEEP = "import time; time.sleep(60)"
+NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, {name!r}.encode()); "
+"""PR_SET_NAME of linux/prctl.h."""
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own configuration and state take no part."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAGGARD_HOST", "web-1")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.fixture
+def diagnose(capsys: pytest.CaptureFixture[str]) -> Call:
+    def called(*arguments: str) -> Ended:
+        code = run(["diagnose", *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return called
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts Python programs of a name; what still runs at the end is killed."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin(name: str, code: str) -> subprocess.Popen[bytes]:
+        program = NAMED.format(name=name) + "print(flush=True); " + "\n" + code
+        begun = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        running.append(begun)
+        assert begun.stdout is not None
+        begun.stdout.readline()
+        return begun
+
+    yield begin
+    for each in running:
+        each.kill()
+        with each:  # closes its pipe and waits for it
+            pass
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A bus with three diagnoses."""
+    path = tmp_path / "recorded.db"
+    append(path, replace(ON_DISK, id="d15c0001"), TWO_DIPS, replace(TWO_DIPS, id="d15c0002", host="web-2"))
+    return path
+
+
+def append(path: Path, *told: Any) -> None:
+    topics = Topics()
+    with EmbeddedBus(path) as bus:
+        bus.create(topics.specs())
+        for each in told:
+            bus.append([Outgoing(topics.name(DIAGNOSES), each.host, write_diagnosis(each).encode(), each.ts)])
+
+
+def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
+    burner = start("lag-burner", BURN)
+    code, out, err = diagnose(str(burner.pid), "--samples", "8", "--method", "proc")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(f"`lag-burner` (pid {burner.pid}, `{sys.executable} -c ")
+    assert " of one core, all of it in functions that are not known." in lines[0]
+    assert f"lag-burner  {burner.pid}" in lines[3]
+    assert ", 8 times, with proc." in lines[1]
+    assert "of CPU time" in out
+    assert lines[-1] == f"Next: `laggard diagnose {burner.pid} --svg flames.svg` looks again, and draws a flame graph"
+    assert burner.poll() is None
+
+
+def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call, start: Start) -> None:
+    burner = start("lag-burner", BURN)
+    began = time.monotonic()
+    code, out, _ = diagnose(f"lag-burner[{burner.pid}]", "--duration", "1s", "--json", "--method", "proc")
+    assert code == 0
+    assert 0.8 <= time.monotonic() - began < 10.0
+    told = read_diagnosis(out, "test")
+    assert (told.pid, told.name, told.host, told.reason, told.progress) == (
+        burner.pid,
+        "lag-burner",
+        "web-1",
+        "asked",
+        "closed",
+    )
+    assert told.phases[0].threads[0].user_s > 0.1
+
+
+def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Call, start: Start) -> None:
+    sleeper, burner = start("lag-name-that-is-long", SLEEP), start("lag-name-that-is-long", BURN)
+    code, out, err = diagnose("lag-name-that-is-long", "--samples", "3", "--method", "proc")
+    assert code == 0
+    assert f"(pid {burner.pid}, " in out
+    assert err.startswith(
+        f"2 processes are called lag-name-that-is-long; this is about the busiest, lag-name-that-i[{burner.pid}@"
+    )
+    assert f"of one core. Others: lag-name-that-i[{sleeper.pid}@" in err
+    both = candidates("lag-name-that-is-long")
+    sleeper.kill()
+    sleeper.wait()
+    assert [each.pid for each, _ in by_use(both, 0.1)] == [burner.pid]
+
+
+def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> None:
+    burner = start("lag-burner", BURN)
+    looking = subprocess.Popen(
+        [*LAGGARD, "diagnose", str(burner.pid), "--samples", "5000", "--method", "proc"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3.0)
+    looking.send_signal(signal.SIGINT)
+    out, err = looking.communicate(timeout=20)
+    assert (looking.returncode, err) == (0, "")
+    assert f"lag-burner  {burner.pid}" in out
+
+
+def test_a_terminal_shows_how_far_it_is(start: Start) -> None:
+    burner = start("lag-burner", BURN)
+    ours, theirs = pty.openpty()
+    looking = subprocess.Popen(
+        [*LAGGARD, "diagnose", str(burner.pid), "--samples", "15", "--method", "proc"],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(theirs)
+    seen = b""
+    while looking.poll() is None or select.select([ours], [], [], 0.1)[0]:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:
+                break
+    os.close(ours)
+    assert looking.wait(20) == 0
+    assert f"looking at lag-burner[{burner.pid}@".encode() in seen
+    assert b"^C shows what there is" in seen
+
+
+def test_files_for_other_tools(diagnose: Call, recorded: Path, tmp_path: Path) -> None:
+    names = {name: str(tmp_path / f"told.{name}") for name in ("folded", "speedscope", "svg")}
+    asked = [word for name, path in names.items() for word in (f"--{name}", path)]
+    code, out, err = diagnose("--last", "--bus", str(recorded), *asked)
+    assert (code, out.startswith("From 22:14:10 to 22:15:08 `python3`")) == (0, True)
+    assert err == "".join(f"Wrote {path}\n" for path in names.values())
+    lines = (tmp_path / "told.folded").read_text().splitlines()
+    assert "python3;phase 1;worker (26810);run_forever (hot.py);compute (hot.py) 45" in lines
+    assert len(json.loads((tmp_path / "told.speedscope").read_text())["profiles"]) == 8
+    assert ET.parse(tmp_path / "told.svg").getroot().tag.endswith("svg")
+    for name in names:
+        code, out, err = diagnose("--last", "--bus", str(recorded), f"--{name}", "-")
+        assert (code, out, err) == (0, (tmp_path / f"told.{name}").read_text(), "")
+
+
+def test_what_is_recorded_is_found_by_process_and_by_id(diagnose: Call, recorded: Path) -> None:
+    where = ["--bus", str(recorded)]
+    for asked in (["--last", "postgres"], ["--id", "d15c"], ["--id", "D15C0001"]):
+        code, out, err = diagnose(*asked, *where)
+        assert (code, err) == (0, "")
+        assert out.startswith("`postgres` (pid 26801) used 3 % of one core;")
+    for asked in (["--last"], ["--last", "python3"], ["--last", "26801"], ["--last", "python3[26801@99]"]):
+        assert diagnose(*asked, *where)[1].startswith("From 22:14:10 to 22:15:08 `python3` (pid 26801,")
+    code, out, _ = diagnose("--last", "--host", "web-2", *where)
+    assert "Recorded on web-2 as d15c0002.\nNext: `laggard diagnose --id d15c0002 --svg flames.svg --bus" in out
+    code, out, _ = diagnose("--last", "--json", *where)
+    assert read_diagnosis(out, "test") == TWO_DIPS
+
+
+def test_what_is_recorded_is_listed(diagnose: Call, recorded: Path) -> None:
+    code, out, err = diagnose("--list", "--bus", str(recorded))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("5a0a0c5e  2023-11-14 22:14:10  From 22:14:10 to 22:15:08 `python3` (pid 26801,")
+    assert lines[1].startswith("d15c0001  2023-11-14 22:13:20  `postgres` (pid 26801) used 3 % of one core; ")
+    assert lines[-1].startswith("Next: `laggard diagnose --id d15c0001 --bus")
+    code, out, _ = diagnose("--list", "postgres", "--json", "--bus", str(recorded))
+    (told,) = [json.loads(line) for line in out.splitlines()]
+    assert (told["id"], told["ts"], told["row"], told["reason"]) == (
+        "d15c0001",
+        START,
+        "python3[26801@99]",
+        "io_pressure",
+    )
+    code, out, _ = diagnose("--list", "nobody", "--bus", str(recorded))
+    assert (code, out) == (0, f"There is no diagnosis; to look now: `laggard diagnose nobody --bus {recorded}`\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], USAGE, "expected a PID or NAME, or --last, --id or --list"),
+        (["--last", "--list"], USAGE, "--last, --id and --list exclude each other"),
+        (["1", "--host", "web-2"], USAGE, "--host is about what is recorded"),
+        (["1", "--json", "--svg", "-"], USAGE, "only one of --json and the files can go to standard output"),
+        (["1", "--svg", "nowhere/a.svg"], USAGE, "nowhere/a.svg: there is no such folder"),
+        (["1", "--method", "gdb"], USAGE, "'gdb' is not one of 'auto', 'proc', 'perf', 'py-spy', 'eu-stack', 'jcmd'"),
+        (["1", "--duration", "soon"], USAGE, "'soon'; expected a duration such as"),
+        (["4194304"], NO_DATA, "there is no process 4194304 any more"),
+        (["lag-nobody"], NO_DATA, "there is no process called lag-nobody; expected"),
+        (["lag-nobody[1@5]"], NO_DATA, "lag-nobody[1@5] has ended; process 1 is another one now"),
+        (["--last"], NO_DATA, "nothing is recorded at "),
+        (["--last", "--bus", "recorded.db", "x"], NO_DATA, "no diagnosis of x is recorded on web-1; `laggard diagnose"),
+        (["--id", "ff", "--bus", "recorded.db"], NO_DATA, "no diagnosis with the id ff is recorded on web-1"),
+        (["--id", "", "--bus", "recorded.db"], NO_DATA, "more than one diagnosis has the id"),
+        (["--last", "--host", "web-9", "--bus", "recorded.db"], NO_DATA, "is recorded on web-9; `laggard diagnose"),
+    ],
+)
+@pytest.mark.usefixtures("recorded")
+def test_what_cannot_be_done_is_said(diagnose: Call, arguments: list[str], code: int, said: str) -> None:
+    ended = diagnose(*arguments)
+    assert ended[0] == code
+    assert said in " ".join(ended[2].split())
+
+
+def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Call, tmp_path: Path) -> None:
+    append(tmp_path / "a.db", NOTHING)
+    code, out, _ = diagnose("--last", "--bus", str(tmp_path / "a.db"))
+    assert code == FAILED
+    assert "did could not be seen." in out
+    assert "Note: the process ended before it could be looked at" in out
+
+
+def test_a_file_that_cannot_be_written_is_named(diagnose: Call, recorded: Path) -> None:
+    code, _, err = diagnose("--last", "--bus", str(recorded), "--svg", "/proc/told.svg")
+    assert code in {FAILED, USAGE}
+    assert "/proc/told.svg" in err
+
+
+def test_no_name_does_anything_to_the_terminal(diagnose: Call, tmp_path: Path) -> None:
+    append(tmp_path / "a.db", UNTRUSTWORTHY)
+    for asked in (["--last"], ["--list"], ["--last", "--json"], ["--last", "--svg", "-"], ["--last", "--folded", "-"]):
+        _, out, err = diagnose(*asked, "--bus", str(tmp_path / "a.db"))
+        assert all(each.isprintable() or each == "\n" for each in out + err)
