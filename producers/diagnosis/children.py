@@ -54,7 +54,8 @@ class Child:
                 stderr=self._errors,
                 pass_fds=(file,) if output_option else (),
                 start_new_session=True,
-                env=os.environ | {"LC_ALL": "C.UTF-8"},
+                # Nothing is to be fetched from a network, least of all while a process stands still.
+                env=os.environ | {"LC_ALL": "C.UTF-8", "DEBUGINFOD_URLS": ""},
             )
             opened.pop_all()
 
@@ -69,6 +70,10 @@ class Child:
     def kill(self) -> None:
         """End it."""
         self._end(signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until it ends by itself."""
+        self._reap(0)
 
     def output(self) -> bytes:
         """What it wrote."""

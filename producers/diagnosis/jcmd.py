@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +12,9 @@ from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.jvm import Jvm
+from laggard.producers.diagnosis.states import thread_states
 from laggard.producers.kernel import content
-from laggard.producers.proc import ProcError, parse_stat, printable
+from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class Jcmd:
         self.cpu_s = 0.0
         self._pid = pid
         self._clock = clock or Clock()
-        self._path = f"{root}/{pid}/task"
+        self._path = f"{root}/{pid}"
         self._jvm = Jvm(pid, root=root)
         self._perf = perf.Perf(pid, clock=self._clock, root=root)
         self._samples_running = self._started = self._unnamed = False
@@ -167,7 +167,7 @@ class Jcmd:
         begin_ns = self._clock.monotonic()
         every_s = DUMP_EVERY_S if self._samples_running else DUMP_ALONE_EVERY_S
         self._dump_ns = begin_ns + round(every_s * 1e9)
-        states = self._states()
+        states = thread_states(self._path)  # before a dump makes all of them wait
         if b"D" in states.values():
             self._note("jcmd: no thread dump while a thread slept uninterruptibly: all others would have waited for it")
             return []
@@ -185,26 +185,13 @@ class Jcmd:
                 samples.append(Sample(ts, tid, locations[:FRAMES], "running" if running else "blocked"))
         return samples
 
-    def _states(self) -> dict[int, bytes]:
-        """Threads and their states, as in `/proc/PID/task/TID/stat`; looked at before a dump makes all of them wait."""
-        states = {}
-        try:
-            for tid in os.listdir(self._path):  # noqa: PTH208 - names
-                try:
-                    states[int(tid)] = parse_stat(content(f"{self._path}/{tid}/stat")).state
-                except ProcError:
-                    continue  # it ended
-        except OSError:
-            pass
-        return states
-
     def _inner(self, tids: dict[int, bytes]) -> dict[int, int]:
         """Ids of threads here, by those in the process's own pid namespace, which its dumps have."""
         if self._jvm.inner_pid == self._pid:
             return {tid: tid for tid in tids}
         found = {}
         for tid in tids:
-            words = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/{tid}/status"), re.MULTILINE)
+            words = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/task/{tid}/status"), re.MULTILINE)
             if words:
                 found[int(words[1])] = tid
         return found

@@ -6,7 +6,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.diagnosis import jcmd, perf, pyspy
+from laggard.producers.diagnosis import eustack, jcmd, perf, pyspy
 from laggard.producers.diagnosis.contract import ProfilerError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.aside import Aside
     from laggard.producers.diagnosis.contract import Method, Profiler, Sample
 
-METHODS: Final[tuple[Method, ...]] = (pyspy, jcmd, perf)
+METHODS: Final[tuple[Method, ...]] = (pyspy, jcmd, perf, eustack)
 """By preference: those that know the language first, those that stop the process last."""
 
 PATIENCE_S = 2.0
