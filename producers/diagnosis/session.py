@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.diagnosis.contract import Sample
     from laggard.producers.diagnosis.target import Target
+    from laggard.producers.diagnosis.threads import Thread
 
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
@@ -98,7 +99,7 @@ class Session:
         self._timeline = Timeline(self._clock)
         self._root = root
         self._aside = Aside()
-        self._profiling = Profiling(target.pid, chosen(methods), self._aside)
+        self._methods = chosen(methods)
         # When what was spent is paid back, when the next round is due apart from that, when the last one was.
         self._begun_ns = self._paid_ns = self._due_ns = self._last_ns = self._clock.monotonic()
         self._cpu_s = 0.0
@@ -106,15 +107,14 @@ class Session:
         self._beside_s = 0.0  # ... of the profiler's, up to the last round
         self._on_s = 0.0  # for how long it has looked
         self._samples = 0
+        self._short = False  # of descriptors
         self._notes: dict[str, str] = {}  # what is noted once, by what it is about
         self._phases = [PhaseRecord(self._timeline.now(), high=True)]
         self._phase = self._phases[0]
         self._directory = self._stat = -1
         self._threads: Threads | None = None
         self._symbols = SymbolFiles()
-        self._space = AddressSpace(
-            target.pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._symbols
-        )
+        self._see(target.pid)
         self._locations: dict[int, Location] = {}
         self._closed = False
         budget.sessions += 1
@@ -214,6 +214,10 @@ class Session:
             self._notes["kind"] = "a thread of the kernel: it has no program, only functions of the kernel"
         else:
             bits = self._survey(path)
+        if stat.state == b"Z" and stat.threads > 1:
+            with contextlib.suppress(OSError, ValueError):
+                # Its memory and files are known by those of its threads only that live.
+                self._see(next(tid for tid in map(int, sorted(os.listdir(f"{path}/task"))) if tid != pid))  # noqa: PTH208
         self._threads = Threads(
             path,
             Kernel(self._root),
@@ -222,6 +226,11 @@ class Session:
             locate=self._locate,
             bits=bits,
         )
+
+    def _see(self, pid: int) -> None:
+        """Have its memory, and what profilers ask of it, be those of this process or thread."""
+        self._profiling = Profiling(pid, self._methods, self._aside)
+        self._space = AddressSpace(pid, root=self._root, now=lambda: self._clock.monotonic() / 1e9, files=self._symbols)
 
     def _survey(self, path: str) -> int:
         """Note what is unusual about it. Returns the bits of its program."""
@@ -246,33 +255,42 @@ class Session:
         threads = self._threads
         if threads is None:
             return
-        pid = self.target.pid
-        ts = self._timeline.now()
         try:
-            stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{pid}/stat")
-            if stat.state in (b"Z", b"X") and stat.threads <= 1:
-                self._end(
-                    f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status"
-                )
+            looked = self._look(threads)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                self._end(self._why(error))
                 return
-            looked, ended = threads.look()
-        except (OSError, ProcError) as error:
-            if isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:
-                self._notes["descriptors"] = (
-                    "not all rounds were made: too many open files; raise the limit (`ulimit -n`)"
-                )
-                return
+            # A profiler holds some for each thread.
+            self._short = True
+            self._profiling.pause()
+            self._take(self._profiling.take())
+            self._notes["descriptors"] = "not every round was made: too many open files; raise the limit (`ulimit -n`)"
+        except ProcError as error:
             self._end(self._why(error))
             return
-        self._samples += 1
-        self._phase.add(ts, looked, ended)
-        self._note(stat.state, threads)
-        self._profile(may_stop=not any(thread.uninterruptible for thread in looked))
+        else:
+            if self.ended:
+                return
+            self._profile(may_stop=not any(thread.uninterruptible for thread in looked))
         elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
         if self._samples >= self._limits.samples:
             self._end(f"the bound of {self._limits.samples} samples was reached")
         elif elapsed_s >= self._limits.duration_s:
             self._end(f"the bound of {self._limits.duration_s:g} s was reached")
+
+    def _look(self, threads: Threads) -> list[Thread]:
+        """Look at the threads; those that were looked at."""
+        ts = self._timeline.now()
+        stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
+        if stat.state in (b"Z", b"X") and stat.threads <= 1:
+            self._end(f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status")
+            return []
+        looked, ended = threads.look()
+        self._samples += 1
+        self._phase.add(ts, looked, ended)
+        self._note(stat.state, threads)
+        return looked
 
     def _profile(self, *, may_stop: bool) -> None:
         """Let a profiler look, if what it costs in between is within the share."""
@@ -280,7 +298,7 @@ class Session:
         now = self._clock.monotonic()
         elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
         if not profiling.on:
-            if self._samples > 1:  # first without
+            if self._samples > 1 and not self._short:  # first without
                 profiling.start(may_stop=may_stop)
                 self._beside_s = profiling.cpu_s
             return

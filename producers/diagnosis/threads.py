@@ -142,6 +142,8 @@ class Threads:
         """
         self._round += 1
         ended = self._list()
+        if self._round == 1 and len(self._threads) > self._limit:
+            self._find_busy()
         looked = []
         for thread in self._chosen():
             try:
@@ -181,6 +183,15 @@ class Threads:
         for tid in tids - self._threads.keys():
             self._threads[tid] = Thread(tid, new=self._round > 1)
         return ended
+
+    def _find_busy(self) -> None:
+        """See which of many threads run at this moment: with turns alone it would take long to come to them."""
+        for thread in self._threads.values():
+            try:
+                text = _content(f"{self._path}/{thread.tid}/stat")
+            except OSError:
+                continue  # it ended
+            thread.ran = text[text.rfind(b")") + 2 :].startswith(b"R")
 
     def _remove(self, tid: int) -> Thread:
         thread = self._threads.pop(tid)

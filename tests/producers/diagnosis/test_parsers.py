@@ -1,0 +1,83 @@
+"""What the texts below `/proc/PID` say of a thread, and the names of system calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.diagnosis import system_calls
+from laggard.producers.diagnosis.parsers import (
+    Blocked,
+    parse_namespace_ids,
+    parse_stack,
+    parse_syscall,
+    parse_user_id,
+    parse_wchan,
+)
+from laggard.producers.proc import ProcError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"202 0x7f66 0x189 0x0 0x0 0x0 0xffffffff 0x7f65e9f4a8c0 0x7f116ad14417\n", Blocked(202, 0x7F116AD14417)),
+        (b"-1 0x7ffc74e71b70 0x55fad970a580\n", Blocked(None, 0x55FAD970A580)),  # at a page fault
+        (b"running\n", None),
+        (b"", None),  # it has ended
+    ],
+)
+def test_a_blocked_thread_is_in_a_system_call_at_an_instruction(text, expected):
+    assert parse_syscall(text) == expected
+
+
+@pytest.mark.parametrize("text", [b"walking\n", b"202 0x1 elsewhere\n"])
+def test_another_text_of_a_system_call_is_an_error_that_names_the_file(text):
+    with pytest.raises(ProcError, match="/proc/7/task/7/syscall, the system call: expected `running`"):
+        parse_syscall(text, "/proc/7/task/7/syscall")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(b"futex_do_wait", "futex_do_wait"), (b"0", ""), (b"", ""), (b"a\x1b[2Jb", "a?[2Jb")]
+)
+def test_a_wait_channel_is_a_function_or_none(text, expected):
+    assert parse_wchan(text) == expected
+
+
+def test_a_kernel_stack_has_the_innermost_function_first():
+    text = b"[<0>] folio_wait_bit_common+0x136/0x340\n[<0>] nfs_wait_bit+0x2a/0x70 [nfs]\n[<ffffffff81>] 0xffffffff81\n"
+    assert parse_stack(text) == (
+        Location("folio_wait_bit_common", "[kernel]"),
+        Location("nfs_wait_bit", "[kernel]"),
+        Location("0xffffffff81", "[kernel]"),
+    )
+    assert parse_stack(b"") == ()
+    with pytest.raises(ProcError, match="stack, a frame: expected"):
+        parse_stack(b"folio_wait\n")
+
+
+def test_ids_in_pid_namespaces_come_with_the_outermost_first():
+    assert parse_namespace_ids(b"Name:\tx\nNStgid:\t9 8\nNSpid:\t4711\t17\t1\nNSpgid:\t0\n") == (4711, 17, 1)
+    assert parse_namespace_ids(b"Name:\tx\n") == ()
+    assert parse_namespace_ids(b"Name:\tx\nNSpid:\tx\n") == ()
+
+
+def test_a_process_is_its_real_users():
+    assert parse_user_id(b"Name:\tx\nUid:\t1000\t0\t0\t0\n") == 1000
+    assert parse_user_id(b"Name:\tx\n") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "bits", "machine", "expected"),
+    [
+        (0, 64, "x86_64", "read"),
+        (202, 64, "x86_64", "futex"),
+        (240, 32, "x86_64", "futex"),
+        (98, 64, "aarch64", "futex"),
+        (240, 32, "aarch64", "futex"),
+        (4_095, 64, "x86_64", "syscall_4095"),
+        (98, 64, "pdp11", "syscall_98"),
+    ],
+)
+def test_system_calls_have_the_names_of_their_machine(number, bits, machine, expected):
+    # As in arch/x86/entry/syscalls/*.tbl and include/uapi/asm-generic/unistd.h of Linux.
+    assert system_calls.name(number, bits=bits, machine=machine) == expected

@@ -1,0 +1,439 @@
+"""Sessions on real processes: those that burn, wait, end, hang, hide, or are many."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+from laggard.producers.diagnosis.bounds import Budget, Limits
+from laggard.producers.diagnosis.session import Session
+from laggard.producers.diagnosis.target import TargetError, find
+from laggard.producers.kernel import cpu_clock
+from tests.misbehaving.programs import compiled, misbehaving
+
+OTHERS_UID = 65534
+"""Nobody's."""
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@contextlib.contextmanager
+def session_of(pid, *, ratio=0.04, methods=(), **limits):
+    session = Session(
+        find(pid),
+        id="17",
+        host="atlas",
+        reason="asked",
+        budget=Budget(ratio),
+        limits=Limits(**limits),
+        methods=methods,
+    )
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def look(session, seconds=60.0):
+    """Look until it ends by itself, or for so long."""
+    end = time.monotonic() + seconds
+    while not session.ended and time.monotonic() < end:
+        time.sleep(min(session.delay_s(), max(0.0, end - time.monotonic())))
+        session.sample()
+
+
+def diagnosis_of(session):
+    """As it is for others: written and read."""
+    return read_diagnosis(write_diagnosis(session.diagnosis("closed")), "")
+
+
+def diagnose(pid, **arguments):
+    with session_of(pid, **arguments) as session:
+        look(session)
+        return diagnosis_of(session)
+
+
+def noted(diagnosis, text):
+    assert any(text in note for note in diagnosis.notes), diagnosis.notes
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def wait_for_state(pid, wanted):
+    wait_for(lambda: state(pid) == wanted, f"process {pid} is not in state {wanted}")
+
+
+def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
+    with misbehaving([compiled("burning")]) as program:
+        found = diagnose(program.pid, samples=30)
+    (phase,) = found.phases
+    assert phase.samples == 30
+    assert phase.high
+    first, *others = phase.threads
+    assert (first.tid, first.name) == (program.tid, "grinder")
+    assert first.samples == 30
+    running = sum(stack.samples for stack in first.stacks if stack.state == "running")
+    assert running >= 25
+    waiters = [thread for thread in others if thread.name == "waiter"]
+    assert len(waiters) == 8
+    for waiter in waiters:
+        (stack,) = waiter.stacks
+        assert (stack.state, stack.system_call, stack.samples) == ("blocked", "pause", 30)
+        assert stack.wait_channel
+        (place,) = stack.locations
+        assert "libc" in place.module
+        assert place.offset > 0
+        assert waiter.user_s + waiter.system_s == 0
+    assert found.methods == ("proc",)
+    assert found.stopped_s == 0
+    assert not found.complete
+    noted(found, "the bound of 30 samples was reached")
+
+
+def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
+    with misbehaving([compiled("burning")]) as program:
+        found = diagnose(program.pid, methods=None, samples=40)
+    assert found.methods == ("proc", "perf")
+    first = found.phases[0].threads[0]
+    assert first.tid == program.tid
+    running = [stack for stack in first.stacks if stack.state == "running"]
+    in_function = sum(stack.samples for stack in running if stack.locations[0].function == program.function)
+    assert in_function >= 0.9 * sum(stack.samples for stack in running)
+    assert first.entry.function == "grinder"
+
+
+def test_cpu_time_is_that_of_the_kernel():
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
+        session.sample()
+        before = time.clock_gettime(cpu_clock(program.pid))
+        look(session, 3)
+        session.sample()
+        used_s = time.clock_gettime(cpu_clock(program.pid)) - before
+        (phase,) = diagnosis_of(session).phases
+    # The kernel knows the time of a thread that runs as of its core's last tick, up to 10 ms ago.
+    assert sum(thread.user_s + thread.system_s for thread in phase.threads) == pytest.approx(used_s, abs=0.03)
+
+
+def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
+        look(session, 2)
+        program.tell("idle")
+        session.phase(time.time(), high=False)
+        look(session, 2)
+        program.tell("busy")
+        session.phase(time.time(), high=True)
+        look(session, 2)
+        found = diagnosis_of(session)
+    assert [phase.high for phase in found.phases] == [True, False, True]
+    before, dip, after = found.phases
+    assert before.end_ts == dip.begin_ts
+    assert dip.end_ts == after.begin_ts
+    used = [
+        sum(thread.user_s + thread.system_s for thread in phase.threads if thread.tid == program.tid)
+        for phase in found.phases
+    ]
+    assert used[1] < 0.2 * min(used[0], used[2])
+    assert found.complete
+    assert found.progress == "closed"
+
+
+def test_too_many_phases_are_told_by_their_kind():
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid, phases=2) as session:
+        for number in range(6):
+            session.sample()
+            session.phase(time.time(), high=number % 2 == 1)
+        found = diagnosis_of(session)
+    assert [phase.high for phase in found.phases] == [True, False]
+    assert sum(phase.samples for phase in found.phases) == 12
+    noted(found, "from the 2th phase on")
+
+
+def test_a_process_that_ends_leaves_what_was_seen_of_it():
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid, methods=None) as session:
+        look(session, 1)
+        program.process.kill()
+        program.process.wait()
+        look(session)
+        assert session.ended == "it ended"
+        found = diagnosis_of(session)
+    assert not found.complete
+    assert found.phases[0].threads[0].tid == program.tid
+    noted(found, "looked until it ended")
+
+
+def test_a_zombie_is_called_one():
+    with misbehaving([compiled("burning")]) as program:
+        program.process.send_signal(signal.SIGKILL)
+        wait_for_state(program.pid, "Z")
+        found = diagnose(program.pid)
+    noted(found, f"it is a zombie, and waits for its parent {os.getpid()}")
+    assert found.phases[0].threads == ()
+    assert not found.complete
+
+
+def test_a_process_that_lost_its_first_thread_is_no_zombie():
+    with misbehaving([compiled("headless")]) as program:
+        wait_for_state(program.pid, "Z")
+        found = diagnose(program.pid, methods=None, samples=30)
+    noted(found, "its first thread has ended before the others")
+    first = found.phases[0].threads[0]
+    assert first.tid == program.tid
+    assert any(stack.locations and stack.locations[0].function == "grind" for stack in first.stacks)
+    assert next(thread for thread in found.phases[0].threads if thread.name == "obeyer").stacks[0].locations[0].module
+
+
+def test_no_process_of_this_pid_is_a_clear_error():
+    with misbehaving([compiled("burning")]) as program:
+        program.process.kill()
+        program.process.wait()
+        with pytest.raises(TargetError, match=f"no process has the pid {program.pid}, or /proc hides it"):
+            find(program.pid)
+
+
+def test_another_process_with_its_pid_is_never_looked_at():
+    with misbehaving([compiled("burning")]) as program:
+        earlier = find(program.pid)._replace(start_ticks=1)
+        session = Session(earlier, id="17", host="atlas", reason="asked", budget=Budget())
+        assert session.ended == f"it ended: its pid {program.pid} is another process's now"
+        session.sample()
+        assert session.diagnosis("closed").phases[0].threads == ()
+        session.close()
+
+
+@AS_ROOT
+def test_a_pid_that_is_reused_while_it_is_looked_at_is_not_followed():
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
+        look(session, 0.5)
+        program.process.kill()
+        program.process.wait()
+        for _ in range(500):  # others begin processes, too
+            last.write_text(str(program.pid - 1))
+            heir = subprocess.Popen(["sleep", "60"])
+            try:
+                if heir.pid == program.pid:
+                    look(session)
+                    assert session.ended == "it ended"
+                    assert all(thread.name != "sleep" for thread in diagnosis_of(session).phases[0].threads)
+                    return
+            finally:
+                heir.kill()
+                heir.wait()
+        pytest.fail(f"no process got the pid {program.pid} again")
+
+
+AS_NOBODY = """
+import os, sys, time
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.producers.diagnosis import session, target, bounds
+from encodings import idna
+os.setgid({uid})
+os.setuid({uid})
+looking = session.Session(
+    target.find({pid}), id="17", host="atlas", reason="asked", budget=bounds.Budget(), limits=bounds.Limits(samples=20)
+)
+while not looking.ended:
+    time.sleep(looking.delay_s())
+    looking.sample()
+print(write_diagnosis(looking.diagnosis("closed")))
+looking.close()
+"""
+
+
+@AS_ROOT
+def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_wait_in_is_not():
+    with misbehaving([compiled("burning")]) as program:
+        text = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY.format(uid=OTHERS_UID, pid=program.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    found = read_diagnosis(text, "")
+    noted(found, f"it is user 0's, and laggard runs as user {OTHERS_UID} without CAP_SYS_PTRACE")
+    noted(found, "perf: may not sample process")
+    assert found.methods == ("proc",)
+    first, *others = found.phases[0].threads
+    assert (first.tid, first.name) == (program.tid, "grinder")
+    assert first.user_s > 0.5
+    assert {stack.locations for thread in others for stack in thread.stacks} == {()}
+
+
+@AS_ROOT
+def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", compiled("burning")]
+    with misbehaving(command) as program:
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+        pid = int(children.read_text())
+        found = diagnose(pid, methods=None, samples=30)
+        threads = {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
+    noted(found, "in its own pid namespace its pid is 1;")
+    first = found.phases[0].threads[0]
+    assert first.name == "grinder"
+    assert first.tid != program.tid  # as it knows itself
+    assert {thread.tid for thread in found.phases[0].threads} == threads
+    running = [stack for stack in first.stacks if stack.state == "running"]
+    assert running[0].locations[0].function == program.function
+
+
+def test_of_a_deleted_program_functions_have_their_names(tmp_path):
+    path = tmp_path / "burning"
+    shutil.copy(compiled("burning"), path)
+    with misbehaving([path]) as program:
+        path.unlink()
+        found = diagnose(program.pid, methods=None, samples=30)
+    noted(found, f"its program {path} was deleted or replaced since it began")
+    first = found.phases[0].threads[0]
+    assert any(
+        stack.locations and stack.locations[0].function == program.function and stack.locations[0].module == str(path)
+        for stack in first.stacks
+    )
+
+
+def test_of_a_thread_of_the_kernel_its_functions_are_told():
+    found = diagnose(2, samples=5)
+    noted(found, "a thread of the kernel")
+    (thread,) = found.phases[0].threads
+    assert thread.name == "kthreadd"
+    if os.geteuid() == 0:
+        assert thread.entry.function == "kthreadd"
+        assert {location.module for location in thread.stacks[0].locations} == {"[kernel]"}
+    assert thread.stacks[0].wait_channel == "kthreadd"
+
+
+def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
+    with misbehaving([compiled("stuck")], busy=False) as program:
+        wait_for_state(program.pid, "D")
+        found = diagnose(program.pid, methods=None, samples=20)
+    (thread,) = found.phases[0].threads
+    (stack,) = thread.stacks
+    assert stack.state == "blocked"
+    assert stack.system_call == "vfork"
+    assert stack.samples == 20
+    if os.geteuid() == 0:
+        functions = [location.function for location in stack.locations if location.module == "[kernel]"]
+        assert any("vfork" in function or "clone" in function for function in functions)
+    assert "libc" in stack.locations[-1].module
+
+
+def test_a_stopped_process_is_called_so_and_stays_stopped():
+    with misbehaving([compiled("burning")]) as program:
+        program.process.send_signal(signal.SIGSTOP)
+        wait_for_state(program.pid, "T")
+        found = diagnose(program.pid, methods=None, samples=5)
+        assert state(program.pid) == "T"
+    noted(found, "it was stopped, by a signal or by a debugger, and not by laggard")
+
+
+def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget():
+    with misbehaving([compiled("crowd")]) as program:
+        begun = time.monotonic()
+        with session_of(program.pid, methods=None, size_bytes=50_000, duration_s=15) as session:
+            look(session)
+            text = write_diagnosis(session.diagnosis("closed"))
+            looked_s = time.monotonic() - begun
+    found = read_diagnosis(text, "")
+    noted(found, "threads: each round looked at 256 of them")
+    (phase,) = found.phases
+    assert phase.threads[0].tid == program.tid
+    assert phase.threads[0].samples >= phase.samples / 2
+    assert len(text) <= 50_000
+    assert phase.left_out > 0
+    assert found.sampler_cpu_s < 0.05 * looked_s
+
+
+def test_threads_that_come_and_go_are_met():
+    with misbehaving([compiled("crowd")], busy=False) as program, session_of(program.pid, threads=6000) as session:
+        look(session, 5)
+        assert not session.ended
+        (phase,) = diagnosis_of(session).phases
+    mother = max(phase.threads, key=lambda thread: thread.system_s)
+    assert mother.name == "mother"
+    assert mother.system_s > 0
+
+
+BUDGET = """
+import json, os, sys, time
+from laggard.producers.diagnosis import session, target, bounds
+budget = bounds.Budget()
+begun, before = time.monotonic(), time.process_time()
+sessions = [
+    session.Session(target.find(int(pid)), id=pid, host="atlas", reason="asked", budget=budget) for pid in sys.argv[1:]
+]
+while (elapsed := time.monotonic() - begun) < 10:
+    first = min(sessions, key=lambda each: each.delay_s())
+    time.sleep(min(first.delay_s(), max(0.0, begun + 10 - time.monotonic())))
+    first.sample()
+for each in sessions:
+    each.diagnosis("closed")
+    each.close()
+used = time.process_time() - before
+each = [each.diagnosis("closed").sampler_cpu_s for each in sessions]
+print(json.dumps([used / elapsed, budget.spent_s / elapsed, each]))
+"""
+
+
+@pytest.mark.slow
+def test_all_sessions_together_stay_below_5_percent_of_a_core():
+    with contextlib.ExitStack() as stack:
+        programs = [stack.enter_context(misbehaving([compiled(name)])) for name in ("burning", "burning", "crowd")]
+        pids = [str(program.pid) for program in programs]
+        said = subprocess.run([sys.executable, "-c", BUDGET, *pids], capture_output=True, text=True, check=True).stdout
+    used, told, each = json.loads(said)
+    assert used < 0.05
+    # What it says of itself is what the kernel says, but for the loop of the test.
+    assert told == pytest.approx(used, rel=0.25)
+    assert min(each) > 0
+
+
+def test_out_of_descriptors_it_goes_on_without_holding_files():
+    program_text = f"""
+import resource, sys
+sys.path[:0] = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+{AS_NOBODY.replace("os.setgid({uid})", "").replace("os.setuid({uid})", "")}
+"""
+    with misbehaving([compiled("burning")]) as program:
+        text = subprocess.run(
+            [sys.executable, "-c", program_text.format(pid=program.pid)], capture_output=True, text=True, check=True
+        ).stdout
+    found = read_diagnosis(text, "")
+    assert found.phases[0].threads[0].tid == program.tid
+    assert found.phases[0].samples == 20
+
+
+def test_asked_after_its_end_it_does_nothing_and_still_tells():
+    with misbehaving([compiled("burning")]) as program:
+        with session_of(program.pid, samples=3) as session:
+            look(session)
+            before = diagnosis_of(session)
+            session.sample()
+            session.phase(time.time(), high=False)
+        session.close()
+        after = diagnosis_of(session)
+    assert after.phases == before.phases
+    assert session.delay_s() == float("inf")
+
+
+def test_a_method_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match=r"methods: expected some of .*perf.*, got 'gdb'"):
+        Session(find(os.getpid()), id="17", host="atlas", reason="asked", budget=Budget(), methods=["gdb"])
