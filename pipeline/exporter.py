@@ -11,7 +11,7 @@ import math
 import platform
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -27,7 +27,6 @@ from prometheus_client.samples import Exemplar, Sample
 from laggard.pipeline.metrics import (
     HOST_DEVICES,
     HOST_FEATURES,
-    MAX_LABEL,
     MAX_STREAMS,
     METRICS,
     PREFIX,
@@ -36,6 +35,8 @@ from laggard.pipeline.metrics import (
     TOP_FEATURES,
 )
 from laggard.pipeline.observers import Observer
+from laggard.pipeline.samples import label, present, sample
+from laggard.pipeline.shown_incidents import ShownIncidents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.telemetry import Distribution, TaskTelemetry, Telemetry
 
 AGENT_SCOPE, HOST_SCOPE = "agent", "host"
-
-_EXPOSED = {metric.name: metric.exposed for metric in METRICS}
 
 
 class Scores(Protocol):
@@ -86,15 +85,6 @@ class _Shown:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
 
 
-@dataclass(slots=True)
-class _Joined:
-    """The incidents of a key: those that are open, how many there were, and by their operators those that closed."""
-
-    incidents: Sequence[Incident]
-    opened: int
-    closed: Mapping[str, int]
-
-
 class Exporter(Collector, Observer):
     """Collects everything that laggard has to say to Prometheus. May be called from several threads.
 
@@ -130,7 +120,7 @@ class Exporter(Collector, Observer):
         self._lock = threading.Lock()
         self._shown: OrderedDict[_Stream, _Shown] = OrderedDict()  # the one silent longest first
         self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
-        self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
+        self._incidents = ShownIncidents()
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
@@ -161,24 +151,14 @@ class Exporter(Collector, Observer):
                 self._marks.pop((key, operator), None)
 
     def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
-        """Show the incidents of a key that are open; those that were and are not any more have closed."""
-        live = [one for one in incidents if one.live]
-        still = {one.id for one in live}
+        """Show the incidents of a key that are open."""
         with self._lock:
-            before = self._joined.pop((keyed_by, key), None)
-            closed = Counter(before.closed if before else {})
-            for one in before.incidents if before else ():
-                closed[_operators(one)] += one.id not in still
-            self._joined[keyed_by, key] = _Joined(live, opened + (before.opened if before else 0), closed)
-            if len(self._joined) > MAX_STREAMS:
-                self._joined.popitem(last=False)
+            self._incidents.joined(keyed_by, key, incidents, opened)
 
     def parted(self, keys: Iterable[str]) -> None:
         """Show no more incidents of these keys."""
-        keys = set(keys)
         with self._lock:
-            for which in [which for which in self._joined if which[1] in keys]:
-                del self._joined[which]
+            self._incidents.parted(keys)
 
     def _note(self, stream: _Stream, frame: Frame, scores: Scores | None, anomalies: Anomalies | None) -> None:
         now = self._clock()
@@ -206,7 +186,7 @@ class Exporter(Collector, Observer):
             marks: dict[str, int] = {}
             for (host, _), count in self._marks.items():
                 marks[host] = max(count, marks.get(host, 0))
-            joined = sorted(self._joined.items(), key=itemgetter(0))
+            joined = self._incidents.samples()
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -215,18 +195,17 @@ class Exporter(Collector, Observer):
             "retries": self._telemetry.retries,
             "fenced": self._telemetry.fenced,
         }
-        _add(families, [_sample("build", build, 1), *(_sample(name, {}, value) for name, value in process.items())])
+        _add(families, [sample("build", build, 1), *(sample(name, {}, value) for name, value in process.items())])
         # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
         # the whole page: the first one stays.
         seen: set[_Stream] = set()
         shared: dict[tuple[str, *tuple[tuple[str, str], ...]], Sample] = {}  # by several streams of a key
 
         def share(samples: Iterable[Sample]) -> None:
-            for sample in samples:
-                shared.setdefault((sample.name, *sample.labels.items()), sample)
+            for one in samples:
+                shared.setdefault((one.name, *one.labels.items()), one)
 
-        for (keyed_by, key), incidents in joined:
-            share(_joined_samples(keyed_by, label(key), incidents))
+        share(joined)  # before others say that there are none
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -250,17 +229,6 @@ def metrics_registry(exporter: Exporter) -> CollectorRegistry:
     return registry
 
 
-def label(text: str) -> str:
-    """A name as a label's value: printable, in UTF-8, and not too long.
-
-    Names come from other people's processes: they may hold control characters, halves of characters (what is left of
-    bytes that were no UTF-8), and as many characters as their author liked.
-    """
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
-
-
 def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     """What is shown of a stream alone; its names are labels already."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
@@ -270,28 +238,28 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
             return []
         values = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
         return [
-            _sample(metric.name, labels, values[metric.feature])
+            sample(metric.name, labels, values[metric.feature])
             for metric in METRICS
             if not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))
     samples = [
-        _sample("score", labels, scores.score),
-        _sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
-        _sample("frame_timestamp_seconds", labels, frame.ts),
-        _sample("model_age_seconds", labels, ranking.age_s),
-        _sample("model_young", labels, ranking.young),
+        sample("score", labels, scores.score),
+        sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
+        sample("frame_timestamp_seconds", labels, frame.ts),
+        sample("model_age_seconds", labels, ranking.age_s),
+        sample("model_young", labels, ranking.young),
     ]
     for name, row in worst.items():
-        samples.append(_sample("row_score", {**labels, "row": name}, row.score))
+        samples.append(sample("row_score", {**labels, "row": name}, row.score))
         features: dict[str, FeatureScore] = {}
         for found in row.features:
             features.setdefault(label(found.feature), found)
         for feature, found in features.items():
             which = {**labels, "row": name, "feature": feature}
-            samples.append(_sample("feature_score", which, found.score))
-            samples += _present(
+            samples.append(sample("feature_score", which, found.score))
+            samples += present(
                 which,
                 feature_value=found.value,
                 feature_usual=found.mean,
@@ -304,16 +272,16 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
 
 def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float) -> Iterable[Sample]:
     anomaly = anomalies.live
-    yield _sample("anomalies_open", labels, anomaly is not None)
+    yield sample("anomalies_open", labels, anomaly is not None)
     if anomaly is None:
-        yield _sample("anomalies_opened", labels, anomalies.opened)
+        yield sample("anomalies_opened", labels, anomalies.opened)
         return
     exemplar = Exemplar({"anomaly": anomaly.id}, 1.0, anomaly.ts) if anomaly.id else None
-    yield _sample("anomalies_opened", labels, anomalies.opened, exemplar)
+    yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
     labels = {**labels, "row": label(anomaly.name), "feature": label(anomaly.feature)}
-    yield _sample("anomaly_score", labels, score)
-    yield _sample("anomaly_start_timestamp_seconds", labels, anomaly.ts)
-    yield from _present(
+    yield sample("anomaly_score", labels, score)
+    yield sample("anomaly_start_timestamp_seconds", labels, anomaly.ts)
+    yield from present(
         labels,
         anomaly_value=anomaly.value,
         anomaly_usual=anomaly.usual,
@@ -321,60 +289,23 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float)
     )
 
 
-def _joined_samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
-    newest = max(joined.incidents, key=lambda one: one.opened_ts, default=None)
-    exemplar = Exemplar({"incident": newest.id}, 1.0, newest.opened_ts) if newest else None
-    yield _sample("incidents_open", {keyed_by: key}, len(joined.incidents))
-    yield _sample("incidents", {keyed_by: key}, joined.opened, exemplar)
-    for operators, count in joined.closed.items():
-        if count:
-            yield _sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)
-    for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
-        name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
-        labels = {keyed_by: key, "scope": label(_scope(one)), "row": label(name), "feature": label(feature)}
-        scores: dict[str, float] = {}
-        for each in one.evidence:
-            score = math.inf if math.isnan(each.score) else each.score  # as JSON has it
-            scores[each.operator] = max(score, scores.get(each.operator, -math.inf))
-        for operator, score in sorted(scores.items()):
-            yield _sample("incident_score", {**labels, "operator": label(operator)}, score)
-        yield _sample("incident_start_timestamp_seconds", labels, one.opened_ts)
-        if one.blame:
-            yield from _present(
-                labels,
-                incident_value=one.blame.value,
-                incident_usual=one.blame.usual,
-                incident_usual_deviation=one.blame.usual_deviation,
-            )
-
-
-def _scope(incident: Incident) -> str:
-    """What the row to blame is: the scope of who saw it; where nobody is to blame, of who saw the worst."""
-    said = [one.scope for one in incident.evidence if one.blame == incident.blame]
-    return next(iter((*said, *(one.scope for one in incident.evidence if one.operator == incident.operator))), "")
-
-
-def _operators(incident: Incident) -> str:
-    return ",".join(sorted({one.operator for one in incident.evidence}))
-
-
 def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[Sample]:
     """What several streams of one key have in common; whichever comes first may show it."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     if budget is not None:
-        yield _sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
+        yield sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
     if stream.operator:  # from the beginning on, so that the first one is an increase
-        yield _sample("incidents_open", labels, 0)
-        yield _sample("incidents", labels, 0)
+        yield sample("incidents_open", labels, 0)
+        yield sample("incidents", labels, 0)
     if stream.keyed_by != "host":
         return
-    yield _sample("marks", labels, marks.get(frame.key, 0))
+    yield sample("marks", labels, marks.get(frame.key, 0))
     if stream.scope == HOST_SCOPE and len(frame.values):
         values = frame.values[0].tolist()
         for name, columns, highest in _host_columns(frame.layout.features):
             there = [value for column in columns if not math.isnan(value := values[column])]
             if there:
-                yield _sample("host_value", {**labels, "feature": name}, max(there) if highest else sum(there))
+                yield sample("host_value", {**labels, "feature": name}, max(there) if highest else sum(there))
 
 
 @lru_cache(maxsize=256)
@@ -386,11 +317,6 @@ def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int
         of_devices = [at for name, at in columns.items() if name.startswith(f"{kind}_") and name.endswith(f"_{end}")]
         own.append((f"{kind}_{end}", of_devices, end.endswith("_ratio")))
     return own
-
-
-def _present(labels: dict[str, str], **values: float) -> Iterable[Sample]:
-    """Samples of the values that are there."""
-    return [_sample(name, labels, value) for name, value in values.items() if not math.isnan(value)]
 
 
 def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
@@ -414,13 +340,9 @@ def _families() -> dict[str, Family]:
     return {metric.exposed: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
 
 
-def _sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:
-    return Sample(_EXPOSED[metric], labels, value, None, exemplar)
-
-
 def _add(families: Mapping[str, Family], samples: Iterable[Sample]) -> None:
-    for sample in samples:
-        families[sample.name].samples.append(sample)
+    for one in samples:
+        families[one.name].samples.append(one)
 
 
 def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:

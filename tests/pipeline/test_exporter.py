@@ -25,14 +25,15 @@ from prometheus_client.registry import Collector
 
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline import exporter
+from laggard.pipeline import exporter, shown_incidents
 from laggard.pipeline.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.bus import Partition
-from laggard.pipeline.exporter import Exporter, label, metrics_registry
+from laggard.pipeline.exporter import Exporter, metrics_registry
 from laggard.pipeline.exposition import write_metrics
 from laggard.pipeline.metrics import HOST_DEVICES, HOST_FEATURES, MAX_LABEL, METRICS, STALE_S, TASK_LABELS, document
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
+from laggard.pipeline.samples import label
 from laggard.pipeline.telemetry import TaskTelemetry, Telemetry
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from tests.monitoring.debian import promtool
@@ -487,7 +488,7 @@ def test_of_incidents_that_look_alike_the_oldest_has_the_series() -> None:
 
 
 def test_the_keys_whose_incidents_are_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter, "MAX_STREAMS", 50)
+    monkeypatch.setattr(shown_incidents, "MAX_STREAMS", 50)
     page = Page()
     for number in range(1000):
         page.exporter.joined("host", f"h{number}", [], 1)
