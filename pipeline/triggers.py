@@ -1,0 +1,271 @@
+"""What is wrong on this host now, and with which processes: readings twice a second, and S1's machine on each.
+
+The same machine is in the operator `cpu`, on frames. Here it decides when processes are looked into, which cannot wait
+for a tick and a worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from laggard.producers.quotas import Quotas, members
+from laggard.producers.suspects import Suspects
+from laggard.producers.utilisation import Utilisation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from laggard.producers.clock import Clock, Timeline
+    from laggard.producers.utilisation import Use
+
+    Indices = NDArray[np.intp]
+    Vector = NDArray[np.float64]
+
+LOOK_RATIO: Final = 0.005
+"""What readings may take of one core: where they take more, they are further apart."""
+
+IDLE_RATIO: Final = 0.3
+"""Processes are not asked while the host uses less than this part of what the least condition needs: nobody can be
+above it then. It is a part, as use begins in the middle between two readings."""
+
+MAX_SUSPECTS: Final = 3
+"""So many processes are concerned where the host's pressure is high, which is nobody's own ..."""
+
+MAX_OF_GROUP: Final = 2
+"""... and so many of a group that is held back by its quota."""
+
+SUSPECT_S: Final = 1.0
+"""Between two looks at who waits, while the host's pressure is high."""
+
+RESOURCES: Final = {"io_pressure": "io", "memory_pressure": "memory"}
+"""By condition of the host, what it is short of."""
+
+_PROCESSES: Final = ("cpu", "single_cpu")
+
+CONDITIONS: Final = (*_PROCESSES, "quota", *RESOURCES)
+"""Those that can be watched."""
+
+_NORMAL, _HIGH, _DIAGNOSIS = range(3)  # states of S1's machine; the fourth is Normal-Wait
+
+Key = tuple[str, int | str]
+"""An event: its condition, and of which process or group it is."""
+
+
+class Transitions(Protocol):
+    """What changed at a step of a machine: rows by their places, the states, how long what made them change lasted."""
+
+    @property
+    def rows(self) -> Indices: ...  # noqa: D102 - see above
+    @property
+    def before(self) -> NDArray[np.int8]: ...  # noqa: D102
+    @property
+    def after(self) -> NDArray[np.int8]: ...  # noqa: D102
+    @property
+    def lasted_s(self) -> NDArray[np.float64]: ...  # noqa: D102
+
+
+class Machine(Protocol):
+    """S1's machine for many rows."""
+
+    threshold: float
+
+    @property
+    def active(self) -> bool:
+        """Whether any row is not Normal."""
+
+    def step(self, ts: float, values: ArrayLike) -> Transitions:
+        """Evaluate all rows once."""
+
+    def align(self, source: Indices) -> None:
+        """Let other rows take the places; -1 for a new one."""
+
+
+class Change(NamedTuple):
+    """Something that happened to an event.
+
+    Attributes:
+        key: which.
+        what: it began; it went into a dip, or came back from one; it is over.
+
+    """
+
+    key: Key
+    what: Literal["begun", "dipped", "returned", "over"]
+
+
+@dataclass(slots=True)
+class Event:
+    """Something that is wrong now.
+
+    Attributes:
+        begin_ts: since when, seconds since the Unix epoch.
+        value: the measure when it was found to last.
+        threshold: what that is above.
+        high: whether it is in high use now, or in a dip.
+        pids: the processes concerned, those first that are to be looked into first.
+
+    """
+
+    begin_ts: float
+    value: float
+    threshold: float
+    pids: tuple[int, ...]
+    high: bool = True
+
+
+class Triggers:
+    """Finds events by looking at the host now and then.
+
+    Args:
+        conditions: by name, S1's machine for it. Some of `CONDITIONS`.
+        clock: what tells the time.
+        timeline: what stamps events.
+        root: where procfs is mounted.
+        groups: where control groups are mounted.
+
+    Attributes:
+        events: what is wrong now.
+
+    """
+
+    def __init__(
+        self, conditions: Mapping[str, Machine], clock: Clock, timeline: Timeline, root: str, groups: str
+    ) -> None:
+        self.events: dict[Key, Event] = {}
+        self._conditions = conditions
+        self._processes = [each for each in _PROCESSES if each in conditions]
+        self._clock = clock
+        self._timeline = timeline
+        self._root = root
+        self._utilisation = Utilisation(clock, root)
+        self._quotas = Quotas(clock, groups)
+        self._suspects: Suspects | None = None
+        self._suspect_at_s = 0.0
+        self._use: Use | None = None
+        self._rows: dict[str, int] = {}
+        self._changes: list[Change] = []
+        self.forget()
+
+    def close(self) -> None:
+        """Close all files; the next look opens them again."""
+        self._utilisation.close()
+        self._quotas.close()
+
+    def forget(self) -> None:
+        """Begin anew, as if nothing had been seen."""
+        self.events.clear()
+        self._utilisation.forget()
+        self._use = self._suspects = None
+        for condition, machine in self._conditions.items():
+            rows = 1 if condition in RESOURCES else 0
+            machine.align(np.full(rows, -1, np.intp))
+            self._rows[condition] = rows
+
+    def look(self) -> Sequence[Change]:
+        """Read what is used and waited for, let each machine take a step, and tell what changed."""
+        ts, at_s = self._timeline.now(), self._clock.monotonic() / 1e9
+        self._changes = []
+        utilisation, conditions = self._utilisation, self._conditions
+        busy = utilisation.busy_ratio()
+        if "quota" in conditions:
+            throttling = self._quotas.read()
+            self._align("quota", throttling.source, throttling.groups)
+            self._step("quota", ts, at_s, throttling.ratios, throttling.groups)
+        if busy < IDLE_RATIO * self._least_busy() and not any(machine.active for machine in conditions.values()):
+            utilisation.forget()
+            self._use = None
+            for each in self._processes:
+                self._align(each, np.zeros(0, np.intp), ())
+                self._step(each, ts, at_s, np.zeros(0), ())
+        else:
+            use = self._use = utilisation.read()
+            for each in self._processes:
+                self._align(each, use.source, use.pids)
+                ratios = use.single / utilisation.cpus if each == "cpu" else use.single
+                self._step(each, ts, at_s, ratios, use.pids)
+        for each, resource in RESOURCES.items():
+            if each in conditions:
+                self._step(each, ts, at_s, np.array([utilisation.pressure_ratio(resource)]), ("",))
+        self._suspect(at_s)
+        return self._changes
+
+    def used(self) -> Mapping[int, float]:
+        """What each process uses of one CPU, by its id, as far as it is known."""
+        if self._use is None:
+            return {}
+        return dict(zip(self._use.pids, np.nan_to_num(self._use.single).tolist(), strict=True))
+
+    def _least_busy(self) -> float:
+        """The least share of all CPUs that a process of which something is wrong can use."""
+        shares = {"cpu": 1.0, "single_cpu": 1.0 / self._utilisation.cpus}
+        found = [self._conditions[each].threshold * share for each, share in shares.items() if each in self._conditions]
+        return min(found, default=np.inf)
+
+    def _align(self, condition: str, source: Indices, names: Sequence[int | str]) -> None:
+        """Give a machine the rows that there are now; what was wrong with those that are gone is over."""
+        if np.array_equal(source, np.arange(self._rows.get(condition, 0))):
+            return
+        self._rows[condition] = len(source)
+        self._conditions[condition].align(source)
+        there = {name for name, place in zip(names, source.tolist(), strict=True) if place >= 0}
+        for key in [key for key in self.events if key[0] == condition and key[1] not in there]:
+            self._change(key, "over")
+
+    def _step(
+        self, condition: str, ts: float, at_s: float, values: NDArray[np.float64], names: Sequence[int | str]
+    ) -> None:
+        """Let a machine take a step, and do what follows from it."""
+        machine = self._conditions[condition]
+        changed = machine.step(at_s, values)
+        for row, before, after, lasted_s in zip(
+            changed.rows.tolist(),
+            changed.before.tolist(),
+            changed.after.tolist(),
+            changed.lasted_s.tolist(),
+            strict=True,
+        ):
+            key = condition, names[row]
+            if (before, after) == (_HIGH, _DIAGNOSIS):
+                value = float(values[row])
+                self.events[key] = Event(ts - lasted_s, value, machine.threshold, self._concerned(key))
+                self._changes.append(Change(key, "begun"))
+            elif key in self.events:
+                self._change(key, "over" if after == _NORMAL else "returned" if after == _DIAGNOSIS else "dipped")
+
+    def _change(self, key: Key, what: Literal["dipped", "returned", "over"]) -> None:
+        self.events[key].high = what == "returned"
+        if what == "over":
+            del self.events[key]
+        self._changes.append(Change(key, what))
+
+    def _concerned(self, key: Key) -> tuple[int, ...]:
+        """The processes that an event is of, those first that are to be looked into first."""
+        condition, name = key
+        if condition in RESOURCES:
+            return () if self._suspects is None else self._suspects.worst(RESOURCES[condition], MAX_SUSPECTS)
+        if isinstance(name, int):
+            return (name,)
+        used = self.used()
+        return tuple(sorted(members(name), key=lambda pid: used.get(pid, 0.0), reverse=True)[:MAX_OF_GROUP])
+
+    def _suspect(self, at_s: float) -> None:
+        """Look at who waits, while the host's pressure is high and it is not decided yet who is looked into."""
+        undecided = [
+            each
+            for each in RESOURCES
+            if each in self._conditions and self._conditions[each].active and (each, "") not in self.events
+        ]
+        if not undecided:
+            self._suspects = None
+            return
+        if self._suspects is None:
+            self._suspects, self._suspect_at_s = Suspects(self._root), at_s
+        if at_s >= self._suspect_at_s:
+            begun = self._clock.cpu()
+            self._suspects.look()
+            self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / LOOK_RATIO)

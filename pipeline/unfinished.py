@@ -1,0 +1,67 @@
+"""The diagnoses that an agent has told of and not yet closed, in a file: who comes after it closes them.
+
+The file holds what was told last of each, one on a line, and is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from laggard.pipeline.records.diagnosis import Diagnosis
+
+_logger = logging.getLogger(__name__)
+
+
+class Unfinished:
+    """The file.
+
+    Args:
+        path: where it is.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._failing = False
+
+    def read(self) -> list[Diagnosis]:
+        """What is there; what cannot be read is said and left out."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            _logger.warning("%s; diagnoses that were open stay so", error)
+            return []
+        found = []
+        for number, line in enumerate(lines, 1):
+            try:
+                found.append(read_diagnosis(line, f"{self._path}:{number}"))
+            except RecordError as error:
+                _logger.warning("%s; this diagnosis stays open", error)
+        return found
+
+    def write(self, diagnoses: Iterable[Diagnosis]) -> None:
+        """Replace what is there. That it cannot be written is said once: without it a crash leaves diagnoses open."""
+        lines = [write_diagnosis(each) for each in diagnoses]
+        try:
+            if lines:
+                beside = self._path.with_name(f"{self._path.name}.new")
+                beside.write_text("".join(f"{line}\n" for line in lines))
+                beside.replace(self._path)
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._failing:
+                _logger.warning("%s; diagnoses that are open when the agent is killed stay so", error)
+            self._failing = True
+        else:
+            self._failing = False
