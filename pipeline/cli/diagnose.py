@@ -31,9 +31,6 @@ UNBOUNDED: Final = 100_000
 
 METHODS: Final = ("auto", "proc", "perf", "py-spy", "eu-stack", "jcmd")
 
-SHORT_ID: Final = 8
-"""Characters of an id that are enough to find it again."""
-
 
 class Exports(NamedTuple):
     """Where a diagnosis is written to: paths, `-` for standard output, None for nowhere."""
@@ -177,6 +174,7 @@ def _listing(settings: Settings, host: str) -> str:
 
 
 def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) -> None:
+    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.diagnoses.words import sentence  # noqa: PLC0415
     from laggard.pipeline.report import moment  # noqa: PLC0415
 
@@ -230,6 +228,7 @@ def _exported(name: str, diagnosis: Diagnosis) -> str:
 def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recorded: bool) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.explain import printable  # noqa: PLC0415
 
     console = console_of(sys.stdout)

@@ -15,6 +15,8 @@ from laggard.pipeline.cli.options import setting_flag, to_type, with_settings
 from laggard.pipeline.cli.times import FORMS, parse_time
 
 if TYPE_CHECKING:
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.why import Answer, History, Marked, OutsideError
 
@@ -25,6 +27,9 @@ SILENT_S: Final = 15.0
 
 LISTED: Final = 10
 """Hosts that an error names."""
+
+SHOWN_DIAGNOSES: Final = 2
+"""So many processes are shown with what they were doing; the JSON has them all."""
 
 
 @click.command()
@@ -52,8 +57,9 @@ def why(
 
     It names those who take more than usual, apart from them those who wait, and the host where that is what is slow.
 
-    --json prints a record of the kind `ranking`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
-    or not anything is unusual, and 3 where nothing is recorded of the host or the moment; `laggard --help` lists all.
+    --json prints a record of the kind `ranking`, whose fields deploy/anomalies.md explains; what its processes were
+    doing then, where that is recorded, is in its `diagnoses`, records of that kind. The exit code is 0 whether or not
+    anything is unusual, and 3 where nothing is recorded of the host or the moment; `laggard --help` lists all.
     """
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")
@@ -81,11 +87,14 @@ def why(
         silent_s = _silent_s(answer, now) if ts is None else 0.0
         if silent_s:
             click.secho(_silent(settings, answer, silent_s), fg="yellow", err=as_json)
+        doing = _doing(settings, bus, answer)
         if as_json:
-            _write_json(answer, mark)
+            _write_json(answer, mark, doing)
         else:
             here = ts is None and not silent_s and host == settings.text("host")
-            _write_page(settings, history, answer, mark, now, here=here)
+            _write_page(history, answer, mark, now, here=here)
+            _write_doing(settings, doing, answer.frame.ts)
+            click.echo(f"Next: {_next(settings, answer, here=here)}")
 
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
@@ -174,17 +183,34 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
         click.echo(f"\nNext: {one}" if marks else f"There is no mark; when it is slow, type `{one}`")
 
 
-def _write_json(answer: Answer, mark: Marked | None) -> None:
-    from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
+def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
+    """What processes of the host were doing about the moment, as far as that is recorded; see `concerning`."""
+    from laggard.pipeline.bus import BusError  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import Recorded, concerning  # noqa: PLC0415
+
+    blamed = [row.row for row in answer.verdict.culprits]
+    try:
+        return concerning(Recorded(bus, topics_of(settings), answer.host), answer.frame.ts, answer.began, blamed)
+    except BusError as error:
+        # Whoever may not read them, or has brokers without their topic, gets the rest of the answer.
+        click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
+        return []
+
+
+def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis]) -> None:
+    from laggard.pipeline.records.diagnosis_json import diagnosis_object  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import RankingOutput  # noqa: PLC0415
     from laggard.pipeline.report import told  # noqa: PLC0415
 
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
-    click.echo(write_output(RankingOutput(ts, answer.host, note, answer.ranking, " ".join(told(answer)))))
+    written = RankingOutput(ts, answer.host, note, answer.ranking, " ".join(told(answer))).to_json()
+    if doing:
+        written["diagnoses"] = [diagnosis_object(each) for each in doing]
+    click.echo(json.dumps(written, separators=(",", ":"), allow_nan=False))
 
 
-def _write_page(
-    settings: Settings, history: History, answer: Answer, mark: Marked | None, now: float, *, here: bool
-) -> None:
+def _write_page(history: History, answer: Answer, mark: Marked | None, now: float, *, here: bool) -> None:
     from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
     from laggard.pipeline.explain import printable  # noqa: PLC0415
     from laggard.pipeline.report import moment  # noqa: PLC0415
@@ -206,10 +232,29 @@ def _write_page(
             "what was before could not be seen.",
             dim=True,
         )
-    click.echo(f"Next: {_next(settings, here=here)}")
 
 
-def _next(settings: Settings, *, here: bool) -> str:
-    if here:
-        return f"`{to_type(settings, 'watch')}` to look on; `{to_type(settings, 'mark', 'what is slow')}` to note it"
-    return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"
+def _write_doing(settings: Settings, doing: list[Diagnosis], ts: float) -> None:
+    """What processes were doing about the moment."""
+    if not doing:
+        return
+    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.page import brief_lines  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
+
+    console = console_of(sys.stdout)
+    for each in doing[:SHOWN_DIAGNOSES]:
+        click.echo()
+        write(brief_lines(each, page_of(console), ts), console)
+        elsewhere = [] if each.host == settings.text("host") else ["--host", each.host]
+        click.echo(f"All of it: `{to_type(settings, 'diagnose', '--id', each.id[:SHORT_ID], *elsewhere)}`")
+
+
+def _next(settings: Settings, answer: Answer, *, here: bool) -> str:
+    from laggard.pipeline.explain import pid_of  # noqa: PLC0415
+
+    if not here:
+        return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"
+    told = f"`{to_type(settings, 'watch')}` to look on; `{to_type(settings, 'mark', 'what is slow')}` to note it"
+    pids = [pid for row in answer.verdict.culprits[:1] if (pid := pid_of(row.row)) is not None]
+    return "".join(f"`{to_type(settings, 'diagnose', str(pid))}` for what it is doing; " for pid in pids) + told

@@ -56,17 +56,13 @@ class Shown:
     reverse: bool = False
 
 
+BRIEF: Final = Shown(threads=3, functions=2)
+BRIEF_PHASES: Final = 5
+"""What is shown of a diagnosis beside something else."""
+
+
 def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Text]:
-    """All of it, and what it took."""
-    yield from section_lines(diagnosis, page, shown)
-    yield Text()
-    yield Text(cost(diagnosis), "dim")
-    for note in diagnosis.notes:
-        yield Text(f"Note: {printable(note)}", "dim")
-
-
-def section_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Text]:
-    """What the process was doing: in a sentence, and by phases and threads."""
+    """All of it: what the process did, in a sentence and by phases and threads, and what it took to see it."""
     yield Text(in_words(diagnosis), "bold")
     yield Text(looked(diagnosis), "dim")
     for number, phase in enumerate(diagnosis.phases, 1):
@@ -74,6 +70,36 @@ def section_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Te
         if len(diagnosis.phases) > 1:
             yield _heading(phase, number)
         yield from _threads(phase, page, shown)
+    yield Text()
+    yield Text(cost(diagnosis), "dim")
+    for note in diagnosis.notes:
+        yield Text(f"Note: {printable(note)}", "dim")
+
+
+def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
+    """What the process did round a moment: in a sentence, the phases about then, and the threads of that one.
+
+    Args:
+        diagnosis: of the process.
+        page: where it is shown.
+        ts: the moment, seconds since the Unix epoch.
+
+    """
+    yield Text(in_words(diagnosis))
+    yield Text(looked(diagnosis), "dim")
+    phases = diagnosis.phases
+    if not phases:
+        return
+    now = max((number for number, phase in enumerate(phases) if phase.begin_ts <= ts), default=0)
+    first = max(min(now - BRIEF_PHASES // 2, len(phases) - BRIEF_PHASES), 0)
+    about = list(enumerate(phases))[first : first + BRIEF_PHASES]
+    for number, phase in about:
+        if len(phases) > 1:
+            yield _heading(phase, number + 1)
+        if number == now:
+            yield from _threads(phase, page, BRIEF)
+    if len(phases) > len(about):
+        yield Text(f"{'':10}and {_counted(len(phases) - len(about), 'more phase')}", "dim")
 
 
 def _heading(phase: Phase, number: int) -> Text:

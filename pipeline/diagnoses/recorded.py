@@ -10,7 +10,7 @@ from laggard.pipeline.series import Reader
 from laggard.pipeline.topics import DIAGNOSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming
     from laggard.pipeline.records.diagnosis import Diagnosis
@@ -21,6 +21,9 @@ BEFORE_S: Final = 60.0
 
 LONGEST_S: Final = 900.0
 """The records of a diagnosis that has to do with a moment are looked for so long behind it."""
+
+SHORT_ID: Final = 8
+"""Characters of an id that are enough to find it again."""
 
 _STEP: Final = 16  # records: each of them may be large
 
@@ -89,3 +92,19 @@ class Recorded:
 def overlaps(diagnosis: Diagnosis, begin_ts: float, end_ts: float) -> bool:
     """Whether any phase of it was in a stretch of time."""
     return any(phase.begin_ts <= end_ts and phase.end_ts >= begin_ts for phase in diagnosis.phases)
+
+
+def concerning(recorded: Recorded, ts: float, began_ts: float, blamed: Sequence[str]) -> list[Diagnosis]:
+    """What has to do with a moment: of those who are blamed, since it has been so; of all others, about then.
+
+    Args:
+        recorded: of the host.
+        ts: the moment, seconds since the Unix epoch.
+        began_ts: since when it has been so; NaN where that is not known. No more than `LONGEST_S` before the moment
+            is looked at.
+        blamed: rows, the worst first. They come first, the others in the order of time.
+
+    """
+    begin_ts = max(began_ts, ts - LONGEST_S) if began_ts <= ts else ts
+    found = [each for each in recorded.around(begin_ts, ts) if each.row in blamed or overlaps(each, ts - BEFORE_S, ts)]
+    return sorted(found, key=lambda each: blamed.index(each.row) if each.row in blamed else len(blamed))

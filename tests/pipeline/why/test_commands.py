@@ -20,9 +20,12 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.cli.pages import tick_line
-from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.records.diagnosis import Phase
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.topics import COUNTERS, DIAGNOSES
 from laggard.pipeline.why import History
-from tests.pipeline.why.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames
+from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
+from tests.pipeline.why.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +196,8 @@ def test_here_and_now_it_says_how_to_look_closer(fresh: Path, capsys):
     out = capsys.readouterr().out
     assert "is not running" not in out
     assert "Look closer: what it has open: `ls -l /proc/4711/fd`" in out
-    assert "Next: `laggard watch" in out
+    assert "Next: `laggard diagnose 4711 --bus" in out
+    assert "` for what it is doing; `laggard watch" in out
 
 
 def lines_of(process: subprocess.Popen[str], count: int) -> list[str]:
@@ -266,3 +270,54 @@ def test_watch_is_live_in_a_terminal_and_a_key_ends_it(fresh: Path, key: bytes, 
     assert os.waitstatus_to_exitcode(status) == 0
     assert b"\x1b[?1049l" in shown
     assert b"4711" in shown
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path, wired) -> Path:
+    """A history whose culprit was looked at while it was one, and another process too; and a third one, long before."""
+    path = tmp_path / "diagnosed.db"
+    high = Phase(True, at(151), at(154), 20, TWO_DIPS.phases[0].threads)
+    dip = Phase(False, at(154), at(155), 5, TWO_DIPS.phases[1].threads)
+    hog = replace(TWO_DIPS, id="hog00000-1", row=HOG, name="hog", pid=4711, command="python3 hog.py")
+    hog = replace(hog, phases=(high, dip), ts=at(155))
+    stuck = replace(high, threads=ON_DISK.phases[0].threads)
+    other = replace(ON_DISK, id="disk0000-1", row="worker[100@7]", phases=(stuck,), ts=at(156))
+    before = replace(ONE_HOT, id="before00-1", ts=at(10))
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+        append(bus, frames("web-1", range(170)))
+        topic = TOPICS.name(DIAGNOSES)
+        for each in (before, hog, other):
+            bus.append([Outgoing(topic, "web-1", write_diagnosis(each).encode(), each.ts)])
+        bus.append([Outgoing(topic, "web-1", b"junk", at(157))])
+        work(bus, wired)
+    return path
+
+
+def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path, capsys) -> None:
+    assert run(["why", "--bus", str(diagnosed), "--at", str(at(154) - 1.0)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    _, _, told = out.partition("load 0.5, CPU 25 %, memory available 2 GB\n\n")
+    lines = told.splitlines()
+    assert lines[0].startswith("From 22:25:55 to 22:26:10 `hog` (pid 4711, `python3 hog.py`) used ")
+    assert " of it in `compute` (hot.py:12)" in lines[0]
+    assert "because it used 93 % of all CPUs" in lines[1]
+    assert lines[2].startswith("Phase 1, 22:25:55 to 22:26:10 (15 s), looked at 20 times: it used ")
+    assert lines[3].endswith("all threads together")
+    assert [line.partition(",")[0] for line in lines if line.startswith(("Phase", "Dip"))] == ["Phase 1", "Dip 2"]
+    assert f"All of it: `laggard diagnose --id hog00000 --bus {diagnosed}`" in lines
+    assert any(line.startswith("`postgres` (pid 26801) used ") for line in lines)
+    assert "before" not in told
+    assert lines[-1].startswith("Next: ")
+
+
+def test_what_the_culprit_did_is_told_as_long_as_it_is_one_and_of_others_only_then(diagnosed: Path, capsys) -> None:
+    def told(tick: float) -> list[str]:
+        assert run(["why", "--bus", str(diagnosed), "--at", str(at(tick)), "--json"]) == 0
+        return [each["id"] for each in json.loads(capsys.readouterr().out).get("diagnoses", [])]
+
+    assert told(154) == ["hog00000-1", "disk0000-1"]
+    assert told(159) == ["hog00000-1", "disk0000-1"]
+    assert told(149) == []
+    assert told(169) == []
