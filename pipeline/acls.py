@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, INCIDENTS, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -21,7 +21,7 @@ Role = Literal["agent", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
     "agent": "`laggard agent`: publishes the counters of its host",
-    "worker": "`laggard work`: runs the operators",
+    "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
     "viewer": "`laggard why`, `watch`, `incidents` and `mark`: people who ask",
@@ -115,7 +115,8 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
     yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
     yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
-    for operator in operators:
+    yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
+    for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
         yield Rule("group", topics.group(operator), False, ("Read",), "sharing partitions, and how far they are read")
         yield Rule(

@@ -215,6 +215,7 @@ class Member:
             self._recoverer.drop(partition)
             task.refresh()
             self._held[partition] = Held(task, committed)
+            task.found()
             del self._lost[partition]
         if self._joined and not self._lost:
             self._recoverer.warm()

@@ -9,7 +9,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.topics import Difference, differences
 from laggard.pipeline.topics import TOPICS, Topics
-from laggard.pipeline.wiring import wire
+from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
     topics = Topics(settings.text("topics.prefix"))
     if not kafka:
         return tuple(map(Wanted, TOPICS, topics.specs()))
-    every = (*TOPICS, *(topics.snapshots(wired.snapshots) for wired in wire(settings)))
+    every = (*TOPICS, *(topics.snapshots(stage.snapshots) for stage in stages(settings)))
     specs = topics.specs(every, settings.count("topics.partitions"), settings.seconds("bus.retention"))
     return tuple(map(Wanted, every, specs))
 

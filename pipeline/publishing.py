@@ -10,15 +10,12 @@ from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
 from laggard.pipeline.records.schemas import schema_id
-from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS
 
 if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.stage import DeadLetter, Output
     from laggard.pipeline.topics import Topics
-
-INCIDENTS: Final = "incidents"
-"""What joins anomalies, as it is named in settings, groups, snapshots and sources of events."""
 
 CONTENT_TYPE: Final = "application/json"
 CLOUD_EVENT_HEADERS: Final = {

@@ -41,10 +41,13 @@ APPLICATIONS: Final = Topic(
 )
 POOLS: Final = Topic("pools", "pool", "frames whose rows are a pool's members")
 REQUESTS: Final = Topic("requests", "service", "one traced request: state counts, state durations, system calls")
-ANOMALIES: Final = Topic("anomalies", "the entity's key", "anomalies, and rankings for marks", 30 * _DAY_S)
+ANOMALIES: Final = Topic("anomalies", "the entity's key", "anomalies, incidents, and rankings for marks", 30 * _DAY_S)
 MODELS: Final = Topic("models", "application", "every performance model built", 30 * _DAY_S)
 DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
 DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not be used, with the reason", 7 * _DAY_S)
+
+INCIDENTS: Final = "incidents"
+"""What joins anomalies to incidents, as it is named in groups, snapshots, metrics and sources of events."""
 
 ANNOTATIONS: Final = "annotations"
 """The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""

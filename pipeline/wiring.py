@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.snapshots import Migration
-    from laggard.pipeline.stage import TaskOptions
+    from laggard.pipeline.stage import Stage, TaskOptions
     from laggard.pipeline.stream import Operator
     from laggard.pipeline.task import Task
     from laggard.pipeline.topics import Topic
@@ -81,13 +81,15 @@ _WEIGHTS: Mapping[str, float] = {
     "memory_shared_bytes": 0.5,
     "cpu_system_ratio": 0.33,
     "cpu_wait_ratio": 0.1,
+    "cpu_quota_throttled_ratio": 0.1,
     "io_delay_ratio": 0.1,
     "io_cancelled_write_bytes_per_s": 0.25,
     "timeslices_per_s": 0.25,
     "switches_voluntary_per_s": 0.25,
     "switches_involuntary_per_s": 0.25,
-    # When the machine booted is no use of anything.
+    # When the machine booted, and how many CPUs it has, is no use of anything.
     "boot_timestamp_seconds": 0.0,
+    "cpus": 0.0,
 }
 
 
@@ -115,6 +117,13 @@ _STOCKS = ("_bytes", "threads", "descriptors", "sockets", "children")
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators that the settings ask for, in that order."""
     return tuple(_WIRES[name](settings) for name in settings.words("operators"))
+
+
+def stages(settings: Settings) -> tuple[Stage, ...]:
+    """All that a worker runs: the operators, and what joins their anomalies."""
+    from laggard.pipeline.joining import Joining  # noqa: PLC0415 - as above
+
+    return (*wire(settings), Joining())
 
 
 def _gaussian(settings: Settings) -> Wired:

@@ -42,7 +42,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
         from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
         from laggard.pipeline.web.server import serve  # noqa: PLC0415
-        from laggard.pipeline.wiring import wire  # noqa: PLC0415
+        from laggard.pipeline.wiring import stages, wire  # noqa: PLC0415
 
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
@@ -53,7 +53,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
             exporter = Exporter(telemetry, settings.count("web.top_rows"), budgets)
             runner = Runner(
                 bus,
-                wired,
+                stages(settings),
                 topics,
                 snapshot_records=settings.count("snapshot.records"),
                 standby=settings.flag("worker.standby"),

@@ -18,7 +18,7 @@ from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explain import printable
 from laggard.pipeline.extras import installing
 from laggard.pipeline.provisioning import reports, wanted_topics
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +117,7 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Which of the roles the brokers let this user play."""
     own, operators = Topics(settings.text("topics.prefix")), settings.words("operators")
     allowed = bus.admin.topic_operations(names) if names else {}
-    of_groups = {own.group(each): bus.admin.group_operations(own.group(each)) for each in operators}
+    of_groups = {own.group(each): bus.admin.group_operations(own.group(each)) for each in (*operators, INCIDENTS)}
     groups = {group: found for group, found in of_groups.items() if found is not None}
     lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
     may = [role for role, missing in lacks.items() if not missing]
@@ -157,10 +157,11 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 
 
 def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
-    """Whether the workers of each operator keep up."""
+    """Whether the workers of each operator, and of what joins their anomalies, keep up."""
     topics = Topics(settings.text("topics.prefix"))
     for operator in settings.words("operators"):
         yield lag(bus, topics.group(operator), topics.name(COUNTERS), time.time())
+    yield lag(bus, topics.group(INCIDENTS), topics.name(ANOMALIES), time.time())
 
 
 def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:

@@ -18,7 +18,7 @@ from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics
 from laggard.pipeline.web.listen import Listen, ListenError
 
 if TYPE_CHECKING:
@@ -179,10 +179,12 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
         yield Finding("bus", "ok", found)
     yield from clock_steps(newest - now, interval_s)
     if worker is not None:
-        for operator in settings.words("operators"):
-            committed = bus.committed(topics.group(operator), partition)
-            waiting = next((record.ts for record in bus.read(partition, committed, committed + 1)), now)
-            yield lag(operator, end - committed, now - max(waiting, worker.since))
+        inputs = dict.fromkeys(settings.words("operators"), partition)
+        inputs[INCIDENTS] = bus.partition_of(topics.name(ANOMALIES), host)
+        for name, each in inputs.items():
+            end, committed = bus.bounds(each)[1], bus.committed(topics.group(name), each)
+            waiting = next((record.ts for record in bus.read(each, committed, committed + 1)), now)
+            yield lag(name, end - committed, now - max(waiting, worker.since))
 
 
 def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:

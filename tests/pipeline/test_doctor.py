@@ -145,6 +145,12 @@ def examined(tmp_path: Path, *assignments: str) -> dict[str, Finding]:
     return by_check(list(installation.examine_installation(settings(tmp_path, *assignments))))
 
 
+def lags(tmp_path: Path) -> dict[str, Finding]:
+    """What is found of those who read, by their names."""
+    found = installation.examine_installation(settings(tmp_path))
+    return {each.found.split()[0]: each for each in found if each.check == "lag"}
+
+
 def record(tmp_path: Path, host: str, age_s: float, count: int = 1) -> None:
     layout = make_layout(("a[1@1]",), ("a",), ("threads",))
     topic = Topics().name(COUNTERS)
@@ -192,17 +198,26 @@ def test_a_worker_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.Monk
     assert "lag" not in examined(tmp_path), "no worker runs"
     holders = {"work": Holder(os.getpid(), time.time() - 10)}
     monkeypatch.setattr(installation, "holder_of", lambda _, __, part: holders.get(part))
-    assert examined(tmp_path)["lag"] == Finding("lag", "ok", "gaussian keeps up"), "it has only just begun"
+    assert lags(tmp_path)["gaussian"] == Finding("lag", "ok", "gaussian keeps up"), "it has only just begun"
     holders["work"] = Holder(os.getpid(), time.time() - 90)
-    found = examined(tmp_path)["lag"]
+    found = lags(tmp_path)["gaussian"]
     assert found.level == "warning"
+    assert lags(tmp_path)["incidents"] == Finding("lag", "ok", "incidents keeps up")
     assert re.fullmatch(r"gaussian has 3 records to go, the first waits for (9|1\d)\d s", found.found), found.found
     with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
         (partition,) = bus.partitions("laggard.counters")
         subscription = bus.subscribe("laggard.gaussian", ["laggard.counters"])
         assert subscription.poll(1.0).assigned == {partition}
         subscription.commit(Commit({partition: 3}))
-    assert examined(tmp_path)["lag"].level == "ok"
+        joined = bus.partition_of("laggard.anomalies", "web-1")
+        bus.append([Outgoing("laggard.anomalies", "web-1", b"{}", time.time() - 90.0)])
+    assert lags(tmp_path)["gaussian"].level == "ok"
+    assert lags(tmp_path)["incidents"].level == "warning"
+    with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
+        subscription = bus.subscribe("laggard.incidents", ["laggard.anomalies"])
+        assert subscription.poll(1.0).assigned == {joined}
+        subscription.commit(Commit({joined: 1}))
+    assert lags(tmp_path)["incidents"].level == "ok"
 
 
 def test_a_clock_that_was_set_back(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
     assert roles["worker"][-1] == {
         "principal": "User:worker",
         "resource_type": "TRANSACTIONAL_ID",
-        "resource_name": "here.gaussian-",
+        "resource_name": "here.incidents-",
         "pattern_type": "PREFIXED",
         "operations": ["WRITE"],
         "permission_type": "ALLOW",
