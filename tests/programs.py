@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 def kept(name: str, make: Callable[[Path], Path]) -> Path:
@@ -41,3 +41,19 @@ def run(command: list[str], environment: dict[str, str] | None = None, folder: P
         timeout=540,
     )
     assert not done.returncode, f"{' '.join(command)}:\n{done.stderr[-3000:]}"
+
+
+def take_debian_packages(folder: Path, packages: Sequence[str]) -> Path:
+    """What Debian's packages hold, without installing them; folders may be missing that only their dependencies have.
+
+    Raises AssertionError where they cannot be had.
+    """
+    # With lists of its own: those of the machine may be missing, and are root's.
+    (folder / "lists/partial").mkdir(parents=True)
+    own = {"Dir::State::Lists": folder / "lists", "Dir::Cache": folder, "Debug::NoLocking": 1, "APT::Sandbox::User": ""}
+    apt = ["apt-get", "--quiet=2", *(f"--option={name}={value}" for name, value in own.items())]
+    run([*apt, "update"])
+    run([*apt, "download", *packages], folder=folder)
+    for package in folder.glob("*.deb"):
+        run(["dpkg-deb", "--extract", str(package), str(folder / "packages")])
+    return folder / "packages"

@@ -6,7 +6,7 @@ import shutil
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tests.programs import kept, run
+from tests.programs import kept, take_debian_packages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,20 +58,13 @@ def _command(name: str) -> list[str]:
 def _take_packages(folder: Path) -> Path:
     if shutil.which("apt-get") is None:
         raise NoMonitoringError("Prometheus and Alertmanager are not there: prometheus, promtool, alertmanager, amtool")
-    # With lists of its own: those of the machine may be missing, and are root's.
-    (folder / "lists/partial").mkdir(parents=True)
-    own = {"Dir::State::Lists": folder / "lists", "Dir::Cache": folder, "Debug::NoLocking": 1, "APT::Sandbox::User": ""}
-    apt = ["apt-get", "--quiet=2", *(f"--option={name}={value}" for name, value in own.items())]
     try:
-        run([*apt, "update"])
-        run([*apt, "download", *PACKAGES], folder=folder)
-        for package in folder.glob("*.deb"):
-            run(["dpkg-deb", "--extract", str(package), str(folder / "packages")])
+        packages = take_debian_packages(folder, PACKAGES)
     except AssertionError as error:
         raise NoMonitoringError(
             f"Prometheus and Alertmanager could not be fetched; on Debian: apt install {' '.join(PACKAGES)}\n{error}"
         ) from None
     for name in USE_TEMPLATES:
-        program = folder / "packages/usr/bin" / name
+        program = packages / "usr/bin" / name
         program.write_bytes(program.read_bytes().replace(TEMPLATES, OWN_TEMPLATES))
-    return folder / "packages"
+    return packages
