@@ -7,10 +7,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Outgoing
+from laggard.pipeline.publishing import outgoing_diagnosis
 from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.records.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+Published = Frame | Mark | Diagnosis
+"""What an agent publishes."""
 
 MAX_BYTES = 16 << 20
 """What may wait: some minutes of a busy host at one tick a second."""
@@ -55,17 +60,15 @@ class Outbox:
         self._batches: deque[list[Outgoing]] = deque()
         self._unavailable = False
 
-    def publish(self, records: Sequence[Frame | Mark]) -> None:
+    def publish(self, records: Sequence[Published]) -> None:
         """Append what still waits, and these after it.
 
         Raises:
             BusError: the bus will not take them at all; they are not kept.
+            RecordError: one of them cannot be written.
 
         """
-        batch = [
-            Outgoing(self._topic, record.key if isinstance(record, Frame) else record.host, encode(record), record.ts)
-            for record in records
-        ]
+        batch = [_outgoing(self._topic, record) for record in records]
         self._batches.append(batch)
         self.waiting += len(batch)
         self.waiting_bytes += _size(batch)
@@ -112,6 +115,12 @@ class Outbox:
         self.flush()
         if self.waiting:
             logger.warning("%s is still unavailable; %d records that waited for it are lost", self._name, self.waiting)
+
+
+def _outgoing(topic: str, record: Published) -> Outgoing:
+    if isinstance(record, Diagnosis):
+        return outgoing_diagnosis(record, topic)
+    return Outgoing(topic, record.key if isinstance(record, Frame) else record.host, encode(record), record.ts)
 
 
 def _size(batch: Sequence[Outgoing]) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.bus import Bus, Outgoing
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.outbox import Published
     from laggard.pipeline.spool import Spool
 
 CLOSING_S: Final = 5.0
@@ -64,7 +64,7 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         self._thread.start()
 
-    def publish(self, records: Sequence[Frame | Mark]) -> None:
+    def publish(self, records: Sequence[Published]) -> None:
         """Keep a tick's records for the bus; see `Spool.publish`."""
         self._spool.publish(records)
 

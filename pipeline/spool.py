@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.outbox import Published
 
 BATCH_BYTES: Final = 4 << 20
 """What is taken out at once, unless a single record is longer: catching up takes no more memory than that."""
@@ -74,7 +74,7 @@ class Spool:
         with suppress(BusUnavailable):
             self._opened()
 
-    def publish(self, records: Sequence[Frame | Mark]) -> None:
+    def publish(self, records: Sequence[Published]) -> None:
         """Keep a tick's records. Does not wait for anything but the disk. Raises BusError for what it cannot keep."""
         with self._lock:
             self._outbox.publish(records)

@@ -35,6 +35,9 @@ AGENT_FEATURES = (
     "missed_ticks",
     "clock_offset_s",
     "suspended_s",
+    "diagnosed_processes",
+    "diagnosis_cpu_ratio",
+    "diagnosis_failures",
 )
 """What the agent says of itself.
 
@@ -44,7 +47,9 @@ program; `tick_duration_s` how long reading took, `publish_duration_s` how long 
 `publish_failures` how often that failed since the agent began; `waiting_records` how many of its records have not
 arrived yet, and `dropped_records` how many were lost on their way since it began, where that is known; `missed_ticks`
 how many fell out since the last one; `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`);
-`suspended_s` how long the machine was suspended since the last tick.
+`suspended_s` how long the machine was suspended since the last tick; `diagnosed_processes` how many processes are
+looked into now; `diagnosis_cpu_ratio` what that, watching for them and programs that run beside took of one core since
+the last tick; `diagnosis_failures` how often something went wrong in it since the agent began.
 """
 
 logger = logging.getLogger(__name__)
@@ -60,6 +65,22 @@ class Queue(Protocol):
     @property
     def dropped(self) -> int:
         """How many were lost."""
+
+
+class Watch(Protocol):
+    """What looks into processes while something is wrong."""
+
+    @property
+    def running(self) -> int:
+        """How many it looks into now."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that it took so far, in seconds."""
+
+    @property
+    def failures(self) -> int:
+        """How often something went wrong so far."""
 
 
 class Stop(Protocol):
@@ -92,6 +113,7 @@ class Agent:
         command_lines: whether frames carry the processes' command lines, which may hold secrets.
         descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
         queue: what `publish` puts records into, for what the agent says of itself.
+        watch: what looks into processes, likewise.
 
     Raises:
         ValueError: the interval is out of its bounds.
@@ -109,9 +131,12 @@ class Agent:
         command_lines: bool = True,
         descriptor_limit: int | None = None,
         queue: Queue | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._clock = clock or Clock()
         self._queue = queue
+        self._watch = watch
+        self._watch_s = np.nan if watch is None else watch.cpu_s
         self._schedule = Schedule(interval_s, self._clock)
         self._timeline = Timeline(self._clock)
         self._publish = publish
@@ -179,11 +204,14 @@ class Agent:
         return Frame("host", self._host, scope, ts, self._sequence, layout, values)
 
     def _cost(self, begun: tuple[int, int, int], missed: int, failed: int) -> NDArray[np.float64]:
-        cpu_ratio = suspended_s = np.nan
+        cpu_ratio = suspended_s = watch_ratio = np.nan
+        watch_s = np.nan if self._watch is None else self._watch.cpu_s
         if self._last is not None:
             elapsed, boot, cpu = (now - last for now, last in zip(begun, self._last, strict=True))
-            cpu_ratio = cpu / elapsed if elapsed > 0 else np.nan
+            if elapsed > 0:
+                cpu_ratio, watch_ratio = cpu / elapsed, (watch_s - self._watch_s) / (elapsed / 1e9)
             suspended_s = max(0, boot - elapsed) / 1e9
+        self._watch_s = watch_s
         values = np.array(
             [
                 [
@@ -201,6 +229,9 @@ class Agent:
                     missed,
                     self._timeline.offset_s,
                     suspended_s,
+                    np.nan if self._watch is None else self._watch.running,
+                    watch_ratio,
+                    np.nan if self._watch is None else self._watch.failures,
                 ]
             ],
             np.float64,

@@ -313,8 +313,31 @@ SETTINGS: tuple[Setting, ...] = (
         "size",
         "256MiB",
         "With Kafka: how much the agent keeps on disk in the directory `state` while the brokers cannot be reached. "
-        "Beyond that the oldest goes, and is counted.",
+        "Beyond that the oldest goes, and is counted. Diagnoses have 64 MiB of their own.",
         minimum="64MiB",
+    ),
+    Setting(
+        "diagnosis.enabled",
+        "flag",
+        "true",
+        "Whether the agent looks into processes while something is wrong (see `cpu.conditions`): which of their "
+        "threads run, and what these execute.",
+    ),
+    Setting(
+        "diagnosis.budget",
+        "ratio",
+        "5%",
+        "What that may take of one core, for all processes together: it looks less often where it takes more.",
+        minimum="0.1%",
+        maximum="100%",
+    ),
+    Setting(
+        "diagnosis.method",
+        "choice",
+        "auto",
+        "What tells what running threads execute: `auto` takes what suits the process and is there; `proc` alone tells "
+        "only of blocked ones. `laggard doctor` says what can be used here.",
+        choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
     ),
     Setting(
         "worker.instance",
