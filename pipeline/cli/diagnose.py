@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
-from laggard.pipeline.cli.options import seconds, to_type, with_settings
+from laggard.pipeline.cli.options import seconds, setting_flag, to_type, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,6 @@ DURATION_S: Final = 300.0
 
 UNBOUNDED: Final = 100_000
 """Samples, where only a duration is given."""
-
-METHODS: Final = ("auto", "proc", "perf", "py-spy", "eu-stack", "jcmd")
 
 
 class Exports(NamedTuple):
@@ -54,13 +52,6 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     callback=seconds,
     help="Stop after this time, whatever has been seen.  [default: 5m]",
 )
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="auto",
-    show_default=True,
-    help="What finds out what is executed: `proc` stops nothing, but sees only what is blocked.",
-)
 @click.option("--last", is_flag=True, help="Do not look now: the last diagnosis that is recorded, of this process.")
 @click.option("--id", "wanted", metavar="ID", help="The recorded diagnosis with this id.")
 @click.option("--list", "listing", is_flag=True, help="List the recorded diagnoses instead.")
@@ -72,13 +63,19 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @click.option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks, for flamegraph.pl and its kind.")
 @click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a file for https://www.speedscope.app.")
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for any browser.")
+@setting_flag(
+    "--method",
+    "diagnosis.method",
+    "METHOD",
+    "What tells what is executed: `proc` stops nothing, but sees only what is blocked; perf, py-spy, jcmd, eu-stack.  "
+    "[default: setting diagnosis.method, what suits the process]",
+)
 def diagnose(
     settings: Settings,
     *,
     process: str | None,
     samples: int | None,
     duration_s: float | None,
-    method: str,
     last: bool,
     wanted: str | None,
     listing: bool,
@@ -112,12 +109,14 @@ def diagnose(
         assert process is not None
         from laggard.pipeline.cli.looking import look  # noqa: PLC0415 - not for what is recorded
 
+        method = settings.choice("diagnosis.method")
         found = look(
             process,
             settings.text("host"),
             samples=samples or (UNBOUNDED if duration_s else SAMPLES),
             duration_s=duration_s or DURATION_S,
-            methods=None if method == "auto" else () if method == "proc" else (method,),
+            methods={"auto": None, "proc": ()}.get(method, (method,)),
+            budget=settings.ratio("diagnosis.budget"),
         )
     taken = _export(found, exports)
     if as_json:

@@ -32,7 +32,15 @@ LISTED: Final = 4
 """So many others of them are named."""
 
 
-def look(process: str, host: str, *, samples: int, duration_s: float, methods: tuple[str, ...] | None) -> Diagnosis:
+def look(
+    process: str,
+    host: str,
+    *,
+    samples: int,
+    duration_s: float,
+    methods: tuple[str, ...] | None,
+    budget: float,
+) -> Diagnosis:
     """What a process is doing now. ^C, or a request to end, ends it early.
 
     Args:
@@ -41,6 +49,7 @@ def look(process: str, host: str, *, samples: int, duration_s: float, methods: t
         samples: how often it is looked at most.
         duration_s: for how long at most.
         methods: see `Session`.
+        budget: what looking may take of one core.
 
     Raises:
         CommandError: there is no such process, or no more.
@@ -55,7 +64,7 @@ def look(process: str, host: str, *, samples: int, duration_s: float, methods: t
         id=diagnosis_id(host, target.row, ASKED, time.time()),
         host=host,
         reason=ASKED,
-        budget=Budget(),
+        budget=Budget(budget),
         limits=Limits(duration_s=duration_s, samples=samples),
         methods=methods,
     )

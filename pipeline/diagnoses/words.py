@@ -145,7 +145,8 @@ def waits(spot: Spot) -> bool:
 
 def blocked(spot: Spot, quote: str = "`") -> str:
     """What a thread is blocked in: `` blocked in `futex_do_wait` (futex), waiting for another thread, or a lock ``."""
-    inside = spot.wait_channel or spot.system_call
+    # Without what the compiler adds: `poll_schedule_timeout.constprop.0`.
+    inside = spot.wait_channel.partition(".")[0] or spot.system_call
     if not inside:
         return "blocked"
     told = f"blocked in {quote}{printable(inside)}{quote}"

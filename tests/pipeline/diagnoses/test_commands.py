@@ -237,7 +237,7 @@ def test_what_is_recorded_is_listed(diagnose: Call, recorded: Path) -> None:
         (["1", "--host", "web-2"], USAGE, "--host is about what is recorded"),
         (["1", "--json", "--svg", "-"], USAGE, "only one of --json and the files can go to standard output"),
         (["1", "--svg", "nowhere/a.svg"], USAGE, "nowhere/a.svg: there is no such folder"),
-        (["1", "--method", "gdb"], USAGE, "'gdb' is not one of 'auto', 'proc', 'perf', 'py-spy', 'eu-stack', 'jcmd'"),
+        (["1", "--method", "gdb"], USAGE, '--method: diagnosis.method is "gdb"; expected one of auto, proc, perf'),
         (["1", "--duration", "soon"], USAGE, "'soon'; expected a duration such as"),
         (["4194304"], NO_DATA, "there is no process 4194304 any more"),
         (["lag-nobody"], NO_DATA, "there is no process called lag-nobody; expected"),

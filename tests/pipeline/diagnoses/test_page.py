@@ -121,6 +121,12 @@ def test_who_waits_for_others_goes_before_who_is_idle() -> None:
     assert "`stuck` (2) was blocked in `rwsem_down_read_slowpath`, waiting for a lock of the kernel, in 2.9 %" in told
 
 
+def test_what_the_compiler_adds_to_a_name_is_left_out() -> None:
+    waiting = thread(1, "a", 0.0, Stack((), 1, "blocked", "poll_schedule_timeout.constprop.0", "poll"))
+    told = sentence(diagnosis(Phase(True, START, START + 10, 1, (waiting,))))
+    assert "it was blocked in `poll_schedule_timeout` (poll), waiting for events, in 100 % of its samples" in told
+
+
 def test_what_could_not_be_seen_is_said() -> None:
     assert page(NOTHING)[0] == "What `python3` (pid 26801, `python3 hot.py --serve`) did could not be seen."
     assert page(NOTHING)[-1] == "Note: the process ended before it could be looked at"
