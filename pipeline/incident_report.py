@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from laggard.pipeline.explain import printable
-from laggard.pipeline.past_incidents import lasted_s
+from laggard.pipeline.past_incidents import SHORT_ID, lasted_s
 from laggard.pipeline.report import clock, moment, ranked, score_digits
 from laggard.pipeline.units import readable_duration
 from laggard.pipeline.verdict import narrowed
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 TOLD_ROWS, TOLD_FEATURES = 3, 3
 """What is shown of the newest ranking."""
-
-SHORT_ID: Final = 8
-"""Letters of an id that the table shows: enough to ask for one."""
 
 _HEADS: Final = ("", "id", "host", "began", "lasted", "score", "seen by")
 _NUMBERS: Final = ("lasted", "score")

@@ -24,6 +24,9 @@ REACH_S: Final = 7 * 86_400.0
 MOST_RECORDS: Final = 100_000
 """Of each partition the newest, whatever they are: a bound on what is read of a large topic."""
 
+SHORT_ID: Final = 8
+"""Letters of an id that people are shown: enough to ask for that incident."""
+
 _TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.past_incidents import Past
+    from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
+
+DIAGNOSED_S: Final = 3600.0
+"""Of an incident, so much from its beginning is looked through for what processes were doing."""
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:  # noqa: ARG001
@@ -66,14 +70,15 @@ def incidents(
         past = past_incidents(bus, topics_of(settings), since, key=host, identity=identity.lower())
         if host is not None and not past.incidents:
             _check_host(settings, bus, host)
-    found = [one for one in past.incidents if one.change != "closed" or not only_open]
-    if identity and len(found) != 1:
-        raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
+        found = [one for one in past.incidents if one.change != "closed" or not only_open]
+        if identity and len(found) != 1:
+            raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
+        doing = _doing(settings, bus, found[0]) if identity and not as_json else []
     if as_json:
         for one in found:
             click.echo(write_output(one))
     elif identity:
-        _write_one(settings, found[0], now)
+        _write_one(settings, found[0], doing, now)
     else:
         _write(_listing(settings, found, past, now, since_s=since_s, only_open=only_open))
 
@@ -97,6 +102,29 @@ def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, on
     return f"{len(found)} incidents have an id that begins with {identity}: {ids}"
 
 
+def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
+    """What processes were doing while it lasted, as far as that is recorded; those who are blamed come first."""
+    if incident.keyed_by != "host":
+        return []
+    from laggard.pipeline.bus import BusError  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import Recorded  # noqa: PLC0415
+
+    begin = incident.opened_ts
+    end = (
+        begin + DIAGNOSED_S if incident.change != "closed" else max(min(begin + DIAGNOSED_S, incident.until_ts), begin)
+    )
+    blamed = {one.blame.row for one in (incident, *incident.evidence) if one.blame}
+    try:
+        found = Recorded(bus, topics_of(settings), incident.key).around(
+            incident.opened_ts, max(end, incident.opened_ts)
+        )
+    except BusError as error:
+        click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
+        return []
+    return sorted(found, key=lambda each: each.row not in blamed)
+
+
 def _write(lines: Iterable[Text]) -> None:
     from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
 
@@ -108,7 +136,8 @@ def _listing(
 ) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
-    from laggard.pipeline.incident_report import SHORT_ID, table_lines  # noqa: PLC0415
+    from laggard.pipeline.incident_report import table_lines  # noqa: PLC0415
+    from laggard.pipeline.past_incidents import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.report import moment  # noqa: PLC0415
     from laggard.pipeline.units import readable_duration  # noqa: PLC0415
 
@@ -125,12 +154,15 @@ def _listing(
     yield Text(f"Next: {following}")
 
 
-def _write_one(settings: Settings, incident: Incident, now: float) -> None:
+def _write_one(settings: Settings, incident: Incident, doing: list[Diagnosis], now: float) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.incident_report import SHORT_ID, incident_lines  # noqa: PLC0415
+    from laggard.pipeline.cli.why import write_doing  # noqa: PLC0415
+    from laggard.pipeline.incident_report import incident_lines  # noqa: PLC0415
+    from laggard.pipeline.past_incidents import SHORT_ID  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), now), console)
+    write_doing(settings, doing, incident.opened_ts)
     following, others = [], ["incidents"]
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])

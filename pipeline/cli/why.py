@@ -93,7 +93,7 @@ def why(
         else:
             here = ts is None and not silent_s and host == settings.text("host")
             _write_page(history, answer, mark, now, here=here)
-            _write_doing(settings, doing, answer.frame.ts)
+            write_doing(settings, doing, answer.frame.ts)
             click.echo(f"Next: {_next(settings, answer, here=here)}")
 
 
@@ -234,8 +234,8 @@ def _write_page(history: History, answer: Answer, mark: Marked | None, now: floa
         )
 
 
-def _write_doing(settings: Settings, doing: list[Diagnosis], ts: float) -> None:
-    """What processes were doing about the moment."""
+def write_doing(settings: Settings, doing: list[Diagnosis], ts: float) -> None:
+    """What processes were doing about a moment."""
     if not doing:
         return
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415

@@ -21,11 +21,13 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.past_incidents import REACH_S, Telling, folded, lasted_s, past_incidents
-from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, Topics
-from tests.pipeline.joined import closed, incident
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DIAGNOSES, Topics
+from tests.pipeline.diagnoses.conftest import diagnosis, thread
+from tests.pipeline.joined import NGINX, closed, incident
 
 if TYPE_CHECKING:
     import random
@@ -288,6 +290,25 @@ def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
     assert ["cpu_user_ratio", "50", "%"] in [line.split()[:3] for line in lines]
     at = f"{still.opened_ts:.0f}"
     assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for who was to blame when it began; ")
+
+
+def test_what_a_process_was_doing_is_told_with_the_incident(bus: EmbeddedBus, call: Called) -> None:
+    _, still = two(bus)
+    begins = still.opened_ts + 5.0
+    busy = thread(7, "worker", 55.0, Stack((Location("parse", "/srv/server.py", line=40),), 60))
+    of_it = diagnosis(
+        Phase(True, begins, begins + 60.0, 60, (busy,)), reason="cpu", row=NGINX.row, name="nginx", pid=4711
+    )
+    another = replace(of_it, id="5a0a0c5e-0000-5000-8000-000000000002", row="n1[1@1]", name="n1", pid=1)
+    before = replace(of_it, id="5a0a0c5e-0000-5000-8000-000000000003", row="n2[2@1]", name="before", ts=begins - 800)
+    before = replace(before, phases=(replace(of_it.phases[0], begin_ts=begins - 900, end_ts=begins - 800),))
+    bus.append([outgoing_diagnosis(one, TOPICS.name(DIAGNOSES)) for one in (before, another, of_it)])
+    code, out, err = call(still.id)
+    assert (code, err) == (0, "")
+    assert out.index("`nginx`", out.index("What gaussian told last")) < out.index("`n1`")
+    assert "parse" in out
+    assert f"All of it: `laggard diagnose --id {of_it.id[:8]}`" in out
+    assert "before" not in out
 
 
 def test_one_that_proved_to_be_another_leads_there(bus: EmbeddedBus, call: Called) -> None:
