@@ -24,7 +24,7 @@ ROLES: Final[dict[Role, str]] = {
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents` and `mark`: people who ask",
+    "viewer": "`laggard why`, `watch`, `incidents`, `diagnose` and `mark`: people who ask",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -145,6 +145,7 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`")
     yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
+    yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
         yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
