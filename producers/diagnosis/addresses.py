@@ -98,7 +98,7 @@ class AddressSpace:
     """
 
     def __init__(self, pid: int, *, root: str = "/proc", now: Callable[[], float], files: SymbolFiles) -> None:
-        self._path = f"{root}/{pid}"
+        self._path = self._alive = f"{root}/{pid}"
         self._files = files
         self._now = now
         self._mappings: list[Mapping] = []
@@ -150,20 +150,21 @@ class AddressSpace:
 
     def _read(self) -> None:
         self._read_at = self._now()
-        for path in self._sources():
-            with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - unbuffered by its size
-                self._mappings = parse_maps(file.read(), path)
+        for path in self._threads():
+            with contextlib.suppress(OSError), open(f"{path}/maps", "rb") as file:  # noqa: PTH123 - below /proc
+                self._mappings = parse_maps(file.read(), f"{path}/maps")
                 if self._mappings:
+                    self._alive = path
                     break
         self._begins = [mapping.begin for mapping in self._mappings]
         self._known.clear()
 
-    def _sources(self) -> Iterator[str]:
-        """The process's mappings, or those of another thread: they are gone where the first one ended before others."""
-        yield f"{self._path}/maps"
+    def _threads(self) -> Iterator[str]:
+        """The process and its threads: if the first one ends before others, nothing is mapped in it any more."""
+        yield self._path
         with contextlib.suppress(OSError):
             for tid in os.listdir(f"{self._path}/task"):  # noqa: PTH208 - names
-                yield f"{self._path}/task/{tid}/maps"
+                yield f"{self._path}/task/{tid}"
 
     def _location(self, mapping: Mapping, address: int, instruction: int) -> Location:
         if not mapping.is_file:
@@ -181,11 +182,11 @@ class AddressSpace:
     def _places(self, mapping: Mapping) -> Iterator[str]:
         """Where the file of a mapping can be read."""
         if not mapping.path.endswith(_DELETED):
-            yield f"{self._path}/root{mapping.path}"
+            yield f"{self._alive}/root{mapping.path}"
         yield f"{self._path}/map_files/{mapping.begin:x}-{mapping.end:x}"
         with contextlib.suppress(OSError):
-            if str(Path(f"{self._path}/exe").readlink()) == mapping.path:
-                yield f"{self._path}/exe"
+            if str(Path(f"{self._alive}/exe").readlink()) == mapping.path:
+                yield f"{self._alive}/exe"
 
 
 class CodeMap:

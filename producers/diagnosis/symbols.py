@@ -31,6 +31,9 @@ FILES = 64
 TABLE_BYTES = 64 << 20
 """A symbol table that is larger than this is not read: 2.7 million symbols of 24 bytes."""
 
+HEADERS_BYTES = 4 << 20
+"""... nor are headers of so many segments or sections."""
+
 LONGEST_NAME = 512
 """In bytes; what is longer is cut. Names of C++ templates may have thousands of characters."""
 
@@ -92,7 +95,7 @@ class SymbolTable:
         self._descriptor = descriptor
         try:
             self._begins, self._ends, self._names = _functions(descriptor)
-        except (struct.error, ValueError) as error:
+        except (struct.error, ValueError, OverflowError) as error:
             self.close()
             raise SymbolsError(f"expected ELF with headers and tables inside of the file: {error}") from None
         except OSError:
@@ -120,11 +123,13 @@ class SymbolTable:
 def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
     """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
     ident = os.pread(descriptor, 16, 0)
-    if ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
+    if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
         raise ValueError(f"begins with {ident!r}")
     form, order = (_ELF64 if ident[4] == 2 else _ELF32), "<>"[ident[5] - 1]
 
     def entries(layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
+        if size * count > HEADERS_BYTES:
+            raise ValueError(f"{size * count} bytes of headers, more than {HEADERS_BYTES}")
         text = os.pread(descriptor, size * count, at)
         return [struct.unpack_from(order + layout, text, size * number) for number in range(count)]
 
@@ -200,7 +205,7 @@ class SymbolFiles:
         table = self.table(path)
         try:
             return table.name(offset) if table is not None else ""
-        except OSError:  # an input/output error of its disk
+        except (OSError, OverflowError):  # an input/output error of its disk; a name outside of any file
             return ""
 
     def table(self, path: str) -> SymbolTable | None:

@@ -1,0 +1,182 @@
+"""What an address of a process is: of real processes, and of what is seldom so."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping, kernel_location, parse_maps
+from laggard.producers.diagnosis.symbols import SymbolFiles
+from laggard.producers.proc import ProcError
+from tests.misbehaving.programs import compiled, misbehaving
+
+
+@pytest.fixture
+def files():
+    with SymbolFiles() as files:
+        yield files
+
+
+def space_of(pid, files, **options):
+    return AddressSpace(pid, now=time.monotonic, files=files, **options)
+
+
+def address_of(pid, function):
+    """Where a function of the program `burning` is in a process."""
+    text = subprocess.run(["nm", compiled("burning")], capture_output=True, text=True, check=True).stdout
+    (value,) = [int(line.split()[0], 16) for line in text.splitlines() if line.endswith(f" {function}")]
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return min(int(line.split("-")[0], 16) for line in maps if "burning" in line) + value
+
+
+def test_maps_are_parsed():
+    text = (
+        b"55e0f0a00000-55e0f0a01000 r--p 00000000 fe:00 1234 /usr/bin/a program\n"
+        b"55e0f0a01000-55e0f0a02000 r-xp 00001000 fe:00 1234                    /usr/bin/a program (deleted)\n"
+        b"7f0000000000-7f0000001000 rwxp 00000000 00:00 0 \n"
+        b"7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0    [vdso]\n"
+    )
+    mappings = parse_maps(text)
+    assert mappings == [
+        Mapping(0x55E0F0A01000, 0x55E0F0A02000, 0x1000, "fe:00", "/usr/bin/a program (deleted)"),
+        Mapping(0x7F0000000000, 0x7F0000001000, 0, "00:00", ""),
+        Mapping(0x7FFD00000000, 0x7FFD00002000, 0, "00:00", "[vdso]"),
+    ]
+    assert [mapping.is_file for mapping in mappings] == [True, False, False]
+    with pytest.raises(ProcError, match=r"/proc/1/maps, line: expected BEGIN-END .* got b'55e0 r-xp'"):
+        parse_maps(b"55e0 r-xp", "/proc/1/maps")
+
+
+def test_a_function_of_this_process(files):
+    address = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
+    location = space_of(os.getpid(), files).locate(address)
+    assert location.function.endswith("getpid")
+    assert "libc" in location.module
+    mappings = parse_maps(Path("/proc/self/maps").read_bytes())
+    (mapping,) = (mapping for mapping in mappings if mapping.begin <= address < mapping.end)
+    assert location.offset == address - mapping.begin + mapping.offset
+
+
+def test_nothing_is_mapped_at_no_address(files):
+    space = space_of(os.getpid(), files)
+    assert space.locate(16) is None
+    assert space.locate((1 << 64) - 1) is None
+
+
+def test_an_address_to_return_to_belongs_to_the_function_that_called(files):
+    with misbehaving([compiled("burning")], busy=False) as program:
+        space = space_of(program.pid, files)
+        behind = address_of(program.pid, "serve")
+        function = space.locate(behind - 1)
+        assert space.locate(behind).function == "serve"
+        caller = space.locate(behind, caller=True)
+    assert caller.function == (function.function if function else "")
+    assert caller.function != "serve"
+
+
+def test_a_deleted_program_and_one_that_was_replaced_have_their_own_names(files, tmp_path):
+    path = tmp_path / "burning"
+    shutil.copy(compiled("burning"), path)
+    with misbehaving([path], busy=False) as program:
+        path.unlink()
+        shutil.copy("/bin/true", path)
+        location = space_of(program.pid, files).locate(address_of(program.pid, "grind"))
+    assert location.function == "grind"
+    assert location.module == str(path)
+
+
+def test_where_the_first_thread_has_ended_the_others_still_have_their_functions(files):
+    program = (
+        "import ctypes, os, threading, time\n"
+        "def live():\n"
+        "    print(ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value, flush=True)\n"
+        "    time.sleep(60)\n"
+        "threading.Thread(target=live).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = int(process.stdout.readline())
+            until = time.monotonic() + 10
+            while Path(f"/proc/{process.pid}/maps").read_bytes() and time.monotonic() < until:
+                time.sleep(0.01)
+            assert Path(f"/proc/{process.pid}/maps").read_bytes() == b""
+            location = space_of(process.pid, files).locate(address)
+        finally:
+            process.kill()
+    assert location.function.endswith("getpid")
+
+
+def test_of_a_process_that_is_gone_nothing_is_known(files):
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert space_of(process.pid, files).locate(4096) is None
+
+
+def test_files_of_a_network_are_not_read(files, tmp_path):
+    """A copy of /proc says that the program's file is on NFS: to read it could hang."""
+    with misbehaving([compiled("burning")], busy=False) as program:
+        address = address_of(program.pid, "grind")
+        root = tmp_path / str(program.pid)
+        root.mkdir()
+        maps = Path(f"/proc/{program.pid}/maps").read_bytes()
+        (root / "maps").write_bytes(maps)
+        (root / "root").symlink_to("/")
+        device = next(mapping.device for mapping in parse_maps(maps) if mapping.path.endswith("burning"))
+        major, minor = (int(part, 16) for part in device.split(":"))
+        for kind, function in (("ext4", "grind"), ("nfs4", ""), ("fuse.sshfs", "")):
+            (root / "mountinfo").write_text(f"21 1 {major}:{minor} / / rw - {kind} server:/export rw\n")
+            assert space_of(program.pid, files, root=str(tmp_path)).locate(address).function == function, kind
+
+
+def test_code_that_was_made_at_run_time_is_named_by_its_map(files):
+    program = (
+        "import mmap, ctypes, os\n"
+        "memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)\n"
+        "print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)\n"
+        "input()\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+        path = Path(f"/tmp/perf-{process.pid}.map")
+        try:
+            begin = int(process.stdout.readline())
+            space = space_of(process.pid, files)
+            assert space.code_map == f"/proc/{process.pid}/root{path}"
+            assert space.locate(begin + 8) == Location("", "", begin + 8)
+            path.write_text(f"{begin:x} 10 an old one\n{begin:x} 20 a function made (later)\nnot a line\n")
+            space.read_code_map()
+            assert space.locate(begin + 8) == Location("a function made (later)", "", begin + 8)
+            assert space.locate(begin + 32) == Location("", "", begin + 32)
+        finally:
+            path.unlink(missing_ok=True)
+            process.kill()
+
+
+def test_a_map_of_code_that_another_user_has_put_there_is_not_believed(files):
+    with subprocess.Popen(["sleep", "60"], user=65534) as process:
+        path = Path(f"/tmp/perf-{process.pid}.map")
+        try:
+            path.write_text("1000 10 forged\n")
+            os.chown(path, 65533, 65533)
+            codes = CodeMap(f"/proc/{process.pid}")
+            assert codes.name(0x1008) == ""
+            os.chown(path, 65534, 65534)
+            assert codes.name(0x1008) == "forged"
+        finally:
+            path.unlink(missing_ok=True)
+            process.kill()
+
+
+def test_addresses_of_the_kernel_are_not_told():
+    location = kernel_location(0xFFFFFFFF81000000)
+    assert location.module == "[kernel]"
+    assert location.offset == -1
