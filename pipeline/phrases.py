@@ -12,6 +12,8 @@ PROCESS: Final = {
     "cpu_system_ratio": "it uses {} of one core inside the kernel",
     "cpu_wait_ratio": "it waits for a free core {} of the time",
     "cpu_children_ratio": "it spends {} of one core in children that live for less than a tick",
+    "cpu_quota_throttled_ratio": "it runs out of CPU quota in {} of the periods",
+    "cpus": "the machine has {} CPUs online",
     "io_delay_ratio": "it waits for the disk {} of the time",
     "timeslices_per_s": "it is scheduled {} times a second",
     "page_faults_minor_per_s": "it causes {} minor page faults a second",
@@ -91,7 +93,6 @@ HOST: Final = {
 }
 
 MEASURED: Final = {
-    "cpu_quota_throttled_ratio": "it runs out of CPU quota in {} of the periods",
     "cpu_system_wide_ratio": "it uses {} of all processors",
     "cpu_single_ratio": "it uses {} of one processor",
     "cpu_spikes_per_s": "for a moment it uses most of all processors {} times a second",

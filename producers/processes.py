@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,19 +18,27 @@ from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descript
 from laggard.producers.kernel import Kernel
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
 from laggard.producers.process import GAUGES, RATES, Process
+from laggard.producers.quotas import Quotas, members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.producers.clock import Clock
 
-FEATURES = RATES + GAUGES
+SHARED = ("cpu_quota_throttled_ratio", "cpus")
+"""What is not a process's own: the share of periods in which the CPU quota of its control group, or of one above that,
+was used up, 0 without a quota; and how many CPUs are online."""
+
+FEATURES = RATES + GAUGES + SHARED
 
 REFRESH_S = 10.0
 """How old a value may get that others change while its process sleeps: memory under reclaim, a new name."""
 
 RETRY_S = 60.0
 """How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
+
+_OWN = len(RATES) + len(GAUGES) - 1  # of the features, those that are read from its files; the children are counted
+_QUOTA, _CPUS = _OWN + 1, _OWN + 2
 
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 _CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
@@ -57,6 +66,7 @@ class ProcessTable:
         root: where procfs is mounted.
         command_lines: whether to read them; they may hold secrets.
         descriptor_limit: files to hold open; by default as many as the (raised) limit of this process allows.
+        groups: where control groups are mounted; by default below the `sys` beside procfs.
 
     Attributes:
         unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
@@ -72,6 +82,7 @@ class ProcessTable:
         root: str = "/proc",
         command_lines: bool = True,
         descriptor_limit: int | None = None,
+        groups: str = "",
     ) -> None:
         limit = raise_descriptor_limit() if descriptor_limit is None else descriptor_limit
         self.unreadable_files = 0
@@ -82,6 +93,8 @@ class ProcessTable:
         self._command_lines = command_lines
         self._kernel = Kernel(root)
         self._files = HeldFiles(limit)
+        self._quotas = Quotas(clock, groups or f"{Path(root).with_name('sys')}/fs/cgroup")
+        self._cpus = 0
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
         self._tick = 0
@@ -92,7 +105,7 @@ class ProcessTable:
         self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
         # One line per slot. A process keeps its slot as long as it lives.
         self._free: list[int] = []
-        self._now = np.full((0, len(FEATURES) - 1), np.nan)  # the children are counted apart
+        self._now = np.full((0, _OWN), np.nan)
         self._before = np.full((0, len(RATES)), np.nan)
         self._now_s = np.zeros(0)
         self._before_s = np.zeros(0)
@@ -138,6 +151,7 @@ class ProcessTable:
         """Close all files; the next tick starts anew."""
         for pid in list(self._processes):
             self._remove(pid)
+        self._quotas.close()
         self._listed = None
 
     def _read_known(self) -> None:
@@ -331,14 +345,28 @@ class ProcessTable:
             parent = self._ended[parent][0]
         return parent
 
+    def _throttled(self) -> NDArray[np.float64]:
+        """For which share of periods each process, in the order of the layout, was held back by a quota."""
+        groups, _, ratios = self._quotas.read()
+        by_slot = np.zeros(len(self._now))
+        for place in np.flatnonzero(ratios > 0.0).tolist():
+            for pid in members(groups[place]):
+                if (process := self._processes.get(str(pid))) is not None:
+                    by_slot[process.slot] = max(by_slot[process.slot], ratios[place])
+        return by_slot[self._slots]
+
     def _rates(self) -> NDArray[np.float64]:
         slots, rates = self._slots, len(RATES)
         if self._ended or self._ended_before:
             self._leave_out_ended()
         now = self._now[slots]
         values = np.empty((len(slots), len(FEATURES)))
-        values[:, rates:-1] = now[:, rates:]
-        values[:, -1] = self._children[slots]
+        values[:, rates:_OWN] = now[:, rates:]
+        values[:, _OWN] = self._children[slots]
+        values[:, _QUOTA] = self._throttled()
+        if not self._cpus or self._tick % self._phases == 0:
+            self._cpus = os.cpu_count() or 1
+        values[:, _CPUS] = self._cpus
         elapsed = (self._now_s - self._before_s)[slots]
         elapsed[elapsed <= 0] = np.nan
         differences = now[:, :rates] - self._before[slots]

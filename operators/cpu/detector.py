@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-import numpy as np
-
-from laggard.operators.cpu.machine import State
 from laggard.operators.cpu.measures import CONDITIONS, Columns, Readings
+from laggard.operators.cpu.scores import Scores
 from laggard.operators.cpu.watched import Watched
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
-    from laggard.operators.cpu.events import Event
     from laggard.operators.cpu.measures import ConditionName
     from laggard.operators.cpu.smoothing import Kind
 
@@ -31,15 +27,13 @@ THRESHOLDS: Final[Mapping[ConditionName, float]] = {
     "cpu": 0.85,
     "single_cpu": 0.85,
     "spikes": 0.1,
-    "quota": 0.85,
+    "quota": 0.5,
     "io_pressure": 0.85,
     "memory_pressure": 0.6,
 }
-"""From which reading on each condition is high: the published share; six spikes a minute; and of memory, without which
-little goes on, the share from which systemd-oomd(8) on kills."""
-
-ALMOST: Final = 0.99
-"""The score of what is high, but not yet for long enough, comes at most so near to 1."""
+"""From which reading on each condition is high: the published share; six spikes a minute; half of a quota's periods,
+of which there are five in half a second; and of memory, without which little goes on, the share from which
+systemd-oomd(8) on kills."""
 
 
 class Cpu:
@@ -190,111 +184,3 @@ class _Judged(NamedTuple):
     watched: list[Watched]
     cpus_seen: float
     scores: Scores
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """Which rows are in an event at one frame. Nobody changes it once it is made.
-
-    Attributes:
-        ts: the frame's time.
-        layout: its rows and features.
-        events: by condition and row id; those that are High among them. Conditions without any are not there.
-        readings: of the frame, without smoothing.
-        thresholds: by condition, the least reading that is high.
-        duration_s: how long use has to be high.
-        age_s: how long the operator has been watching.
-
-    """
-
-    ts: float
-    layout: Layout
-    events: Mapping[ConditionName, Mapping[str, Event]]
-    readings: Readings
-    thresholds: Mapping[ConditionName, float]
-    duration_s: float
-    age_s: float
-
-    @property
-    def score(self) -> float:
-        """Of the worst row: above 1 is an event, 0 is Normal."""
-        return max((self._score(event) for found in self.events.values() for event in found.values()), default=0.0)
-
-    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The rows, worst first: those in an event, those that are High, and the others by how near they come to it.
-
-        What a row in an event is told of are the conditions that it is in.
-        """
-        by_row: dict[str, list[tuple[float, ConditionName, Event]]] = {}
-        for condition, found in self.events.items():
-            for row, event in found.items():
-                by_row.setdefault(row, []).append((self._score(event), condition, event))
-        for each in by_row.values():
-            each.sort(key=lambda one: -one[0])  # those that are alike stay in the order of conditions
-        order = sorted(by_row, key=lambda row: -by_row[row][0][0])
-        told = [self._row(row, by_row[row], features) for row in order[:rows]]
-        if rows is None or len(told) < rows:
-            told += self._normal(by_row, None if rows is None else rows - len(told), features)
-        return Ranking(self.ts, self.score, tuple(told), self.age_s, young=False)
-
-    def _normal(self, others: Collection[str], rows: int | None, features: int | None) -> Iterator[RowScore]:
-        """Rows that are in no event, in the order of their readings."""
-        found = {
-            condition: reading
-            for condition in self.thresholds
-            if condition != "spikes" and (reading := CONDITIONS[condition].reading(self.readings)) is not None
-        }
-        if not found:
-            return
-        shares = np.stack([reading / self.thresholds[condition] for condition, reading in found.items()])
-        most = np.fmax.reduce(shares, axis=0)
-        order = np.argsort(-most, kind="stable")[: int(np.isfinite(most).sum())]
-        normal = [place for place in order.tolist() if self.layout.rows[place] not in others]
-        for place in normal[:rows]:
-            by_share = np.argsort(-shares[:, place], kind="stable")[: int(np.isfinite(shares[:, place]).sum())]
-            conditions = [list(found)[each] for each in by_share.tolist()]
-            yield RowScore(
-                row=self.layout.rows[place],
-                name=self.layout.names[place],
-                score=0.0,
-                features=tuple(
-                    FeatureScore(
-                        feature=CONDITIONS[condition].feature,
-                        value=float(found[condition][place]),
-                        mean=self.thresholds[condition],
-                        standard_deviation=math.nan,
-                        score=0.0,
-                    )
-                    for condition in conditions[:features]
-                ),
-                age_s=self.age_s,
-                basis="threshold",
-            )
-
-    def _score(self, event: Event) -> float:
-        if event.state == State.HIGH:
-            return min(event.lasted_s / self.duration_s, ALMOST) if self.duration_s > 0.0 else ALMOST
-        return 1.0 + event.mean
-
-    def _row(self, row: str, found: list[tuple[float, ConditionName, Event]], features: int | None) -> RowScore:
-        score, _, event = found[0]
-        return RowScore(
-            row=row,
-            name=event.name,
-            score=score,
-            features=tuple(
-                FeatureScore(
-                    feature=CONDITIONS[condition].feature,
-                    value=each.value,
-                    mean=self.thresholds[condition],
-                    standard_deviation=math.nan,
-                    score=its,
-                    recent=each.mean,
-                )
-                for its, condition, each in found[:features]
-            ),
-            age_s=max(self.ts - event.begin_ts, 0.0),
-            basis="threshold",
-            gone_s=max(self.ts - event.seen_ts, 0.0),
-            phases=tuple(each.told() for each in event.phases),
-        )

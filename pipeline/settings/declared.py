@@ -416,7 +416,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "cpu.quota",
         "ratio",
-        "85%",
+        "50%",
         "For `quota`: from which share of periods on in which it is used up a process runs out of CPU quota.",
         minimum="1%",
         maximum="100%",

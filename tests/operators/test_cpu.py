@@ -66,7 +66,10 @@ def test_a_busy_core_is_an_event_only_where_that_is_asked_for() -> None:
     assert follow(Cpu(), hog, JAVA)[-1].score == 0.0
     ranking = follow(Cpu(conditions=["cpu", "single_cpu"]), hog, JAVA)[-1]
     assert ranking.score == pytest.approx(2.0)
-    assert [(each.feature, each.value) for each in ranking.rows[0].features] == [("cpu_single_ratio", 1.0)]
+    assert [(each.feature, each.value, each.score) for each in ranking.rows[0].features] == [
+        ("cpu_single_ratio", 1.0, 2.0),
+        ("cpu_system_wide_ratio", 0.25, 0.0),
+    ]
 
 
 def test_the_score_says_how_far_the_machine_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -100,7 +101,38 @@ def test_every_counter_is_a_rate_or_a_size_in_base_units(machine, time, table):
         "descriptors": 2,
         "sockets": 1,
         "children": 0,
+        "cpu_quota_throttled_ratio": 0,
+        "cpus": os.cpu_count(),
     }
+
+
+def test_who_shares_a_quota_shares_how_often_it_is_used_up(machine, time, tmp_path):
+    groups = tmp_path / "cgroups"
+    groups.mkdir()
+    (groups / "cgroup.controllers").write_text("cpu\n")
+
+    def count(tick, group, throttled, pids=""):
+        folder = groups / group
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cpu.max").write_text("max 100000\n" if throttled is None else "50000 100000\n")
+        (folder / "cpu.stat").write_text(f"nr_periods {10 * tick}\nnr_throttled {(throttled or 0) * tick}\n")
+        (folder / "cgroup.procs").write_text(pids)
+
+    for pid in range(7, 12):
+        machine.run(pid)
+    table = ProcessTable(time.clock, 1.0, root=str(machine.root), groups=str(groups))
+    for tick in range(1, 3):
+        count(tick, "pod", 4)
+        count(tick, "pod/hog", 9, "7\n8\n")
+        count(tick, "pod/mild", 2, "9\n")
+        count(tick, "calm", 0, "10\n")
+        count(tick, "free", None, "11\n99\n")
+        ratios = {row: features["cpu_quota_throttled_ratio"] for row, features in rows(table).items()}
+        time.pass_(1)
+    table.close()
+    # The quota that is used up most often counts: the own one, or one further up.
+    assert sorted(ratios.values()) == [0, 0, 0.4, 0.9, 0.9]
+    assert [ratio for row, ratio in ratios.items() if "[9@" in row] == [0.4]
 
 
 def test_at_least_twenty_features():
