@@ -94,7 +94,7 @@ def diagnose(
     and shows what there is. With --last, --id or --list it tells instead what was recorded while something was wrong.
 
     FILE may be `-` for standard output, in the place of the page. --json prints a record of the kind `diagnosis`, whose
-    fields deploy/anomalies.md explains.
+    fields deploy/schemas/diagnosis.json explains.
     """
     from laggard.pipeline.diagnoses.page import Shown  # noqa: PLC0415 - naming the command does not load it
 
