@@ -1,14 +1,28 @@
-"""Recorded data through the same tasks that the runner drives, without a bus: as fast as it goes, and never live."""
+"""Recorded data through the same tasks that the runner drives, without a bus: as fast as it goes, and never live.
+
+What the operators find is joined to incidents by the same joiner. Those that are open when the data ends stay open:
+only a frame shows that a trouble has ended.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.joiner import Joiner
 from laggard.pipeline.observers import Observer
 from laggard.pipeline.records import Frame, Mark
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
+from laggard.pipeline.records.outputs import (
+    Anomaly,
+    Incident,
+    Progress,
+    RankingOutput,
+    ScoreOutput,
+    read_output,
+    write_output,
+)
 from laggard.pipeline.stage import DeadLetter
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
@@ -25,7 +39,7 @@ if TYPE_CHECKING:
 TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
 """Where a frame would be, by what its key names."""
 
-Told = Anomaly | RankingOutput | ScoreOutput
+Told = Anomaly | Progress | Incident | RankingOutput | ScoreOutput
 
 
 class _Pending(NamedTuple):
@@ -52,6 +66,7 @@ class Replay(Observer):
         frames: how many of them were frames.
         marks: how many were marks.
         anomalies: how many were told.
+        incidents: how many they were joined to.
         keys: hosts, applications and pools of these frames.
         first_ts: of these frames the earliest time, NaN before there is one.
         last_ts: the latest.
@@ -67,13 +82,14 @@ class Replay(Observer):
         *,
         scores: bool = False,
     ) -> None:
-        self.records = self.frames = self.marks = self.anomalies = self.unused = 0
+        self.records = self.frames = self.marks = self.anomalies = self.incidents = self.unused = 0
         self.keys: set[tuple[KeyedBy, str]] = set()
         self.first_ts = self.last_ts = math.nan
         self._tell = tell
         self._report = report
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._complete: list[ScoreOutput] = []
+        self._joiners: dict[tuple[str, str], Joiner] = defaultdict(Joiner)
         self.tasks = tuple(
             Task(each, Partition(each.topic.name, 0), live=False, observers=(self,) if scores else ()) for each in wired
         )
@@ -101,11 +117,21 @@ class Replay(Observer):
                     # Its place is that of a record on a bus; what was read from a file is known by the file's.
                     self._report(f"{place}: {output.reason.partition(': ')[2]}")
                 else:
-                    self.anomalies += isinstance(output, Anomaly)
                     self._tell(output)
+                    if isinstance(output, Anomaly | Progress):
+                        self.anomalies += isinstance(output, Anomaly)
+                        self._join(output)
             task.outputs.clear()
         self.records += 1
         self.unused += not wanted
+
+    def _join(self, found: Anomaly | Progress) -> None:
+        # As a worker reads it: JSON has neither NaN nor infinity.
+        read = read_output(write_output(found), found.id)
+        assert isinstance(read, Anomaly | Progress)
+        for incident in self._joiners[found.keyed_by, found.key].take(read):
+            self.incidents += incident.change == "opened"
+            self._tell(incident)
 
     def finish(self) -> None:
         """Tell what was waiting for the next record."""

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from laggard.pipeline.explain import printable
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
 from laggard.pipeline.report import (
     Page,
     findings,
@@ -162,6 +162,10 @@ class Teller:
         match output:
             case Anomaly():
                 yield Text(f"{begin}{score_digits(output.score)}  {output.sentence}")
+            case Incident() if output.change == "closed" and not output.merged_into:
+                yield Text(f"{begin}{output.sentence}")
+            case Incident() | Progress():
+                pass  # what is known of it is told with its anomalies, and when it is over
             case RankingOutput():
                 yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")
                 if output.ranking.rows:

@@ -113,10 +113,11 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
     from laggard.pipeline.units import readable_duration  # noqa: PLC0415
 
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.frames else ""
+    found = _counted(replayed.incidents, "incident", "incidents")
     told = [
         f"{_counted(replayed.frames, 'frame', 'frames')} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
         _counted(replayed.marks, "mark", "marks"),
-        _counted(replayed.anomalies, "anomaly", "anomalies"),
+        f"{_counted(replayed.anomalies, 'anomaly', 'anomalies')} of {found}",
         f"{took_s:.1f} s ({replayed.frames / max(took_s, 1e-9):,.0f} frames/s)",
     ]
     if replayed.unused:

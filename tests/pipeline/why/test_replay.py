@@ -13,11 +13,11 @@ import pytest
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
 from laggard.pipeline.records import Decoder, Frame, Mark, Request, make_layout, write_line
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, ScoreOutput
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS
-from tests.pipeline.why.conftest import HOG, MARKED, TOPICS, WRONG, at, frames
+from tests.pipeline.why.conftest import GAP, HOG, MARKED, TOPICS, WRONG, at, frames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,8 @@ def test_what_comes_out_is_what_the_worker_gave(recorded, wired):
         task.process(record)
     _, told, problems = taken(wired, (decoder.decode(record.value, "") for record in records))
     assert problems == []
-    assert [evidence(each) for each in told] == [evidence(each) for each in task.outputs]
+    found = [each for each in told if not isinstance(each, Incident)]
+    assert [evidence(each) for each in found] == [evidence(each) for each in task.outputs]
     (anomaly,) = (each for each in told if isinstance(each, Anomaly))
     assert anomaly.ts == at(WRONG.start)
     assert not anomaly.live
@@ -70,7 +71,17 @@ def test_what_comes_out_is_what_the_worker_gave(recorded, wired):
 
 def evidence(output):
     """All of it but the id, which names the place in the input."""
-    return replace(output, id="") if isinstance(output, Anomaly) else output
+    return replace(output, id="") if isinstance(output, Anomaly | Progress) else output
+
+
+def test_anomalies_are_joined_to_incidents(wired):
+    replay, told, _ = taken(wired, frames("web-1", range(260)))
+    anomaly, opened, _, ended, closed = told
+    assert [type(each) for each in told] == [Anomaly, Incident, RankingOutput, Progress, Incident]
+    assert (opened.change, opened.evidence[0].anomaly, opened.live) == ("opened", anomaly.id, False)
+    assert (ended.change, ended.id, ended.until_ts) == ("ended", anomaly.id, at(WRONG.stop - 1))
+    assert (closed.change, closed.id, closed.ts) == ("closed", opened.id, at(GAP.stop))
+    assert (replay.anomalies, replay.incidents) == (1, 1)
 
 
 def test_every_host_and_tick_has_one_score(wired):
@@ -140,7 +151,12 @@ def test_a_mark_without_a_frame_near_it_has_no_rows(wired):
 def test_json(recording, capsys):
     assert run(["replay", str(recording), "--json"]) == 0
     out, err = capsys.readouterr()
-    anomaly, ranking = objects(out)
+    anomaly, incident, ranking = objects(out)
+    assert (incident["kind"], incident["change"], incident["evidence"][0]["anomaly"]) == (
+        "incident",
+        "opened",
+        anomaly["id"],
+    )
     assert (anomaly["kind"], anomaly["host"], anomaly["live"], anomaly["operator"]) == (
         "anomaly",
         "web-1",
@@ -148,7 +164,7 @@ def test_json(recording, capsys):
         "gaussian",
     )
     assert (ranking["kind"], ranking["mark"], ranking["rows"][0]["row"]) == ("ranking", "checkout hangs", HOG)
-    assert err.startswith("Replayed 340 frames of 1 key over 14 min, 1 mark, 1 anomaly, ")
+    assert err.startswith("Replayed 340 frames of 1 key over 14 min, 1 mark, 1 anomaly of 1 incident, ")
 
 
 def test_scores_are_asked_for(recording, capsys):
@@ -173,6 +189,14 @@ def test_text(recording, capsys):
     assert "\x1b" not in out
 
 
+def test_that_an_incident_is_over_is_told_in_words(tmp_path, capsys):
+    (tmp_path / "day.jsonl").write_text("".join(write_line(each) + "\n" for each in frames("web-1", range(260))))
+    assert run(["replay", "day.jsonl"]) == 0
+    out, _ = capsys.readouterr()
+    assert out.splitlines()[-1].endswith("the worst score is 1.4.")
+    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 45 s. `hog` (pid 4711) was " in out
+
+
 def test_compressed_and_several_files_are_the_same(recording, tmp_path, capsys):
     assert run(["replay", str(recording), "--json", "--scores"]) == 0
     whole = capsys.readouterr().out
@@ -187,7 +211,7 @@ def test_bad_lines_are_named_and_counted_and_the_rest_goes_on(recording, tmp_pat
     (tmp_path / "bad.jsonl").write_bytes(b"nonsense\n" + recording.read_bytes() + b'{"ts": 5}\n')
     assert run(["replay", "bad.jsonl", "--json"]) == FAILED
     out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 2
+    assert len(out.splitlines()) == 3
     lines = err.splitlines()
     assert lines[0].startswith("laggard: bad.jsonl:1: expected JSON with ")
     assert lines[1].startswith("laggard: bad.jsonl:343: expected one of the fields 'host', ")
@@ -213,4 +237,4 @@ def test_nothing_to_replay(tmp_path, capsys, content, said):
 def test_the_standard_input_is_read_until_its_end(recording):
     arguments = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "replay", "-", "--json"]
     ended = subprocess.run(arguments, input=recording.read_bytes(), capture_output=True, check=True)
-    assert len(ended.stdout.splitlines()) == 2
+    assert len(ended.stdout.splitlines()) == 3
