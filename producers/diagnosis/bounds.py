@@ -47,8 +47,9 @@ class Limits:
 class Budget:
     """What all sessions of a program may take together: CPU time, shared equally, and open files.
 
-    What a round of a session took is paid back before its next one, so that rounds become rarer as they cost more. No
-    credit is given or saved.
+    What a round of a session took is paid back before its next one, so that rounds become rarer as they cost more; what
+    a profiler beside them takes is paid back by its pauses. Each of both has half of the session's share. Nothing is
+    saved for later.
 
     Args:
         ratio: CPU time, of one core.

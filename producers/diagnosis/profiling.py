@@ -10,9 +10,9 @@ from laggard.producers.diagnosis import eustack, jcmd, perf, pyspy
 from laggard.producers.diagnosis.contract import ProfilerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from laggard.producers.diagnosis.aside import Aside
+    from laggard.producers.diagnosis.aside import Answer, Aside
     from laggard.producers.diagnosis.contract import Method, Profiler, Sample
 
 METHODS: Final[tuple[Method, ...]] = (pyspy, jcmd, perf, eustack)
@@ -61,12 +61,23 @@ class Profiling:
         self._profiler: Profiler | None = None
         self._given_up: list[Profiler] = []
         self._notes: list[str] = []
+        self._asked_s = 0.0
         self._samples: deque[Sample] = deque()  # also those of a question that was answered late
 
     @property
-    def cpu_s(self) -> float:
+    def children_s(self) -> float:
         """CPU time of all processes that profilers started, in seconds."""
         return sum(profiler.cpu_s for profiler in self._all())
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that profilers took, in seconds: in those processes, and aside."""
+        return self._asked_s + self.children_s
+
+    @property
+    def possible(self) -> bool:
+        """Whether one looks, or could."""
+        return self._profiler is not None or bool(self._left)
 
     @property
     def stopped_s(self) -> float:
@@ -108,7 +119,7 @@ class Profiling:
         profiler = self._profiler
         if self.on and profiler is not None:
             try:
-                self._aside.ask(lambda: self._samples.extend(profiler.take()), PATIENCE_S)
+                self._ask(lambda: self._samples.extend(profiler.take()))
             except TimeoutError:
                 pass  # it comes later
             except ProfilerError as error:
@@ -132,9 +143,16 @@ class Profiling:
             self._samples.extend(profiler.stop())
 
         try:
-            self._aside.ask(stop, PATIENCE_S)
+            self._ask(stop)
         except TimeoutError:
             self._aside.tell(stop)
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        before_s = self._aside.cpu_s
+        try:
+            return self._aside.ask(question, PATIENCE_S)
+        finally:
+            self._asked_s += self._aside.cpu_s - before_s
 
     def _all(self) -> list[Profiler]:
         return self._given_up if self._profiler is None else [*self._given_up, self._profiler]
@@ -146,7 +164,7 @@ class Profiling:
                 continue
             self._left.remove(method)
             try:
-                why_not = self._aside.ask(partial(method.available, self._pid), PATIENCE_S)
+                why_not = self._ask(partial(method.available, self._pid))
             except TimeoutError as error:
                 why_not = f"{method.NAME}: {error}"
             if why_not:
@@ -160,7 +178,7 @@ class Profiling:
 
     def _begin(self, profiler: Profiler) -> bool:
         try:
-            self._aside.ask(profiler.start, PATIENCE_S)
+            self._ask(profiler.start)
         except (ProfilerError, TimeoutError) as error:
             self._notes.append(str(error) if isinstance(error, ProfilerError) else f"{profiler.name}: {error}")
             self._aside.tell(profiler.stop)

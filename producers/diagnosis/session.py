@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.target import Target
     from laggard.producers.diagnosis.threads import Thread
 
+_BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
 
@@ -104,8 +105,9 @@ class Session:
         self._begun_ns = self._paid_ns = self._due_ns = self._last_ns = self._clock.monotonic()
         self._cpu_s = 0.0
         self._others_s = 0.0  # CPU time of other threads and processes that is counted already
-        self._beside_s = 0.0  # ... of the profiler's, up to the last round
-        self._on_s = 0.0  # for how long it has looked
+        self._profiled_s = 0.0  # ... of that, profilers'
+        self._owed_s = 0.0  # ... and of that, what is not paid back yet
+        self._on_s = 0.0  # for how long the profiler has looked
         self._samples = 0
         self._short = False  # of descriptors
         self._notes: dict[str, str] = {}  # what is noted once, by what it is about
@@ -272,7 +274,8 @@ class Session:
         else:
             if self.ended:
                 return
-            self._profile(may_stop=not any(thread.uninterruptible for thread in looked))
+            may_stop = any(thread.ran for thread in looked) and not any(thread.uninterruptible for thread in looked)
+            self._profile(may_stop=may_stop)
         elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
         if self._samples >= self._limits.samples:
             self._end(f"the bound of {self._limits.samples} samples was reached")
@@ -293,21 +296,19 @@ class Session:
         return looked
 
     def _profile(self, *, may_stop: bool) -> None:
-        """Let a profiler look, if what it costs in between is within the share."""
+        """Let a profiler look, as far as half of the share goes; at a time it takes little more than a burst."""
         profiling = self._profiling
         now = self._clock.monotonic()
         elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
+        self._owed_s = max(0.0, self._owed_s - 0.5 * self._budget.share * elapsed_s)
         if not profiling.on:
-            if self._samples > 1 and not self._short:  # first without
+            if self._samples > 1 and not self._short and not self._owed_s:  # first without
                 profiling.start(may_stop=may_stop)
-                self._beside_s = profiling.cpu_s
             return
         self._take(profiling.take())
         self._on_s += elapsed_s
-        grown_s = profiling.cpu_s - self._beside_s
-        self._beside_s = profiling.cpu_s
-        if grown_s > self._budget.share * elapsed_s:
-            profiling.pause()  # until what it took is paid back
+        if self._owed_s > _BURST_S * self._budget.share:
+            profiling.pause()
             return
         hottest = self._phase.hottest()
         if (
@@ -399,12 +400,16 @@ class Session:
         try:
             yield
         finally:
-            others_s = self._aside.cpu_s + self._profiling.cpu_s
+            others_s = self._aside.cpu_s + self._profiling.children_s
             spent_s = (self._clock.cpu() - begun_ns) / 1e9 + others_s - self._others_s
-            self._others_s = others_s
+            profiled_s = self._profiling.cpu_s - self._profiled_s
+            self._others_s, self._profiled_s = others_s, self._profiling.cpu_s
+            self._owed_s += profiled_s
             self._cpu_s += spent_s
             self._budget.spent_s += spent_s
-            self._paid_ns = max(self._paid_ns, self._clock.monotonic()) + round(spent_s / self._budget.share * 1e9)
+            share = self._budget.share * (0.5 if self._profiling.possible else 1.0)
+            pays_ns = round((spent_s - profiled_s) / share * 1e9)
+            self._paid_ns = max(self._paid_ns, self._clock.monotonic()) + pays_ns
 
 
 def _bits(program: str) -> int:

@@ -26,13 +26,13 @@ _THREAD_BYTES, _STACK_BYTES, _LOCATION_BYTES, _PHASE_BYTES, _RECORD_BYTES = 220,
 _REFERENCE_BYTES = 6
 _FIRST_SHARE = 4  # of what is left of a phase's bytes one thread may take a part in so many
 
-# What calls the function that a thread begins with: in C libraries, in the kernel, in Python and in Java.
+# What calls the function that a thread begins with: in C libraries, in the kernel and in Java; Python's is one file.
 _STUBS = frozenset(
     [
         *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
         *("__clone", "clone", "__clone3", "clone3", "start_thread", "thread_start"),
         *("ret_from_fork", "ret_from_fork_asm", "kthread"),
-        *("_bootstrap", "_bootstrap_inner", "java.lang.Thread.run", "java.lang.Thread.runWith"),
+        *("java.lang.Thread.run", "java.lang.Thread.runWith"),
     ]
 )
 _LIBRARIES = ("libc.so", "libc-", "libpthread", "ld-musl")  # their stubs have no exported symbols
@@ -46,13 +46,16 @@ def entry(stack: Sequence[Location]) -> Location:
     """
     if not stack or not (_is_stub(stack[-1]) or stack[-1].line):
         return Location()
-    return next((location for location in reversed(stack) if not _is_stub(location)), Location())
+    found = next((location for location in reversed(stack) if not _is_stub(location)), Location())
+    # Of a thread of a program that was met in the kernel nothing else is known.
+    return found if found.module != KERNEL or stack[-1].module == KERNEL else Location()
 
 
 def _is_stub(location: Location) -> bool:
-    if location.function:
-        return location.function in _STUBS
-    return location.module.rpartition("/")[2].startswith(_LIBRARIES)
+    file = location.module.rpartition("/")[2]
+    if not location.function:
+        return file.startswith(_LIBRARIES)
+    return location.function in _STUBS or file == "threading.py"
 
 
 class ThreadRecord:
