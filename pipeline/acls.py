@@ -20,7 +20,7 @@ Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
-    "agent": "`laggard agent`: publishes the counters of its host",
+    "agent": "`laggard agent`: publishes the counters of its host, and what processes do while something is wrong",
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
@@ -108,6 +108,7 @@ def lacking(
 
 def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", "frames")
+    yield _topic(topics.name(DIAGNOSES), "Write", "what processes were doing while something was wrong")
 
 
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:

@@ -50,10 +50,10 @@ _INTRODUCTION: Final = f"""\
 laggard finds what is slow on machines, and what is to blame. Agents publish the counters of their hosts; workers read
 them, and publish what is unusual.
 
-The topics of anomalies and of diagnoses are public: other people's tools subscribe to them (a page for them is
-`anomalies.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka protocol binding.
-Readers use the isolation level `read_committed`. Whoever knows the form may publish frames, marks and requests too. The
-other topics are laggard's own: what they hold may change with any version.
+The topics of anomalies and of diagnoses are public: other people's tools subscribe to them (pages for them are
+`anomalies.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka
+protocol binding. Readers use the isolation level `read_committed`. Whoever knows the form may publish frames, marks and
+requests too. The other topics are laggard's own: what they hold may change with any version.
 
 Frames, marks and requests are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]}; their
 schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields that

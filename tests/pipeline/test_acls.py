@@ -16,7 +16,7 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.kafka.security import kafka_python_security
 from laggard.pipeline.cli.exits import FAILED
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
+from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, TOPICS, Topics
 from tests.brokers import Cluster, Security
 from tests.brokers.acls import acls_of, await_acls, filter_of
 from tests.kafka.machine import Machine
@@ -69,7 +69,7 @@ def work_as(role: Role, cluster: Cluster) -> None:
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
-        {"admin": administrate, "agent": publish, "worker": work, "annotator": follow, "viewer": view}[role](bus)
+        {"admin": administrate, "agent": publish_all, "worker": work, "annotator": follow, "viewer": view}[role](bus)
 
 
 def administrate(bus: KafkaBus) -> None:
@@ -82,6 +82,11 @@ def administrate(bus: KafkaBus) -> None:
 
 def publish(bus: KafkaBus) -> None:
     bus.append([Outgoing(NAMES.name(COUNTERS), "web-1", b"frame", time.time())])
+
+
+def publish_all(bus: KafkaBus) -> None:
+    publish(bus)
+    bus.append([Outgoing(NAMES.name(DIAGNOSES), "web-1", b"diagnosis", time.time())])
 
 
 def work(bus: KafkaBus) -> None:

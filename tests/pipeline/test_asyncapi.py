@@ -19,6 +19,8 @@ from laggard.pipeline.asyncapi import asyncapi_document
 from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.records import Mark, Request, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
+from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.stage import DeadLetter
@@ -202,3 +204,29 @@ def test_every_field_of_rows_and_features_is_explained() -> None:
     for name, schema in SCHEMAS["incident"]["$defs"].items():
         (told_of,) = re.findall(rf"Of an? {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
         assert set(re.findall(r"`(\w+)`", told_of)) == set(schema["properties"])
+
+
+# The page of diagnoses, deploy/diagnoses.md.
+
+DIAGNOSES_PAGE = (ROOT / "deploy/diagnoses.md").read_text()
+
+
+def test_the_diagnosis_in_the_page_is_what_would_be_sent() -> None:
+    (value,) = re.findall(r"```json\n(.*?)```", DIAGNOSES_PAGE, re.DOTALL)
+    (headers,) = re.findall(r"```\n(ce_.*?)```", DIAGNOSES_PAGE, re.DOTALL)
+    VALIDATORS["diagnosis"].validate(json.loads(value))
+    diagnosis = read_diagnosis(value, "diagnoses.md")
+    sent = outgoing_diagnosis(diagnosis, Topics().name(DIAGNOSES))
+    assert json.loads(sent.value) == json.loads(value)
+    assert [f"{name}: {text.decode()}" for name, text in sent.headers] == headers.splitlines()
+    assert f"`{sent.topic}`" in DIAGNOSES_PAGE
+    assert f"{MAX_DIAGNOSIS_BYTES:,} bytes" in DIAGNOSES_PAGE
+
+
+def test_every_field_of_a_diagnosis_is_explained() -> None:
+    cells = re.findall(r"^\| ([^|]*) \|", DIAGNOSES_PAGE, re.MULTILINE)
+    schema = SCHEMAS["diagnosis"]
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(schema["properties"])
+    for name, part in schema["$defs"].items():
+        (told_of,) = re.findall(rf"^Of a {name}: (.*?)\.$", DIAGNOSES_PAGE, re.DOTALL | re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", told_of)) == set(part["properties"])
