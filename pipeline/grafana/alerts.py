@@ -30,7 +30,7 @@ KEY: Final = (*PLACE, "host", "application", "pool")
 """Whom a frame is about: one of the last three is there."""
 
 STREAM: Final = (*KEY, "operator", "scope")
-INCIDENT: Final = (*STREAM, "row", "feature")
+INCIDENT: Final = (*KEY, "scope", "row", "feature")
 TASK: Final = (*PLACE, "operator", "topic")
 
 HOST_DASHBOARD: Final = "laggard-host"
@@ -41,7 +41,7 @@ MEASURED: Final = "measured"
 """In a text, what the alert's expression gives."""
 
 Z: Final = 4.0
-"""So many standard deviations beyond the budget incidents are more than chance."""
+"""So many standard deviations beyond the budget anomalies are more than chance."""
 
 DAY_S: Final = 86_400.0
 
@@ -56,12 +56,19 @@ class Number:
         metric: its name.
         labels: those of the alert's labels that it has.
         form: what is made of each of its series, an expression with `{}` where they go; of these the greatest is told.
+        instead: the metric that is asked where that one has no series; empty where there is none.
 
     """
 
     metric: str
     labels: tuple[str, ...]
     form: str = "{}"
+    instead: str = ""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those that are asked, in order: the first that has a series tells the number."""
+        return (self.metric, self.instead) if self.instead else (self.metric,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
 
     """
     return (
-        Group("laggard-incidents", 30.0 / faster, (_anomaly(faster), _lasting(faster))),
+        Group("laggard-incidents", 30.0 / faster, (_incident(faster), _lasting(faster))),
         Group(
             "laggard-pipeline",
             60.0 / faster,
@@ -152,30 +159,36 @@ def by(labels: tuple[str, ...]) -> str:
 
 
 _INCIDENT_NUMBERS: Final = {
-    "score": Number("laggard_anomaly_score", INCIDENT),
-    "value": Number("laggard_anomaly_value", INCIDENT),
-    "usual": Number("laggard_anomaly_usual", INCIDENT),
-    "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT),
-    "young": Number("laggard_model_young", STREAM),
-    "at": Number("laggard_anomaly_start_timestamp_seconds", INCIDENT),
-    "from": Number("laggard_anomaly_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
+    "score": Number("laggard_incident_score", INCIDENT),
+    # Of what an operator opened with this row and feature there is the worst value of all frames.
+    "value": Number("laggard_anomaly_value", INCIDENT, instead="laggard_incident_value"),
+    "usual": Number("laggard_anomaly_usual", INCIDENT, instead="laggard_incident_usual"),
+    "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT, instead="laggard_incident_usual_deviation"),
+    "young": Number("laggard_model_young", (*KEY, "scope")),
+    "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
+    "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
 }
 
 _EVIDENCE: Final = "{feature} reached {value as amount}, usually {usual as amount} ± {deviation as amount}"
 
+# What an operator without a budget of false alarms tells is a fact, which may be as frequent as it likes.
+_BUDGETED: Final = (
+    f"laggard_incident_score\n    and on ({', '.join((*KEY, 'operator'))}) laggard_false_alarms_budget_per_day"
+)
 
-def _anomaly(faster: float) -> Alert:
+
+def _incident(faster: float) -> Alert:
     return Alert(
-        "LaggardAnomaly",
+        "LaggardIncident",
         "info",
         INCIDENT,
-        f"max {by(INCIDENT)} (laggard_anomaly_score)",
+        f"max {by(INCIDENT)} (\n  {_BUDGETED}\n)",
         wait_s=0.0,
         keep_s=300.0 / faster,
         summary=f"{{subject}}: {_EVIDENCE}",
         description=(
             "{subject} has been unlike itself since {at as time}: its score is {measured as count}, where 1 is what "
-            "the false-alarm budget of {operator} allows. {feature} says most of it.{young as young}"
+            "the false-alarm budget allows. {feature} says most of it.{young as young}"
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -183,19 +196,20 @@ def _anomaly(faster: float) -> Alert:
 
 
 def _lasting(faster: float) -> Alert:
-    lasts = f"time() - max {by(INCIDENT)} (laggard_anomaly_start_timestamp_seconds) > {900 / faster:g}"
+    lasts = f"time() - max {by(INCIDENT)} (laggard_incident_start_timestamp_seconds) > {900 / faster:g}"
     young = f"max {by(STREAM)} (laggard_model_young) == 1"
+    known = f"\n    {_BUDGETED}\n    unless on ({', '.join(STREAM)}) ({young})\n  "
     return Alert(
-        "LaggardAnomalyLasting",
+        "LaggardIncidentLasting",
         "warning",
         INCIDENT,
-        f"({lasts})\n  unless on ({', '.join(STREAM)}) ({young})",
+        f"({lasts})\n  and on ({', '.join(INCIDENT)}) ({known})",
         wait_s=120.0 / faster,
         keep_s=600.0 / faster,
         summary=f"{{subject}}, for {{measured as duration}}: {_EVIDENCE}",
         description=(
             "{subject} has been unlike itself since {at as time}, and it has not ended: its score is {score as count}, "
-            "where 1 is what the false-alarm budget of {operator} allows. {feature} says most of it."
+            "where 1 is what the false-alarm budget allows. {feature} says most of it."
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -304,7 +318,7 @@ def _over_budget(faster: float) -> Alert:
         f"{counted}\n  > (sqrt({allowed}) + {Z / 2:g}) ^ 2\n  and ({old})",
         wait_s=3600.0 / faster,
         keep_s=DAY_S / faster,
-        summary="{measured as count} incidents of {key} in a week, and {operator} has a budget of {budget as count}",
+        summary="{operator} told {measured as count} anomalies of {key} in a week; its budget is {budget as count}",
         description=(
             "That is more than chance makes of the budget of false alarms. Either {key} was in trouble as often, or "
             "{operator} takes for unusual what is usual there."
@@ -319,7 +333,11 @@ def _recordings(faster: float) -> tuple[Recording, ...]:
     slow = f"sum {by((*TASK, 'le'))} (rate(laggard_latency_seconds_bucket[{window}]))"
     return (
         Recording("host:laggard_score:max", f"max {by(host)} (laggard_score)"),
-        Recording("host:laggard_anomalies_open:sum", f"sum {by(host)} (laggard_anomalies_open)"),
+        Recording("host:laggard_incidents_open:max", f"max {by(host)} (laggard_incidents_open)"),
+        Recording(
+            "host:laggard_incidents:increase1h",
+            f"sum {by(host)} (increase(laggard_incidents_total[{span(3600 / faster)}]))",
+        ),
         Recording(
             "host_operator:laggard_anomalies:increase1h",
             f"sum {by((*host, 'operator'))} (increase(laggard_anomalies_opened_total[{span(3600 / faster)}]))",

@@ -58,8 +58,8 @@ def expressions(faster: float = 1.0) -> Iterator[Expression]:
                 continue
             yield Expression(rule.name, rule.expr, "it gives what is wrong")
             for name, number in rule.numbers.items():
-                opened = "_anomaly_" in number.metric
-                reason = "there is such a series only while an anomaly is open" if opened else ""
+                opened = re.search("_(anomaly|incident)_", number.metric)
+                reason = "there is such a series only while an incident is open" if opened else ""
                 yield Expression(f"{rule.name}, {name}", _asked(number), reason)
 
 
@@ -233,4 +233,4 @@ def _expression(name: str, model: dict[str, Any]) -> dict[str, Any]:
 
 def _asked(number: Number) -> str:
     """The expression of a number for all series of an alert at once."""
-    return f"max {by(number.labels)} ({number.form.format(number.metric)})"
+    return " or ".join(f"max {by(number.labels)} ({number.form.format(metric)})" for metric in number.metrics)

@@ -46,8 +46,9 @@ class PrometheusTemplates:
             return write("$value")
         number = alert.numbers[name]
         series = "$series" if number.labels == alert.labels else f"({self._series(number.labels)})"
-        asked = f"max({number.form.format(f'{number.metric}%s')})"
-        return f"{{{{ with query (printf `{asked}` {series}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
+        asked = " or ".join(f"max({number.form.format(f'{metric}%s')})" for metric in number.metrics)
+        matched = " ".join(series for _ in number.metrics)
+        return f"{{{{ with query (printf `{asked}` {matched}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
 
     def preamble(self, alert: Alert, text: str) -> str:
         """The matchers of the alert's series, which most queries have."""

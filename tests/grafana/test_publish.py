@@ -26,7 +26,7 @@ from tests.grafana.defined import DASHBOARDS, DEFINED, RULES
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
 
 HOST = "laggard-host"
-ANOMALY = "laggard-anomaly"
+ANOMALY = "laggard-incident"
 
 
 def test_publish_brings_everything_and_once_more_changes_nothing(grafana: StandIn, call: Any) -> None:
@@ -123,7 +123,7 @@ def test_an_interval_that_a_person_set_is_left_alone(newest: StandIn, call: Any)
     code, out, _ = call(newest, "publish")
     assert code == FAILED
     assert "left alone  rule group laggard-incidents: evaluated at another interval than laggard's" in out
-    others = {**newest.rules["laggard-anomaly"], "uid": "theirs", "title": "theirs"}
+    others = {**newest.rules["laggard-incident"], "uid": "theirs", "title": "theirs"}
     newest.rules["theirs"] = others
     assert call(newest, "publish", "--force")[0] == 0
     assert newest.intervals["laggard", "laggard-incidents"] == 30

@@ -175,7 +175,7 @@ def alertmanager_config(to: Receivers, folder: Path) -> tuple[dict[str, Any], di
 
 
 def silence_as_the_runbook_says(url: str, **places: str) -> None:
-    runbook = (DEPLOY / "runbooks/LaggardAnomalyLasting.md").read_text()
+    runbook = (DEPLOY / "runbooks/LaggardIncidentLasting.md").read_text()
     (line,) = re.findall(r"^    (amtool silence add .*)$", runbook, re.MULTILINE)
     for place, name in places.items():
         line = line.replace(f"={place}", f"={name}")
@@ -218,9 +218,9 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
             machines.slow = True
             told = awaited(to.chat, within_s=60)[0]
             check_what_is_told(told, began)
-            ticket = awaited(lambda: to.alerts("ticket", "LaggardAnomalyLasting"), within_s=60)[0]
+            ticket = awaited(lambda: to.alerts("ticket", "LaggardIncidentLasting"), within_s=60)[0]
             about = {"host": "web-1", "scope": "process", "row": "python3", "feature": "memory_rss_bytes"}
-            own = {"alertname": "LaggardAnomalyLasting", "severity": "warning", "operator": "gaussian"}
+            own = {"alertname": "LaggardIncidentLasting", "severity": "warning", "operator": "gaussian"}
             assert ticket["labels"] == {**own, **about, "cluster": "eu-1"}
             said = ticket["annotations"]["summary"]
             found = re.fullmatch(rf"process python3 on host web-1, for [\d.ms ]+: {EVIDENCE}", said)
@@ -228,10 +228,10 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
             assert 90 < float(found[1]) < 110
             at_once, lasting = (
                 datetime.fromisoformat(known_of(manager, "web-1")[name]["startsAt"])
-                for name in ("LaggardAnomaly", "LaggardAnomalyLasting")
+                for name in ("LaggardIncident", "LaggardIncidentLasting")
             )
             assert lasting - at_once >= timedelta(seconds=120.0 / FASTER), "who has a ticket knows that it lasted"
-            both = {"LaggardAnomaly", "LaggardAnomalyLasting"}
+            both = {"LaggardIncident", "LaggardIncidentLasting"}
             silenced = awaited(lambda: known_of(manager, "web-2"), lambda found: found.keys() == both).values()
             assert {alert["status"]["state"] for alert in silenced} == {"suppressed"}
             assert all(alert["status"]["silencedBy"] for alert in silenced)
@@ -279,4 +279,4 @@ def check_what_is_told(told: dict[str, Any], began: float) -> None:
     assert link, lines[3]
     assert told["title_link"] == link[1]
     assert float(link[2]) < 1000 * began
-    assert lines[4].endswith("/deploy/runbooks/LaggardAnomaly.md")
+    assert lines[4].endswith("/deploy/runbooks/LaggardIncident.md")

@@ -91,7 +91,7 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
         "description": "It is unlike itself.",
         "why": "laggard why --host web-1 --at 1",
         "dashboard_url": "http://g/d/laggard-host?x=1&y=2",
-        "runbook_url": "http://r/LaggardAnomaly.md",
+        "runbook_url": "http://r/LaggardIncident.md",
     }
     one = {"status": "firing", "labels": {"host": "web-1"}, "annotations": annotations}
     data = {
