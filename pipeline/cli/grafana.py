@@ -271,9 +271,8 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
 def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: bool, duration_s: float | None) -> None:
     """Follow the topic of anomalies, and write an annotation for each incident and each mark, until ^C.
 
-    Their tags are laggard, incident or mark, the host and the operator. An incident that is open also has the tag open.
-    It becomes a region when the metrics in the data source of Grafana say that it has ended; where Prometheus has not
-    seen it, it stays a line.
+    Their tags are laggard, incident or mark, the host and the operators. An incident that is open also has the tag
+    open; when it closes, its line becomes a region. What a person has deleted or written there stays so.
 
     Started again, or on several machines, it goes on where it was and writes nothing twice.
     """
@@ -283,8 +282,6 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
     hear_signals(stop)  # before numpy starts threads, which would not know of it
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
-    from laggard.pipeline.grafana.ends import Ends  # noqa: PLC0415
-    from laggard.pipeline.grafana.surroundings import NoDataSourceError, find_data_source  # noqa: PLC0415
     from laggard.pipeline.report import moment  # noqa: PLC0415
 
     def tell(deed: str, key: str, ts: float) -> None:
@@ -296,17 +293,12 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
 
     logging.basicConfig(format="laggard: %(message)s", level=logging.WARNING, stream=sys.stderr)
     grafana.version()
-    try:
-        ends = Ends(grafana, find_data_source(grafana, settings.text("grafana.data_source")).uid)
-    except NoDataSourceError as error:
-        ends = None
-        click.echo(f"laggard: {error}. Without it annotations have no end", err=True)
     with existing_bus(settings) as bus:
         if duration_s is not None:
             timer = threading.Timer(duration_s, stop.set)
             timer.daemon = True
             timer.start()
-        annotator = Annotator(bus, topics_of(settings), grafana, ends, since_s=since_s, sleep=stop.wait, told=tell)
+        annotator = Annotator(bus, topics_of(settings), grafana, since_s=since_s, sleep=stop.wait, told=tell)
         annotator.begin()
         try:
             while not stop.is_set():
@@ -317,9 +309,11 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
 
 DEEDS: Final = {
     "written": "annotated",
-    "there": "was annotated already",
+    "changed": "says more now",
     "ended": "has ended",
-    "endless": "stays a line: Prometheus has not seen it",
+    "there": "was annotated already",
+    "deleted": "stays deleted",
+    "endless": "stays a line: an older laggard wrote it, and nothing says when it ended",
 }
 
 

@@ -1,10 +1,10 @@
 """Incidents and marks as annotations in Grafana: follows the topic of anomalies as a consumer of its own.
 
-An anomaly opens an incident, and its annotation begins as a line with the tag `open`. It becomes a region when the end
-is known (see `ends`); where nobody ever knows one, it stays a line.
+An incident that opens begins as a line with the tag `open`, says more when it grows, and becomes a region when it
+closes.
 
-Nothing is kept but the offsets. Each annotation has its anomaly's id as a tag and is looked for before it is written,
-so that a record that comes again changes nothing; and those that have no end yet are found by their tag.
+Nothing is kept but the offsets. Each annotation has its incident's id as a tag and is looked for before it is written
+or changed, so that a record that comes again changes nothing. One that is not there any more was deleted by a person.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
 from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
-from laggard.pipeline.grafana.ends import UNSEEN_S
-from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, Open, id_tag, note_of
+from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, note_of
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Incoming, Partition, Subscription
     from laggard.pipeline.grafana.client import Grafana
-    from laggard.pipeline.grafana.ends import Ends
     from laggard.pipeline.grafana.notes import Note
     from laggard.pipeline.topics import Topics
 
@@ -42,14 +40,11 @@ class Annotator:
         bus: where the topic is.
         topics: the names of the topics.
         grafana: where the annotations go.
-        ends: knows when incidents end; None where nobody does.
         since_s: where nothing is committed yet, it begins with what is at most so old.
         clock: seconds since the Unix epoch.
         sleep: waits for seconds.
-        told: is called for each annotation with what was done: `written`, `there`, `ended`, `endless`.
-
-    Attributes:
-        open: the annotations without an end.
+        told: is called for each annotation with what was done: `written`, `changed`, `ended`, `there`, `deleted`,
+            `endless`; with whom it is about, and when it began.
 
     """
 
@@ -58,19 +53,16 @@ class Annotator:
         bus: Bus,
         topics: Topics,
         grafana: Grafana,
-        ends: Ends | None,
         *,
         since_s: float,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
         told: Callable[[str, str, float], object] = lambda *_: None,
     ) -> None:
-        self.open: dict[int, Open] = {}
         self._bus = bus
         self._topic = topics.name(ANOMALIES)
         self._group = topics.group(ANNOTATIONS)
         self._grafana = grafana
-        self._ends = ends
         self._since_s = since_s
         self._clock = clock
         self._sleep = sleep
@@ -79,18 +71,22 @@ class Annotator:
         self._waiting: deque[Incoming] = deque()
         self._offsets: dict[Partition, int] = {}
         self._backoff = Backoff()
-        self._looked = -math.inf
-        self._endless = False
+        self._begins: dict[Partition, float] = {}  # where nothing was committed: what opened before was not read
 
     def begin(self) -> None:
-        """Find the annotations that have no end yet, and become a member of the group. Raises what both raise."""
+        """Become a member of the group. Raises what that raises, and GrafanaError.
+
+        What an older laggard has annotated, an anomaly, was to be ended by what Prometheus knows; it stays a line.
+        """
         for annotation in self._grafana.annotations([TAG, INCIDENT, OPEN]):
-            if (found := Open.read(annotation)) is not None:
-                self.open[found.annotation] = found
+            tags = [str(tag) for tag in annotation["tags"]]
+            if any(tag.startswith("anomaly:") for tag in tags):
+                self._grafana.change_annotation(int(annotation["id"]), {"tags": [tag for tag in tags if tag != OPEN]})
+                self._told("endless", tags[2], annotation["time"] / 1000.0)
         self._subscription = self._bus.subscribe(self._group, [self._topic])
 
     def step(self, timeout_s: float) -> None:
-        """Read what is there, waiting at most `timeout_s` for it; write it, commit, and end what has ended.
+        """Read what is there, waiting at most `timeout_s` for it; write it, and commit.
 
         While Grafana cannot be reached, nothing is read but the membership kept, and nothing is lost. Raises BusError,
         and GrafanaError for what trying again does not mend.
@@ -103,9 +99,6 @@ class Annotator:
             self._keep(self._subscription, min(timeout_s, self._backoff.at - now))
         try:
             self._write()
-            if self._ends is not None and now - self._looked >= self._ends.step_s:
-                self._looked = now
-                self._end_what_has_ended(self._ends, now)
         except GrafanaUnavailable as error:
             if not self._backoff.failures:
                 _logger.warning("%s; trying again", error)
@@ -151,7 +144,8 @@ class Annotator:
             self._drop(partition)
         for partition in polled.assigned:
             if not subscription.committed(partition):
-                subscription.seek(partition, self._bus.offset_at(partition, self._clock() - self._since_s))
+                self._begins[partition] = self._clock() - self._since_s
+                subscription.seek(partition, self._bus.offset_at(partition, self._begins[partition]))
         self._waiting.extend(polled.records)
 
     def _drop(self, partition: Partition) -> None:
@@ -168,20 +162,28 @@ class Annotator:
                 _logger.warning("passed over: %s", error)
                 note = None
             if note is not None:
-                self._annotate(note)
+                self._told(self._annotate(note, record.partition), note.key, note.ts)
             self._waiting.popleft()
             self._offsets[record.partition] = record.offset + 1
 
-    def _annotate(self, note: Note) -> None:
-        if there := self._grafana.annotations([TAG, id_tag(note.id)], limit=1):
-            self._told("there", note.key, note.ts)
-            found = there[0]
-        else:
-            identity = self._grafana.create_annotation(note.to_json())
-            self._told("written", note.key, note.ts)
-            found = {**note.to_json(), "id": identity}
-        if OPEN in (found.get("tags") or ()) and (known := Open.read(found)) is not None:
-            self.open.setdefault(known.annotation, known)
+    def _annotate(self, note: Note, partition: Partition) -> str:
+        """Make Grafana's annotation what the note says; gives what was done."""
+        there = self._grafana.annotations([TAG, note.id_tag], limit=1)
+        if not there:
+            if note.change != "opened" and note.ts >= self._begins.get(partition, -math.inf):
+                return "deleted"
+            self._grafana.create_annotation(note.to_json())
+            return "written"
+        changes = note.changes(there[0])
+        if not changes:
+            return "there"
+        try:
+            self._grafana.change_annotation(int(there[0]["id"]), changes)
+        except GrafanaError as error:
+            if error.status != 404:
+                raise
+            return "deleted"
+        return "ended" if note.change == "closed" else "changed"
 
     def _commit(self, subscription: Subscription) -> None:
         if not self._offsets:
@@ -195,30 +197,3 @@ class Annotator:
             _logger.warning("%s; trying again", error)
         else:
             self._offsets.clear()
-
-    # Ends.
-
-    def _end_what_has_ended(self, ends: Ends, now: float) -> None:
-        for one in tuple(self.open.values()):
-            try:
-                looked, end = ends.of(one, now)
-            except GrafanaUnavailable:
-                raise
-            except GrafanaError as error:
-                if not self._endless:
-                    _logger.warning("the ends of incidents are not known: %s", error)
-                self._endless = True
-                return
-            self._endless = False
-            if end is None and (looked.scope or now - one.ts < UNSEEN_S):
-                self.open[one.annotation] = looked
-                continue
-            tags = [tag for tag in one.tags if tag != OPEN]
-            try:
-                ending = {} if end is None else {"timeEnd": round(1000 * end)}
-                self._grafana.change_annotation(one.annotation, {"tags": tags, **ending})
-            except GrafanaError as error:
-                if error.status != 404:
-                    raise  # else a person has deleted it
-            del self.open[one.annotation]
-            self._told("endless" if end is None else "ended", one.key, one.ts)

@@ -106,8 +106,8 @@ class Grafana(Connection):
         """All data sources."""
         return self.objects(self.face.datasource.list_datasources, "list the data sources", "datasources:read")
 
-    def query(self, data_source: str, expr: str, *, start_ms: int, end_ms: int, step_s: float = 0.0) -> list[Series]:
-        """What Prometheus answers to PromQL: at the end, or with `step_s` from start to end.
+    def query(self, data_source: str, expr: str, *, start_ms: int, end_ms: int) -> list[Series]:
+        """What Prometheus answers to PromQL at the end of this time.
 
         Raises GrafanaError also where Prometheus does not answer, or refuses the query.
         """
@@ -116,9 +116,9 @@ class Grafana(Connection):
             "refId": "A",
             "datasource": {"type": "prometheus", "uid": data_source},
             "expr": expr,
-            "instant": not step_s,
-            "range": bool(step_s),
-            "intervalMs": round(1000 * step_s) or 15_000,
+            "instant": True,
+            "range": False,
+            "intervalMs": 15_000,
             "maxDataPoints": 10_000,
         }
         body = {"queries": [asked], "from": str(start_ms), "to": str(end_ms)}

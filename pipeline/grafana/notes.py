@@ -1,74 +1,117 @@
-"""What an annotation in Grafana says: of an incident, of a mark, and what of it is read back.
+"""What an annotation in Grafana says: of an incident, of a mark; and how one that is there becomes what it says now.
 
-Everything is in its tags: whom it is about, what found it, whose annotation it is, and whether it has an end.
+Everything that an annotation is found by is in its tags. Beside its text is a fingerprint of it, so that a text that
+a person has changed is told from laggard's own, which a later record of the incident may better.
 """
 
 from __future__ import annotations
 
+import hashlib
 import html
+import math
 import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from laggard.pipeline.past_incidents import SHORT_ID
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.outputs import KEY_NAMES, Anomaly, RankingOutput, read_output
+from laggard.pipeline.records.outputs import Incident, RankingOutput, read_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.pipeline.bus import Incoming
+    from laggard.pipeline.records.outputs import Change
 
 TAG: Final = "laggard"
 INCIDENT: Final = "incident"
 MARK: Final = "mark"
 OPEN: Final = "open"
-_OPERATOR: Final = "operator:"
 
 MAX_TAG: Final = 100
 """Letters of a tag's name and of its value, by the columns of Grafana's database."""
 
-_TYPES: Final = {f"laggard.{kind}".encode() for kind in (Anomaly.kind, RankingOutput.kind)}
+_TYPES: Final = {f"laggard.{kind}".encode() for kind in (Incident.kind, RankingOutput.kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An annotation that is to be written: of an incident or of a mark.
+    """What an annotation has to say: of an incident as it is by one of its records, or of a mark.
 
     Attributes:
-        id: the anomaly's, or the mark's; unique.
+        id: the incident's, or the mark's; unique.
         kind: which of them.
+        change: what has happened to the incident; a mark is `opened`, and that is all.
+        number: of the record among those of the incident.
         keyed_by: what `key` names.
         key: the host, or whom else it is about.
-        operator: which found it, empty of a mark.
+        operators: which saw it, none of a mark.
         ts: when it began, seconds since the Unix epoch.
+        until_ts: when it ended; NaN while it has not, and of a mark.
         text: what it says, as HTML.
 
     """
 
     id: str
     kind: Literal["incident", "mark"]
+    change: Change
+    number: int
     keyed_by: str
     key: str
-    operator: str
+    operators: tuple[str, ...]
     ts: float
+    until_ts: float
     text: str
 
     @property
+    def id_tag(self) -> str:
+        """What it is found by."""
+        # An older laggard annotated marks, and anomalies, with this.
+        return f"incident:{self.id}" if self.kind == INCIDENT else f"anomaly:{self.id}"
+
+    @property
     def tags(self) -> list[str]:
-        """What it is found by: the key also as it is, which is what a dashboard's variable has."""
+        """All of them: the key also as it is, which is what a dashboard's variable has."""
         key = self.key[:MAX_TAG]
-        tags = [TAG, self.kind, key, f"{self.keyed_by}:{key}", id_tag(self.id)]
-        return [*tags, f"{_OPERATOR}{self.operator}", OPEN] if self.kind == INCIDENT else tags
+        tags = [TAG, self.kind, key, f"{self.keyed_by}:{key}", self.id_tag]
+        tags += [f"operator:{operator[:MAX_TAG]}" for operator in self.operators]
+        return [*tags, OPEN] if self._is_open else tags
 
     def to_json(self) -> dict[str, Any]:
-        """For Grafana's API."""
-        return {"time": round(1000 * self.ts), "tags": self.tags, "text": self.text}
+        """For Grafana's API: what is created."""
+        return {"time": round(1000 * self.ts), "tags": self.tags, **self._said(), **self._ending()}
+
+    def changes(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """What has to be changed of the annotation that is there; nothing where it says as much, or more.
+
+        What a person has written stays: the text, if it is not laggard's own any more, and tags.
+        """
+        tags = [str(tag) for tag in found.get("tags") or ()]
+        if OPEN not in tags:
+            return {}  # it has ended, and this record came again
+        wanted = [*(tag for tag in tags if tag != OPEN), *(tag for tag in self.tags if tag not in tags)]
+        wanted += [OPEN] if self._is_open else []
+        changes = self._ending() | ({"tags": wanted} if set(wanted) != set(tags) else {})
+        match found:
+            case {"text": str(text), "data": {"laggard": {"number": int(number), "print": str(fingerprint)}}}:
+                if fingerprint == _print(text) and number < self.number and text != self.text:
+                    changes |= self._said()
+        return changes
+
+    @property
+    def _is_open(self) -> bool:
+        return self.kind == INCIDENT and self.change != "closed"
+
+    def _said(self) -> dict[str, Any]:
+        return {"text": self.text, "data": {"laggard": {"number": self.number, "print": _print(self.text)}}}
+
+    def _ending(self) -> dict[str, Any]:
+        return {} if math.isnan(self.until_ts) else {"timeEnd": round(1000 * max(self.until_ts, self.ts))}
 
 
-def id_tag(identity: str) -> str:
-    """The tag by which the annotation of an anomaly or a mark is found."""
-    return f"anomaly:{identity}"
+def _print(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def note_of(record: Incoming) -> Note | None:
@@ -80,67 +123,48 @@ def note_of(record: Incoming) -> Note | None:
     headers = dict(record.headers)
     if headers.get("ce_type") not in _TYPES:
         return None  # as subscribers do with what they do not know
-    output = read_output(record.value, place)
-    if isinstance(output, Anomaly):
-        if not output.live:
+    match output := read_output(record.value, place):
+        case Incident():
+            return _of_incident(output) if output.live else None
+        case RankingOutput():
+            identity = headers.get("ce_id", b"").decode()
+            if not re.fullmatch(r"[0-9A-Za-z-]{1,80}", identity):
+                raise RecordError(place, "ce_id", "a header with the mark's id", repr(identity))
+            said = html.escape(output.mark or "it is slow", quote=False)
+            found = html.escape(output.sentence, quote=False)
+            text = f"{said}<br/>{found}{_typed('why', '--host', output.host, '--at', f'{output.ts:.3f}')}"
+            return Note(identity, MARK, "opened", 1, "host", output.host, (), output.ts, math.nan, text)
+        case _:
             return None
-        said = html.escape(output.sentence, quote=False)
-        if output.young:
-            said += " (The operator has not learned long enough yet to be relied on.)"
-        text = f"{said}{_why(output.keyed_by, output.key, output.ts)}"
-        return Note(output.id, INCIDENT, output.keyed_by, output.key, output.operator, output.ts, text)
-    if isinstance(output, RankingOutput):
-        identity = headers.get("ce_id", b"").decode()
-        if not re.fullmatch(r"[0-9A-Za-z-]{1,80}", identity):
-            raise RecordError(place, "ce_id", "a header with the mark's id", repr(identity))
-        said = html.escape(output.mark or "it is slow", quote=False)
-        found = html.escape(output.sentence, quote=False)
-        text = f"{said}<br/>{found}{_why('host', output.host, output.ts)}"
-        return Note(identity, MARK, "host", output.host, "", output.ts, text)
-    return None
 
 
-def _why(keyed_by: str, key: str, ts: float) -> str:
-    """The command that tells more of it."""
-    if keyed_by != "host":
-        return ""
-    return f"<br/>{html.escape(shlex.join(['laggard', 'why', '--host', key, '--at', f'{ts:.3f}']), quote=False)}"
+def _of_incident(incident: Incident) -> Note:
+    said = html.escape(incident.sentence, quote=False)
+    if incident.young:
+        said += " (The operator has not learned long enough yet to be relied on.)"
+    if incident.merged_into:
+        said += "<br/>It is the same trouble as another one, which goes on:"
+        said += _typed("incidents", incident.merged_into[:SHORT_ID])
+    said += _typed("incidents", incident.id[:SHORT_ID])
+    if incident.keyed_by == "host":
+        said += _typed("why", "--host", incident.key, "--at", f"{incident.opened_ts:.3f}")
+    ended = math.nan
+    if incident.change == "closed":
+        ended = incident.ts if math.isnan(incident.until_ts) else incident.until_ts
+    return Note(
+        id=incident.id,
+        kind="incident",
+        change=incident.change,
+        number=incident.number,
+        keyed_by=incident.keyed_by,
+        key=incident.key,
+        operators=tuple(sorted({each.operator for each in incident.evidence})),
+        ts=incident.opened_ts,
+        until_ts=ended,
+        text=said,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    """An annotation of an incident that has no end yet.
-
-    Attributes:
-        annotation: its id in Grafana.
-        tags: all that it has.
-        keyed_by: what `key` names.
-        key: whom it is about.
-        operator: which found it.
-        ts: when it began.
-        scope: that of its frames, empty until Prometheus has shown it.
-        seen: until when it was seen to be open, seconds since the Unix epoch.
-
-    """
-
-    annotation: int
-    tags: tuple[str, ...]
-    keyed_by: str
-    key: str
-    operator: str
-    ts: float
-    scope: str = ""
-    seen: float = 0.0
-
-    @classmethod
-    def read(cls, annotation: Mapping[str, Any]) -> Open | None:
-        """Of an annotation as Grafana has it; None where a person has changed what it is known by."""
-        tags = tuple(str(tag) for tag in annotation.get("tags") or ())
-        named = [
-            (name, tag.removeprefix(f"{name}:")) for tag in tags for name in KEY_NAMES if tag.startswith(f"{name}:")
-        ]
-        operators = [tag.removeprefix(_OPERATOR) for tag in tags if tag.startswith(_OPERATOR)]
-        if len(named) != 1 or len(operators) != 1:
-            return None
-        ts = int(annotation["time"]) / 1000.0
-        return cls(int(annotation["id"]), tags, *named[0], operators[0], ts, seen=ts)
+def _typed(*words: str) -> str:
+    """A command that tells more of it, on a line of its own."""
+    return f"<br/>{html.escape(shlex.join(['laggard', *words]), quote=False)}"
