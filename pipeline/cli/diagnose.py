@@ -229,6 +229,7 @@ def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recor
     from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
     from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.processes import process  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     write(diagnosis_lines(diagnosis, page_of(console), shown), console)
@@ -237,6 +238,6 @@ def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recor
         click.secho(f"Recorded on {printable(diagnosis.host)} as {short}.", dim=True)
         draw = to_type(settings, "diagnose", "--id", short, "--svg", "flames.svg")
         click.echo(f"Next: `{draw}` draws a flame graph")
-    else:
+    elif (found := process(diagnosis.pid)) and found.row == diagnosis.row and found.state not in "ZX":
         draw = to_type(settings, "diagnose", str(diagnosis.pid), "--svg", "flames.svg")
         click.echo(f"Next: `{draw}` looks again, and draws a flame graph")

@@ -13,12 +13,24 @@ from rich.text import Text
 
 from laggard.pipeline.diagnoses.folded import phase_label
 from laggard.pipeline.diagnoses.hottest import together, uses
-from laggard.pipeline.diagnoses.words import IDLE, blocked, chain, cost, did, function, located, looked, percent, times
+from laggard.pipeline.diagnoses.words import (
+    IDLE,
+    blocked,
+    chain,
+    cost,
+    did,
+    function,
+    lasted,
+    located,
+    looked,
+    percent,
+    times,
+)
 from laggard.pipeline.diagnoses.words import sentence as in_words
 from laggard.pipeline.explain import printable, shortened
 from laggard.pipeline.records.diagnosis import Location
 from laggard.pipeline.report import clock
-from laggard.pipeline.units import readable, readable_duration
+from laggard.pipeline.units import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,10 +78,10 @@ def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[
     yield Text(in_words(diagnosis), "bold")
     yield Text(looked(diagnosis), "dim")
     for number, phase in enumerate(diagnosis.phases, 1):
-        yield Text()
-        if len(diagnosis.phases) > 1:
-            yield _heading(phase, number)
-        yield from _threads(phase, page, shown)
+        heading = [_heading(phase, number)] if len(diagnosis.phases) > 1 else []
+        if lines := [*heading, *_threads(phase, page, shown)]:
+            yield Text()
+            yield from lines
     yield Text()
     yield Text(cost(diagnosis), "dim")
     for note in diagnosis.notes:
@@ -104,8 +116,8 @@ def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
 
 def _heading(phase: Phase, number: int) -> Text:
     line = Text(phase_label(phase, number).capitalize(), "bold")
-    length = readable_duration(phase.end_ts - phase.begin_ts)
-    line.append(f", {clock(phase.begin_ts)} to {clock(phase.end_ts)} ({length}), looked at {times(phase.samples)}", "")
+    length = lasted(phase.end_ts - phase.begin_ts)
+    line.append(f", {clock(phase.begin_ts)} to {clock(phase.end_ts)} ({length}), looked at {times(phase.samples)}")
     return line.append(f": it {did(phase)}.") if phase.threads else line.append(".")
 
 

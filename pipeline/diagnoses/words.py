@@ -40,6 +40,9 @@ ALONE: Final = 0.95
 """From this share of the use of all threads on, one thread is told to be all of it."""
 
 
+BRIEFLY_S: Final = 10.0
+"""What lasted for less is not told in whole seconds."""
+
 UNKNOWN_FUNCTIONS: Final = "functions that are not known"
 """Where a thread ran, when nothing could see where."""
 
@@ -90,7 +93,7 @@ def looked(diagnosis: Diagnosis) -> str:
     told = f"Looked at {moment(diagnosis.ts)}"
     if phases:
         begin, end = phases[0].begin_ts, phases[-1].end_ts
-        told = f"Looked at from {moment(begin)} to {clock(end)} ({readable_duration(end - begin)})"
+        told = f"Looked at from {moment(begin)} to {clock(end)} ({lasted(end - begin)})"
     told += f", {times(sum(phase.samples for phase in phases))}"
     if diagnosis.methods:
         told += f", with {', '.join(map(printable, diagnosis.methods))}"
@@ -160,6 +163,11 @@ def chain(spot: Spot) -> list[str]:
     inner = () if spot.location is None or spot.state == "running" else (spot.location,)
     called = (*inner, *spot.callers)
     return [printable(label(each)) for each in called if spot.state == "running" or each.module != KERNEL]
+
+
+def lasted(length_s: float) -> str:
+    """How long: `450 ms`, `2.13 s`, `58 s`."""
+    return readable("length_s", length_s) if length_s < BRIEFLY_S else readable_duration(length_s)
 
 
 def times(samples: int) -> str:

@@ -20,7 +20,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE
-from laggard.pipeline.processes import by_use, candidates
+from laggard.pipeline.processes import by_use, candidates, process
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
 from laggard.pipeline.topics import DIAGNOSES, Topics
 from tests.pipeline.diagnoses.conftest import NOTHING, ON_DISK, START, TWO_DIPS, UNTRUSTWORTHY
@@ -254,6 +254,17 @@ def test_what_cannot_be_done_is_said(diagnose: Call, arguments: list[str], code:
     ended = diagnose(*arguments)
     assert ended[0] == code
     assert said in " ".join(ended[2].split())
+
+
+def test_a_process_that_has_ended_is_told_to_have(diagnose: Call, start: Start) -> None:
+    ended = start("lag-ended", "raise SystemExit")
+    while process(ended.pid).state != "Z":  # type: ignore[union-attr]
+        time.sleep(0.01)
+    code, out, _ = diagnose(str(ended.pid))
+    assert code == FAILED
+    assert out.startswith(f"What `lag-ended` (pid {ended.pid}) did could not be seen.\nLooked at from ")
+    assert "Note: looked until it ended: it is a zombie" in out
+    assert "Next:" not in out
 
 
 def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Call, tmp_path: Path) -> None:
