@@ -1,0 +1,38 @@
+"""How the tests of profilers drive one, and what they expect of all of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from laggard.producers.diagnosis.contract import Profiler, Sample
+    from tests.misbehaving.programs import Misbehaving
+
+
+def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 30.0) -> list[Sample]:
+    """Start, take until so many samples of a thread that runs are there, and stop."""
+    profiler.start()
+    samples: list[Sample] = []
+    until = time.monotonic() + limit_s
+    while sum(sample.tid == tid and sample.state == "running" for sample in samples) < running:
+        assert time.monotonic() < until, (profiler.notes, Counter((sample.tid, sample.state) for sample in samples))
+        time.sleep(0.05)
+        samples += profiler.take()
+    samples += profiler.stop()
+    return samples
+
+
+def assert_found(samples: list[Sample], program: Misbehaving, *, callers: tuple[str, ...] = ()) -> None:
+    """The busy thread is met most, and in its function in at least 90 % of the samples; its callers are behind it."""
+    running = [sample for sample in samples if sample.state == "running"]
+    threads = Counter(sample.tid for sample in running)
+    assert threads.most_common(1)[0][0] == program.tid, threads
+    stacks = Counter(
+        tuple(each.function for each in sample.locations) for sample in running if sample.tid == program.tid
+    )
+    hot = sum(count for stack, count in stacks.items() if stack[0] == program.function)
+    assert hot >= 0.9 * stacks.total(), stacks
+    behind = sum(count for stack, count in stacks.items() if set(callers) <= set(stack[1:]))
+    assert behind >= 0.9 * stacks.total(), stacks

@@ -1,0 +1,294 @@
+"""Samples of running threads by the kernel: of real programs, and of what it wrote byte by byte."""
+
+from __future__ import annotations
+
+import os
+import resource
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from laggard.producers.diagnosis import perf
+from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.events import CONTEXT_KERNEL, CONTEXT_USER, Found, ThreadEvents, parse_records
+from tests.misbehaving.programs import compiled, misbehaving
+from tests.producers.diagnosis.profiled import assert_found, samples_of
+
+OTHERS_UID = 65534
+"""Nobody's."""
+
+
+def held():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function():
+    before = held()
+    with misbehaving([compiled("burning")]) as program:
+        assert perf.available(program.pid) == ""
+        begin = time.time()
+        profiler = perf.attach(program.pid)
+        samples = samples_of(profiler, running=100, tid=program.tid)
+        end = time.time()
+    assert_found(samples, program, callers=("grinder",))
+    assert profiler.notes == []
+    assert {location.module for sample in samples for location in sample.locations[:1]} == {str(compiled("burning"))}
+    assert begin <= samples[0].ts <= samples[-1].ts <= end
+    assert [sample.ts for sample in samples] == sorted(sample.ts for sample in samples)
+    assert held() == before
+
+
+def test_how_often_a_thread_is_met_is_its_share_of_cpu_time():
+    """Two threads take turns of 3 to 1; what sleeps is not met."""
+    program = """
+import threading, time
+def use(seconds):
+    while True:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+        time.sleep(0.01)
+for seconds in (0.03, 0.01):
+    thread = threading.Thread(target=use, args=(seconds,))
+    thread.start()
+    print(thread.native_id, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            tids = [int(process.stdout.readline()) for _ in range(2)]
+            profiler = perf.attach(process.pid)
+            profiler.start()
+            before = [_cpu_s(process.pid, tid) for tid in tids]
+            counts = Counter()
+            for _ in range(8):
+                time.sleep(0.5)
+                counts.update(sample.tid for sample in profiler.take())
+            used = [_cpu_s(process.pid, tid) - then for tid, then in zip(tids, before, strict=True)]
+            profiler.stop()
+        finally:
+            process.kill()
+    assert set(counts) <= {*tids, process.pid}
+    assert [counts[tid] / perf.FREQUENCY_HZ for tid in tids] == pytest.approx(used, rel=0.25, abs=0.15)
+
+
+def _cpu_s(pid, tid):
+    return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def test_time_in_the_kernel_has_its_functions():
+    with (
+        Path("/dev/zero").open("rb") as source,
+        subprocess.Popen(["dd", "of=/dev/null", "bs=1M"], stdin=source, stderr=subprocess.DEVNULL) as process,
+    ):
+        try:
+            samples = samples_of(perf.attach(process.pid), running=50, tid=process.pid)
+        finally:
+            process.kill()
+    innermost = Counter(sample.locations[0].module for sample in samples)
+    assert innermost["[kernel]"] > 0.9 * len(samples)
+    in_kernel = next(sample for sample in samples if sample.locations[0].module == "[kernel]")
+    assert all(location.function for location in in_kernel.locations if location.module == "[kernel]")
+    assert any("libc" in location.module for location in in_kernel.locations)
+
+
+def test_threads_that_come_are_met():
+    stop = threading.Event()
+
+    def burn():
+        while not stop.is_set():
+            pass
+
+    profiler = perf.attach(os.getpid())
+    profiler.start()
+    thread = threading.Thread(target=burn)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while thread.native_id not in {sample.tid for sample in profiler.take()}:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+    finally:
+        stop.set()
+        thread.join()
+        profiler.stop()
+
+
+def test_of_too_many_threads_those_that_use_most_are_met(monkeypatch):
+    monkeypatch.setattr(perf, "THREADS", 3)
+    with misbehaving([compiled("burning")]) as program:
+        profiler = perf.attach(program.pid)
+        profiler.start()
+        time.sleep(0.3)
+        profiler.take()
+        before = held()
+        time.sleep(0.3)
+        samples = profiler.take()
+        assert held() <= before
+        profiler.stop()
+    assert_found(samples, program)
+
+
+def test_what_was_in_threads_that_nobody_met_is_noted():
+    program = """
+import threading, time
+def burn():
+    end = time.thread_time() + 0.02
+    while time.thread_time() < end:
+        pass
+print(flush=True)
+while True:
+    thread = threading.Thread(target=burn)
+    thread.start()
+    thread.join()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            process.stdout.readline()
+            profiler = perf.attach(process.pid)
+            profiler.start()
+            until = time.monotonic() + 30
+            while not profiler.notes and time.monotonic() < until:
+                time.sleep(1)
+                profiler.take()
+            profiler.stop()
+        finally:
+            process.kill()
+    (note,) = profiler.notes
+    assert "% of the CPU time was in threads too short-lived or too many to be sampled" in note
+
+
+def test_many_running_threads_are_asked_more_rarely():
+    profiler = perf.Perf(os.getpid())
+    profiler._adapt(10 * perf.FREQUENCY_HZ, 10**9)  # ten cores busy for a second
+    assert profiler._period_ns == pytest.approx(1e9 * 10 / perf.RATE_HZ, rel=0.02)
+    profiler._adapt(10, 10**9)
+    assert profiler._period_ns == round(1e9 / perf.FREQUENCY_HZ)
+
+
+def test_what_is_not_taken_in_time_is_counted():
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: [None for _ in iter(stop.is_set, True)])
+    thread.start()
+    events = ThreadEvents(thread.native_id, period_ns=100_000, kernel=False)
+    try:
+        time.sleep(1)
+        first = events.take()  # from now on the buffer has room, and the kernel says what it had to drop
+        time.sleep(0.1)
+        second = events.take()
+    finally:
+        stop.set()
+        thread.join()
+        events.close()
+    assert first
+    assert second
+    assert events.lost > 0
+
+
+def test_a_process_that_ends_leaves_what_was_seen_of_it():
+    with misbehaving([compiled("burning")]) as program:
+        profiler = perf.attach(program.pid)
+        profiler.start()
+        time.sleep(0.5)
+        program.process.kill()
+        program.process.wait()
+        samples = profiler.take()
+        assert profiler.take() == []
+        assert profiler.stop() == []
+    assert program.tid in {sample.tid for sample in samples}
+
+
+def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
+    with misbehaving([compiled("burning")]) as program:
+        profiler = perf.attach(program.pid)
+        assert profiler.take() == ()
+        for _ in range(2):
+            assert_found(samples_of(profiler, running=5, tid=program.tid), program)
+        assert profiler.stop() == []
+        assert profiler.take() == ()
+
+
+def test_no_process_is_a_clear_error():
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert perf.available(process.pid) == f"perf: there is no process {process.pid} any more"
+    with pytest.raises(ProfilerError, match="there is no process"):
+        perf.attach(process.pid).start()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as somebody else")
+def test_without_rights_it_says_which_are_missing_and_what_to_do():
+    """Nobody may not sample root's process; its own outside of the kernel, or not at all on a stricter machine."""
+    program = """
+import os, subprocess, time
+from laggard.producers.diagnosis import perf
+os.setgid({uid}); os.setuid({uid})
+print(perf.available({pid}))
+with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
+    try:
+        reason = perf.available(own.pid)
+        print(reason)
+        profiler = perf.attach(own.pid)
+        samples = []
+        if not reason:
+            profiler.start()
+            while not samples:
+                time.sleep(0.1)
+                samples += profiler.take()
+        print(profiler.notes)
+        print({{location.module for sample in samples for location in sample.locations}})
+    finally:
+        own.kill()
+"""
+    with misbehaving([compiled("burning")], busy=False) as root:
+        text = program.format(uid=OTHERS_UID, pid=root.pid)
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    others, own, notes, modules = done.stdout.splitlines()
+    assert others.startswith(f"perf: may not sample process {root.pid}: kernel.perf_event_paranoid is ")
+    assert "run laggard as root or give it CAP_PERFMON" in others
+    assert "[kernel]" not in modules
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) == 2:
+        assert own == ""
+        assert "what threads do inside of the kernel is not told: kernel.perf_event_paranoid is 2" in notes
+        assert "sh'" in modules
+    elif int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
+        assert "may not sample" in own
+
+
+def test_out_of_descriptors_it_samples_what_it_can_and_says_so():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with misbehaving([compiled("burning")]) as program:
+        profiler = perf.attach(program.pid)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 8, hard))
+        try:
+            profiler.start()
+            (note,) = profiler.notes
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            profiler.stop()
+    assert "too many open files; raise the limit" in note
+
+
+def test_records_of_the_kernel_are_parsed():
+    chain = (CONTEXT_KERNEL, 0xFFFFFFFF81000001, 0xFFFFFFFF81000002, CONTEXT_USER, 0x1000, 0x2000)
+    sample = struct.pack("=IIQQ6Q", 7, 8, 123456789, len(chain), *chain)
+    text = (
+        struct.pack("=IHH", 9, 1, 8 + len(sample))
+        + sample
+        + struct.pack("=IHHQQ", 2, 0, 24, 1, 17)  # PERF_RECORD_LOST
+        + struct.pack("=IHHQ", 13, 0, 16, 0)  # another kind
+        + struct.pack("=IHHIIQQQ", 9, 2, 40, 7, 9, 5, 1, (1 << 64) - 2048)  # in a guest of this machine
+    )
+    found, lost = parse_records(text)
+    assert found == [
+        Found(123456789, 8, (0xFFFFFFFF81000001, 0xFFFFFFFF81000002), (0x1000, 0x2000)),
+        Found(5, 9, (), ()),
+    ]
+    assert lost == 17
