@@ -15,6 +15,7 @@ from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
+from laggard.pipeline.doctor.profilers import examine_profilers
 from laggard.pipeline.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
@@ -48,6 +49,7 @@ _ANSWER_S = 2.0
 def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iterator[Finding]:
     """All checks of laggard's own installation, with usable settings."""
     yield configuration(settings)
+    yield examine_profilers(settings)
     bus = bus_path(settings)
     if bus is not None:
         yield file_system(bus, mounts(proc))

@@ -18,7 +18,7 @@ import pytest
 from laggard.pipeline.bus import Commit, Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
-from laggard.pipeline.doctor import Finding, installation, machine
+from laggard.pipeline.doctor import Finding, installation, machine, profilers
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
@@ -133,6 +133,37 @@ def test_this_machine_can_be_examined() -> None:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize(
+    ("method", "refused", "level", "found"),
+    [
+        ("auto", (), "ok", "what running threads execute is told by perf, py-spy, eu-stack"),
+        ("auto", ("eu-stack",), "ok", "... by perf, py-spy (no eu-stack)"),
+        ("auto", ("perf",), "warning", "... by py-spy and eu-stack alone"),
+        ("auto", ("perf", "py-spy", "eu-stack"), "warning", "nothing can tell what running threads execute"),
+        ("py-spy", ("perf",), "ok", "... by py-spy alone (diagnosis.method)"),
+        ("perf", ("perf",), "warning", "diagnosis.method is perf, which cannot be used"),
+        ("jcmd", (), "ok", "... by jcmd alone (diagnosis.method)"),
+    ],
+)
+def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], level: str, found: str) -> None:
+    names = ("perf", "py-spy", "eu-stack")
+    finding = profilers.judged(method, {name: f"no {name}" if name in refused else "" for name in names})
+    assert (finding.level, bool(finding.advice)) == (level, level != "ok")
+    assert finding.found == found.replace("...", "what running threads execute is told")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "found"),
+    [
+        ("diagnosis.enabled=false", "the agent looks into no process (diagnosis.enabled)"),
+        ("diagnosis.method=proc", "the agent tells only what threads wait in (diagnosis.method)"),
+    ],
+)
+def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, found: str) -> None:
+    finding = profilers.examine_profilers(settings(tmp_path, assignment))
+    assert (finding.level, finding.found) == ("ok", found)
+
+
 def settings(tmp_path: Path, *assignments: str) -> Settings:
     given = ["host=web-1", "web.listen=127.0.0.1:0", *assignments]
     return read_settings(
@@ -165,7 +196,7 @@ def record(tmp_path: Path, host: str, age_s: float, count: int = 1) -> None:
 def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = examined(tmp_path)
-    assert list(found) == ["configuration", "file system", "disk", "bus", "agent", "worker", "port"]
+    assert list(found) == ["configuration", "diagnosis", "file system", "disk", "bus", "agent", "worker", "port"]
     assert found["bus"].found == "nothing is recorded yet"
     assert found["agent"].level == found["worker"].level == "warning"
     assert not (tmp_path / "state").exists(), "looking changes nothing"

@@ -1,0 +1,53 @@
+"""What can tell what the threads of a process execute, when the agent looks into it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.doctor.finding import Finding
+from laggard.producers.diagnosis import eustack, perf, pyspy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.settings import Settings
+
+_INIT: Final = 1  # another user's, mostly
+
+
+def examine_profilers(settings: Settings) -> Finding:
+    """Which methods can be used here, as this user."""
+    method = settings.choice("diagnosis.method")
+    if not settings.flag("diagnosis.enabled"):
+        return Finding("diagnosis", "ok", "the agent looks into no process (diagnosis.enabled)")
+    if method == "proc":
+        return Finding("diagnosis", "ok", "the agent tells only what threads wait in (diagnosis.method)")
+    own = os.getpid()
+    # The doctor is a Python process itself. A Java program says by itself whether it may be asked.
+    return judged(
+        method, {"perf": perf.available(_INIT), "py-spy": pyspy.available(own), "eu-stack": eustack.available(own)}
+    )
+
+
+def judged(method: str, refusals: Mapping[str, str]) -> Finding:
+    """What follows from that.
+
+    Args:
+        method: the setting `diagnosis.method`.
+        refusals: by method why it cannot be used; empty where it can.
+
+    """
+    usable = [name for name, refusal in refusals.items() if not refusal]
+    refused = "; ".join(refusal for refusal in refusals.values() if refusal)
+    if refusals.get(method):
+        return Finding("diagnosis", "warning", f"diagnosis.method is {method}, which cannot be used", refusals[method])
+    if method != "auto":
+        return Finding("diagnosis", "ok", f"what running threads execute is told by {method} alone (diagnosis.method)")
+    if "perf" not in usable:
+        told = "nothing can tell what running threads execute"
+        if usable:
+            told = f"what running threads execute is told by {' and '.join(usable)} alone"
+        return Finding("diagnosis", "warning", told, refused)
+    missing = f" ({refused})" if refused else ""
+    return Finding("diagnosis", "ok", f"what running threads execute is told by {', '.join(usable)}{missing}")
