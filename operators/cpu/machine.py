@@ -53,8 +53,8 @@ class Transitions(NamedTuple):
         rows: which, by their places.
         before: the states that they were in.
         after: ... and are in now.
-        lasted_s: how long what made them change has lasted, up to this step, in seconds: the stretch of high use for
-            those that are promoted, of low use for those that are not any more.
+        lasted_s: how long what made them change has lasted for sure, up to this step, in seconds: the stretch of high
+            use for what becomes High or Diagnosis, of low use for the others.
 
     """
 
@@ -80,9 +80,10 @@ class Machine:
       or longer, and for more than `DIP_READINGS` readings: where these are about as far apart as `duration_s`, fewer
       do not tell that it was low for so long.
 
-    Since a reading is of the time since the step before, use is high, or low, since then: from the beginning of the
-    first such reading to the end of the last. So a return to high use has always come before the timer expired.
-    Comparisons are exact for readings, to the microsecond for times.
+    A reading is of the time since the step before. One that is high tells that use was high for nearly all of it, so
+    that the timer of a promotion begins with the first such reading; one that is low, only that it was so for a part,
+    so that the timer of the end begins behind it. A return to high use comes before that has expired: it had not at the
+    step before. Comparisons are exact for readings, to the microsecond for times.
 
     Where a row has no reading (NaN or infinite), it stays in its state and its timer stands still; after `duration_s`
     without any its readings count as low. A clock that steps back lets no time pass, and one that leaps ahead no more
@@ -174,12 +175,10 @@ class Machine:
         after[waiting & low & enough & (self._lows > DIP_READINGS)] = State.NORMAL
         changed = np.flatnonzero(after != before)
         if changed.size:
-            # What begins does so with this reading; only who is promoted goes on with what began before, and who has
-            # ended tells how long the other has lasted.
-            begins = (normal & high) | (promoted & low) | (waiting & high)
-            self._lasted_s[begins] = passed_s
-            self._lows[begins] = 1
-            self._lasted_s[risen & low] = passed_s
+            # Who is promoted, or ends, does so by what began before; all else begins now.
+            self._lasted_s[(normal | waiting) & high] = passed_s
+            self._lasted_s[(risen | promoted) & low] = 0.0
+            self._lows[promoted & low] = 1
             transitions = Transitions(changed, before[changed], after[changed], self._lasted_s[changed])
             over = after == State.NORMAL
             self._lasted_s[over] = self._silent_s[over] = 0.0

@@ -69,7 +69,7 @@ class Plain:
                 self.state = D
             # The text: "... Normal-Wait is realized when CPU utilization ... falls below the threshold value"
             case State.DIAGNOSIS, False:
-                self._enter(W, passed_s)
+                self._enter(W, 0.0)
                 self.lows = 1
             # The text: "If the CPU utilization ... returns to high utilization before the time threshold expires ..."
             case State.NORMAL_WAIT, True:
@@ -149,14 +149,14 @@ def test_a_machine_that_is_written_down_and_read_back_goes_on_alike(
 
 
 def test_every_transition_of_the_text_is_made() -> None:
-    readings = [0, 1, 0, *[1] * 5, 0, 1, *[0] * 5]
-    assert states(readings) == [N, H, N, H, H, H, H, D, W, D, W, W, W, W, N]
+    readings = [0, 1, 0, *[1] * 5, 0, 1, *[0] * 6]
+    assert states(readings) == [N, H, N, H, H, H, H, D, W, D, W, W, W, W, W, N]
     assert set(pairwise(states(readings))) - {(each, each) for each in State} == TRANSITIONS
 
 
 def test_what_returns_from_normal_wait_begins_its_timer_anew() -> None:
-    # Four seconds low, one high, four low, ...: never five in a row.
-    readings = [0, *[1] * 5, *[0, 0, 0, 0, 1] * 6, *[0] * 5]
+    # Low for four seconds for sure, high for one, low for four, ...: never five in a row.
+    readings = [0, *[1] * 5, *[0, 0, 0, 0, 0, 1] * 6, *[0] * 6]
     found = states(readings)
     assert found.index(D) == 5
     assert N not in found[6:-1]
@@ -221,9 +221,9 @@ def test_time_without_readings_is_no_time_of_high_use() -> None:
 
 def test_a_transition_tells_how_long_what_made_it_has_lasted() -> None:
     machine, told = Machine(1), []
-    for tick, reading in enumerate([0, *[1] * 7, 0, 0, 1, *[0] * 6]):
+    for tick, reading in enumerate([0, *[1] * 7, 0, 0, 1, *[0] * 7]):
         told += machine.step(1e9 + tick, [reading]).lasted_s.tolist()
-    assert told == [1.0, 5.0, 1.0, 1.0, 1.0, 5.0]
+    assert told == [1.0, 5.0, 0.0, 1.0, 0.0, 5.0]
 
 
 def test_bad_input_is_refused_by_name() -> None:
