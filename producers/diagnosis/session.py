@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.target import Target
     from laggard.producers.diagnosis.threads import Thread
 
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
@@ -139,7 +140,9 @@ class Session:
         """
         if self.ended:
             return
-        self._due_ns = self._clock.monotonic() + round(self._limits.interval_s * 1e9)
+        # Not at equal distances, so that what the process does at such ones is not always met at the same place.
+        stretch = 0.75 + 0.5 * (self._samples * _GOLDEN_RATIO % 1.0)
+        self._due_ns = self._clock.monotonic() + round(self._limits.interval_s * stretch * 1e9)
         with self._counted():
             self._round()
 
@@ -188,14 +191,13 @@ class Session:
         )
 
     def close(self) -> None:
-        """Stop what runs beside, and give the share of the budget back. Asked again, does nothing."""
+        """End, if it has not: nothing runs beside any more. Asked again, does nothing."""
         if self._closed:
             return
         self._closed = True
         if not self.ended:
             with self._counted():
                 self._release()
-        self._budget.sessions -= 1
 
     def _open(self) -> None:
         """Hold the process, so that it is never taken for another one, and see what it is."""
@@ -216,13 +218,21 @@ class Session:
             self._notes["kind"] = "a thread of the kernel: it has no program, only functions of the kernel"
         else:
             bits = self._survey(path)
+        kernel = Kernel(self._root)
+        if not kernel.clocks:
+            self._notes["root"] = (
+                f"running threads are not looked into: {self._root} is that of another pid namespace than laggard's;"
+                " run laggard in the host's"
+            )
+            self._methods = ()
+            self._see(pid)
         if stat.state == b"Z" and stat.threads > 1:
             with contextlib.suppress(OSError, ValueError):
                 # Its memory and files are known by those of its threads only that live.
                 self._see(next(tid for tid in map(int, sorted(os.listdir(f"{path}/task"))) if tid != pid))  # noqa: PTH208
         self._threads = Threads(
             path,
-            Kernel(self._root),
+            kernel,
             self._budget.files,
             limit=self._limits.threads,
             locate=self._locate,
@@ -380,7 +390,8 @@ class Session:
         self._release()
 
     def _release(self) -> None:
-        """Stop what runs beside, keep what it found, and close all files."""
+        """Stop what runs beside, keep what it found, close all files, and give the share of the budget back."""
+        self._budget.sessions -= 1
         self._profiling.pause()
         self._take(self._profiling.take())
         if self._threads is not None:

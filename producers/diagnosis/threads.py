@@ -217,8 +217,8 @@ class Threads:
             return True
         place = f"{self._path}/{thread.tid}"
         stat = parse_stat(self._text(thread, STAT), file=f"{place}/stat")
-        if stat.state in _ENDED:
-            return False
+        if stat.state in _ENDED or (thread.seen and stat.start_ticks != thread.start_ticks):
+            return False  # if its id is in use again, that one is met at the next round
         run_ns = parse_schedstat(run_text, f"{place}/schedstat").run_ns if run_text else None
         cpu = thread.cpu
         thread.before_s = cpu.user_s, cpu.system_s

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
@@ -19,7 +20,8 @@ from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.programs import compiled, misbehaving
+from tests.misbehaving.elfutils import folder_of_eu_stack
+from tests.misbehaving.programs import burning_java, burning_python, compiled, misbehaving
 
 OTHERS_UID = 65534
 """Nobody's."""
@@ -119,6 +121,22 @@ def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
     in_function = sum(stack.samples for stack in running if stack.locations[0].function == program.function)
     assert in_function >= 0.9 * sum(stack.samples for stack in running)
     assert first.entry.function == "grinder"
+
+
+@pytest.mark.slow
+def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks():
+    """A thread that a library of a Python process began: py-spy, which suits the process best, does not know it."""
+    library = compiled("burning", "-shared", "-fPIC")
+    command = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).main()", library]
+    with misbehaving(command) as program:
+        found = diagnose(program.pid, methods=None, duration_s=20)
+    assert found.methods == ("proc", "py-spy", "perf")
+    noted(found, f"py-spy: given up, as it tells nothing of the busiest thread {program.tid}")
+    first = found.phases[0].threads[0]
+    assert first.tid == program.tid
+    running = [stack for stack in first.stacks if stack.state == "running"]
+    in_function = sum(stack.samples for stack in running if stack.locations[0].function == program.function)
+    assert in_function >= 0.9 * sum(stack.samples for stack in running)
 
 
 def test_cpu_time_is_that_of_the_kernel():
@@ -241,13 +259,11 @@ def test_a_pid_that_is_reused_while_it_is_looked_at_is_not_followed():
         pytest.fail(f"no process got the pid {program.pid} again")
 
 
-AS_NOBODY = """
-import os, sys, time
+ALONE = """
+import os, resource, sys, time
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.producers.diagnosis import session, target, bounds
-from encodings import idna
-os.setgid({uid})
-os.setuid({uid})
+# here
 looking = session.Session(
     target.find({pid}), id="17", host="atlas", reason="asked", budget=bounds.Budget(), limits=bounds.Limits(samples=20)
 )
@@ -259,11 +275,16 @@ looking.close()
 """
 
 
+def alone(pid, begin="pass"):
+    """A program of its own that diagnoses this process; what it does first."""
+    return ALONE.format(pid=pid).replace("# here", begin)
+
+
 @AS_ROOT
 def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_wait_in_is_not():
     with misbehaving([compiled("burning")]) as program:
         text = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY.format(uid=OTHERS_UID, pid=program.pid)],
+            [sys.executable, "-c", alone(program.pid, f"os.setgid({OTHERS_UID})\nos.setuid({OTHERS_UID})")],
             capture_output=True,
             text=True,
             check=True,
@@ -293,6 +314,21 @@ def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
     assert {thread.tid for thread in found.phases[0].threads} == threads
     running = [stack for stack in first.stacks if stack.state == "running"]
     assert running[0].locations[0].function == program.function
+
+
+@AS_ROOT
+def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it():
+    with misbehaving([compiled("burning")]) as program:
+        text = subprocess.run(
+            ["unshare", "--pid", "--fork", sys.executable, "-c", alone(program.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    found = read_diagnosis(text, "")
+    assert found.methods == ("proc",)
+    noted(found, "/proc is that of another pid namespace than laggard's")
+    assert found.phases[0].threads[0].tid == program.tid
 
 
 def test_of_a_deleted_program_functions_have_their_names(tmp_path):
@@ -405,16 +441,64 @@ def test_all_sessions_together_stay_below_5_percent_of_a_core():
     assert min(each) > 0
 
 
-def test_out_of_descriptors_it_goes_on_without_holding_files():
-    program_text = f"""
-import resource, sys
-sys.path[:0] = []
-resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
-{AS_NOBODY.replace("os.setgid({uid})", "").replace("os.setuid({uid})", "")}
+DRIVEN = """
+import sys, time
+from laggard.producers.diagnosis import session, target, bounds
+budget = bounds.Budget(10)
+looking = session.Session(
+    target.find(int(sys.argv[1])), id="17", host="atlas", reason="asked", budget=budget, methods=sys.argv[2:]
+)
+while not looking.ended:
+    time.sleep(looking.delay_s())
+    looking.sample()
+    if looking.diagnosis("extended").methods != ("proc",):
+        print(flush=True)
 """
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "method"),
+    [
+        (lambda: [compiled("burning")], "perf"),
+        (lambda: [compiled("burning")], "eu-stack"),
+        (burning_python, "py-spy"),
+        (burning_java, "jcmd"),
+    ],
+)
+def test_a_process_runs_on_whenever_laggard_is_killed(command, method):
+    path = f"{folder_of_eu_stack()}:{os.environ['PATH']}"
+    with misbehaving(command()) as program:
+        for number in range(10):
+            driver = subprocess.Popen(
+                [sys.executable, "-c", DRIVEN, str(program.pid), method],
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PATH": path},
+            )
+            assert driver.stdout.readline() == b"\n"
+            time.sleep(0.037 * number)
+            driver.kill()
+            driver.communicate()
+        # What is left of the last one ends by itself.
+        wait_for(lambda: not [one for one in psutil.process_iter(["cmdline"]) if looks_at(one, program.pid)], "remains")
+        before = time.clock_gettime(cpu_clock(program.pid))
+        wait_for(lambda: time.clock_gettime(cpu_clock(program.pid)) > before + 0.05, f"state {state(program.pid)}")
+        tasks = Path(f"/proc/{program.pid}/task").iterdir()
+        assert {state(f"{program.pid}/task/{task.name}") for task in tasks} <= {"R", "S"}
+
+
+def looks_at(process, pid):
+    line = process.info["cmdline"] or []
+    return str(pid) in line and any(name in " ".join(line) for name in ("py-spy", "eu-stack", "jcmd"))
+
+
+def test_out_of_descriptors_it_goes_on_without_holding_files():
     with misbehaving([compiled("burning")]) as program:
         text = subprocess.run(
-            [sys.executable, "-c", program_text.format(pid=program.pid)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", alone(program.pid, "resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))")],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
     found = read_diagnosis(text, "")
     assert found.phases[0].threads[0].tid == program.tid
