@@ -93,11 +93,11 @@ class Child:
 
     def _end(self, how: signal.Signals) -> None:
         if not self.ended():
-            self._process.send_signal(how)
+            os.kill(self._process.pid, how)  # not by `Popen`, which reaps
             until = time.monotonic() + GRACE_S
             while not self.ended():
                 if time.monotonic() >= until:
-                    self._process.kill()
+                    os.kill(self._process.pid, signal.SIGKILL)
                     self._reap(0)
                     break
                 time.sleep(0.005)
