@@ -1,6 +1,11 @@
-/* One thread burns CPU time in `grind`, called by `serve`; another one works a little, the others wait. */
+/* One thread (or GRINDERS of them) burns CPU time in `grind`, called by `serve`; another one works a little, the others
+   wait. */
 #define _GNU_SOURCE
 #include "commands.h"
+
+#ifndef GRINDERS
+#define GRINDERS 1
+#endif
 
 static volatile unsigned long result;
 
@@ -40,6 +45,6 @@ static void *waiter(void *nothing) {
 int main(void) {
     for (int i = 0; i < 8; i++) run(waiter, "waiter");
     run(tidier, "tidier");
-    run(grinder, "grinder");
+    for (int i = 0; i < GRINDERS; i++) run(grinder, "grinder");
     return obey();
 }
