@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def ended_sentence(blame: Blame | None, scope: str, lasted_s: float) -> str:
     """Say that an anomaly has ended, which lasted so long and blamed this row last."""
-    lasted = f"It is over; it lasted {readable_duration(lasted_s)}."
+    lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
     if blame is None:
         return lasted
     return f"{lasted} {_subject(blame, scope)} was most unlike itself."
@@ -38,9 +38,10 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     if incident.merged_into:
         return f"On {where}, what began at {began} proved to be the same trouble as that which it is told with now."
     if incident.change == "closed":
-        lasted = readable_duration(incident.until_ts - incident.opened_ts)
+        lasted_s = incident.until_ts - incident.opened_ts
+        lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         blamed = "" if leading.blame is None else f" {_subject(leading.blame, leading.scope)} was most unlike itself."
-        return f"On {where} it is over: it began at {began} and lasted {lasted}.{blamed} {_seen(incident)}"
+        return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
     told = [f"On {where} since {began}: {leading.sentence}", _seen(incident)]
     if closer := _closer(incident, leading):
         told.append(f"Look closer: {closer}.")

@@ -30,21 +30,19 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Incident, KeyName
     from laggard.pipeline.snapshots import Migration
     from laggard.pipeline.stage import TaskOptions
-    from laggard.pipeline.topics import Topic
 
 _JOINED: Final = {b"laggard.anomaly", b"laggard.progress"}
 _MAX_KEYS: Final = 16_384
 """Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
 class Joining:
     """What joins anomalies, as a stage; see `Stage`."""
 
-    name: str = INCIDENTS
-    topic: Topic = ANOMALIES
-    state_version: int = Joiner.state_version
-    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    name: Final = INCIDENTS
+    topic: Final = ANOMALIES
+    state_version: Final = Joiner.state_version
+    migrations: Final[Mapping[int, Migration]] = {}
 
     @property
     def generation(self) -> int:

@@ -369,9 +369,9 @@ def test_any_order_gives_incidents_that_are_apart_and_each_opened_and_closed_onc
     evidence = [each.anomaly for one in whole for each in one.evidence]
     assert sorted(evidence) == sorted({each.id for each in found}), "each anomaly is of one incident in the end"
     assert {each.merged_into for each in told} - {""} <= by_id.keys()
-    for a, b in permutations([by_id[each.id] for each in whole], 2):
-        if a[0].opened_ts <= b[0].opened_ts and not programs(a[0]).isdisjoint(programs(b[0])):
-            assert a[-1].ts <= b[0].opened_ts, "two of one program at a time"
+    for one, other in permutations([by_id[each.id] for each in whole], 2):
+        if one[0].opened_ts <= other[0].opened_ts and not programs(one[0]).isdisjoint(programs(other[0])):
+            assert one[-1].ts <= other[0].opened_ts, "two of one program at a time"
 
 
 @given(streams=spans(), data=st.data(), cut=st.integers(0, 40))
@@ -395,6 +395,7 @@ def test_what_is_no_state_is_refused() -> None:
     joiner = Joiner()
     joiner.take(anomaly(0, blame("hog")))
     state = joiner.snapshot()
+    wrong: dict[str, Any]
     for wrong in ({"open": []}, {"closed": []}, {**state, "open": [{**state["open"][0], "told": "{}"}]}):
         with pytest.raises((KeyError, ValueError)):
             Joiner().restore(wrong)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout, Matrix
     from laggard.pipeline.bus import Commit, Polled, Snapshot, TopicSpec
+    from laggard.pipeline.stage import Stage
 
 UNSCORABLE, UNLEARNABLE = 666.0, 667.0
 LAYOUT = make_layout(("a[1]", "b[2]"), ("a", "b"), ("cpu_ratio", "memory_bytes"), ("a --x", "b"))
@@ -188,10 +189,10 @@ NEVER = threading.Event()
 ONE_BY_ONE = Pace(commit_s=0.0, commit_records=1, poll_records=1)
 
 
-def runner(bus: Bus, wired: Sequence[Wired] = (WIRED,), pace: Pace = ONE_BY_ONE, **options: Any) -> Runner:
+def runner(bus: Bus, stages: Sequence[Stage] = (WIRED,), pace: Pace = ONE_BY_ONE, **options: Any) -> Runner:
     """A runner that takes a snapshot of each key after 4 records, and commits after each poll of one record."""
     options.setdefault("snapshot_records", 4)
-    return Runner(bus, wired, TOPICS, pace=pace, **options)
+    return Runner(bus, stages, TOPICS, pace=pace, **options)
 
 
 def drain(one: Runner, bus: Bus, operator: str = "drift") -> None:
