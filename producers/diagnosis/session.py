@@ -20,7 +20,7 @@ from laggard.producers.diagnosis.threads import Threads
 from laggard.producers.diagnosis.use import PhaseRecord, phases
 from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.kernel import Kernel, content
-from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat
+from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.threads import Thread
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
+_LONGEST_NOTE = 500
 _BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
@@ -125,20 +126,20 @@ class Session:
             self._open()
 
     def delay_s(self) -> float:
-        """Seconds until the next round is due: 0 if it is, infinite when ended.
+        """Seconds until the next round is due: 0 if it is, infinite when ended or closed.
 
         They grow with what rounds cost, see `Budget`.
         """
-        if self.ended:
+        if self.ended or self._closed:
             return math.inf
         return max(0, max(self._due_ns, self._paid_ns) - self._clock.monotonic()) / 1e9
 
     def sample(self) -> None:
-        """Make one round: which threads there are, their use, and what each of them executes. Does nothing when ended.
+        """Make one round: which threads there are, their use, and what each of them executes. Not when ended or closed.
 
         Who drives several takes the one first that has been due for the longest.
         """
-        if self.ended:
+        if self.ended or self._closed:
             return
         # Not at equal distances, so that what the process does at such ones is not always met at the same place.
         stretch = 0.75 + 0.5 * (self._samples * _GOLDEN_RATIO % 1.0)
@@ -147,19 +148,19 @@ class Session:
             self._round()
 
     def phase(self, ts: float, *, high: bool) -> None:
-        """Close the phase at this time, in seconds since the Unix epoch, and begin the next. Not when ended."""
+        """Close the phase at this time, in seconds since the Unix epoch, and begin the next, unless ended or closed."""
         if high == self._phase.high:
             return
         self.sample()  # what was used up to now is the closing phase's
-        if self.ended:
+        if self.ended or self._closed:
             return
-        self._phase.end_ts = max(self._phase.begin_ts, ts)
+        self._phase.end_ts = ts = max(self._phase.begin_ts, ts)
         if len(self._phases) < self._limits.phases:
             self._phases.append(PhaseRecord(ts, high=high))
             self._phase = self._phases[-1]
         else:
             self._phase = next(phase for phase in reversed(self._phases) if phase.high == high)
-            self._notes["phases"] = f"from the {self._limits.phases}th phase on, phases of a kind are not told apart"
+            self._notes["phases"] = f"only {self._limits.phases} phases are told apart; later ones are in the last two"
 
     def diagnosis(self, progress: Progress) -> Diagnosis:
         """What is known so far, within the bound on bytes. Still there when it is closed."""
@@ -183,7 +184,7 @@ class Session:
             value=value,
             threshold=threshold,
             methods=(PROC, *self._profiling.used),
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(dict.fromkeys(note[:_LONGEST_NOTE] for note in notes)),
             phases=found,
             sampler_cpu_s=self._cpu_s,
             stopped_s=self._profiling.stopped_s,
@@ -255,8 +256,8 @@ class Session:
             program = str(Path(f"{path}/exe").readlink())
             if program.endswith(" (deleted)"):
                 self._notes["deleted"] = (
-                    f"its program {program.removesuffix(' (deleted)')} was deleted or replaced since it began: names"
-                    " are those of what it still runs"
+                    f"its program {printable(program.removesuffix(' (deleted)'))} was deleted or replaced since it"
+                    " began: names are those of what it still runs"
                 )
         try:
             return self._aside.ask(lambda: _bits(f"{path}/exe"))

@@ -182,7 +182,7 @@ def test_too_many_phases_are_told_by_their_kind():
         found = diagnosis_of(session)
     assert [phase.high for phase in found.phases] == [True, False]
     assert sum(phase.samples for phase in found.phases) == 12
-    noted(found, "from the 2th phase on")
+    noted(found, "only 2 phases are told apart")
 
 
 def test_a_process_that_ends_leaves_what_was_seen_of_it():
@@ -516,6 +516,37 @@ def test_asked_after_its_end_it_does_nothing_and_still_tells():
         after = diagnosis_of(session)
     assert after.phases == before.phases
     assert session.delay_s() == float("inf")
+
+
+def test_closed_it_looks_no_more_and_is_complete():
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
+        look(session, 0.5)
+        session.close()
+        samples = diagnosis_of(session).phases[0].samples
+        session.sample()
+        assert session.delay_s() == float("inf")
+        found = diagnosis_of(session)
+    assert found.phases[0].samples == samples
+    assert found.complete
+
+
+def test_a_session_that_has_ended_leaves_its_share_to_the_others():
+    budget = Budget(0.04)
+    with misbehaving([compiled("burning")]) as program:
+        sessions = [
+            Session(find(program.pid), id=str(number), host="atlas", reason="asked", budget=budget, methods=())
+            for number in range(2)
+        ]
+        assert budget.share == pytest.approx(0.02)
+        program.process.kill()
+        program.process.wait()
+        sessions[0].sample()
+        assert budget.share == pytest.approx(0.04)
+        for session in sessions:
+            session.close()
+        sessions[0].close()
+    assert budget.sessions == 0
+    assert budget.files.held == 0
 
 
 def test_a_method_that_does_not_exist_is_refused():
