@@ -2,7 +2,9 @@
 
 A producer and a worker run as processes of their own over one embedded bus. Now and then one of them gets SIGKILL,
 wherever it is, also while it starts, and is started again. The producer goes on after the last sequence number that is
-on the bus. In the end the input, the outputs and the states are compared with those of a run that nobody disturbed.
+on the bus. In the end the input, the outputs and the states are compared with those of a run that nobody disturbed: of
+the operator, and of what joins its anomalies to incidents. Where incidents stand between anomalies depends on who was
+quicker; so they are compared apart, and their states without places in the topic.
 
     python tests/evaluation/kill.py                                   # about a minute
     python tests/evaluation/kill.py --frames 100000 --seconds 600     # longer
@@ -20,13 +22,14 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.joining import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
 from laggard.pipeline.runner import Runner
 from laggard.pipeline.snapshots import decode_state
@@ -52,6 +55,8 @@ WIRED = Wired(
     Gaussian.state_version,
     {"context_s": 1200.0},
 )
+JOINING = Joining()
+JOINED = Partition(TOPICS.name(ANOMALIES), 0)
 SNAPSHOT_RECORDS = 50
 
 
@@ -98,7 +103,10 @@ def produce(path: Path, frames: int, per_s: float) -> None:
 
 def work(path: Path, stop: threading.Event) -> None:
     with EmbeddedBus(path) as bus:
-        Runner(bus, [WIRED], TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
+        Runner(bus, [WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
+
+
+Out = tuple[str, str, bytes, tuple[tuple[str, bytes], ...]]
 
 
 @dataclass(frozen=True)
@@ -106,9 +114,11 @@ class Result:
     """What is on the bus in the end."""
 
     inputs: list[bytes]
-    outputs: list[tuple[str, str, bytes, tuple[tuple[str, bytes], ...]]]
+    outputs: list[Out]
+    incidents: list[Out]
     states: dict[str, tuple[int, bytes]]
     counted: dict[str, int]
+    joined: dict[str, dict[str, Any]]
 
 
 def result(path: Path) -> Result:
@@ -119,12 +129,26 @@ def result(path: Path) -> Result:
             for one in bus.read(Partition(TOPICS.name(topic), 0), 0)
         ]
         snapshots = [one for one in bus.snapshots(WIRED.snapshots, INPUT) if one.key]
+        joined = [one for one in bus.snapshots(JOINING.snapshots, JOINED) if one.key]
         return Result(
             [one.value for one in bus.read(INPUT, 0)],
-            outputs,
+            [one for one in outputs if not is_incident(one)],
+            [one for one in outputs if is_incident(one)],
             {one.key: (one.offset, one.value) for one in snapshots},
             {one.key: decode_state(one.value, one.key)["records"] for one in snapshots},
+            {one.key: decode_state(one.value, one.key) | {"heard": None} for one in joined},
         )
+
+
+def is_incident(one: Out) -> bool:
+    return dict(one[3]).get("ce_type") == b"laggard.incident"
+
+
+def done(bus: EmbeddedBus, frames: int) -> bool:
+    """Whether all is processed, and what came of it joined."""
+    if bus.committed(TOPICS.group(WIRED.name), INPUT) < frames:
+        return False
+    return bus.committed(TOPICS.group(JOINING.name), JOINED) >= bus.bounds(JOINED)[1]
 
 
 def undisturbed(path: Path, frames: int) -> Result:
@@ -135,7 +159,7 @@ def undisturbed(path: Path, frames: int) -> Result:
     worker = threading.Thread(target=work, args=(path, stop))
     worker.start()
     with EmbeddedBus(path) as bus:
-        while worker.is_alive() and bus.committed(TOPICS.group(WIRED.name), INPUT) < frames:
+        while worker.is_alive() and not done(bus, frames):
             time.sleep(0.02)
     stop.set()
     worker.join()
@@ -189,8 +213,7 @@ def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> t
             time.sleep(draw.uniform(0.1, 1.2))
             parts.kill(draw.choice(("producer", "worker")))
         with EmbeddedBus(path) as bus:
-            group = TOPICS.group(WIRED.name)
-            while parts.running["producer"].poll() is None or bus.committed(group, INPUT) < frames:
+            while parts.running["producer"].poll() is None or not done(bus, frames):
                 if time.monotonic() > deadline or parts.running["worker"].poll() is not None:
                     raise RuntimeError("the parts do not come to their end")
                 time.sleep(0.05)
@@ -203,7 +226,8 @@ def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> t
 def settle(path: Path) -> None:
     """Let one more worker recover all states and save them: the last one may have been killed as it began."""
     with EmbeddedBus(path) as bus:
-        last, stop = Runner(bus, [WIRED], TOPICS, snapshot_records=SNAPSHOT_RECORDS), threading.Event()
+        last = Runner(bus, [WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS)
+        stop = threading.Event()
         while last.recovering():
             last.step(stop)
         stop.set()
@@ -219,11 +243,14 @@ def compare(folder: Path, frames: int, seconds: float, seed: int) -> int:
         "every record was counted once": got.counted == due,
         "outputs are equal": got.outputs == want.outputs and len(want.outputs) > 0,
         "states are equal": got.states == want.states,
+        "incidents are equal": got.incidents == want.incidents and len(want.incidents) > 0,
+        "what is known of them is equal": got.joined == want.joined,
     }
     print(
         f"{sum(kills.values())} kills ({kills['producer']} of the producer, {kills['worker']} of the worker), ", end=""
     )
-    print(f"{frames} records, {len(want.outputs)} outputs, {len(want.states)} states")
+    told = f"{len(want.outputs)} outputs, {len(want.incidents)} records of incidents"
+    print(f"{frames} records, {told}, {len(want.states)} states")
     for check, holds in checks.items():
         print(f"{check}: {'yes' if holds else 'NO'}")
     return 0 if all(checks.values()) else 1
