@@ -49,7 +49,8 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         progress = Progress(host)
         with bus_of(settings) as bus:
             wired = wire(settings)
-            budgets = {each.name: settings.per_day(f"{each.name}.false_alarms") for each in wired}
+            rates = {each.name: each.parameters.get("false_alarms_per_day") for each in wired}
+            budgets = {name: float(rate) for name, rate in rates.items() if rate is not None}
             exporter = Exporter(telemetry, settings.count("web.top_rows"), budgets)
             runner = Runner(
                 bus,

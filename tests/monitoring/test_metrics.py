@@ -22,7 +22,7 @@ from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
-from laggard.pipeline.wiring import wire
+from laggard.pipeline.wiring import stages
 from tests.monitoring.debian import promtool
 from tests.monitoring.servers import api, awaited, query
 
@@ -57,9 +57,10 @@ def worker(folder: Path) -> Iterator[tuple[str, Callable[[Sequence[Frame | Mark]
         def publish(records: Sequence[Frame | Mark]) -> None:
             bus.append([Outgoing(topics.name(COUNTERS), "web-1", encode(record), record.ts) for record in records])
 
-        wired = wire(read_settings(environ={"HOME": str(folder)}))
         exporter = Exporter(telemetry, 3, {"gaussian": 1.0})
-        runner = Runner(bus, wired, topics, observers=[exporter], telemetry=telemetry)
+        runner = Runner(
+            bus, stages(read_settings(environ={"HOME": str(folder)})), topics, observers=[exporter], telemetry=telemetry
+        )
         listen = Listen.resolve(Address("127.0.0.1", 0))
         registry = metrics_registry(exporter)
         app = create_app(
@@ -96,9 +97,15 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
             return float(awaited(lambda: query(url, expression))[0]["value"][1])
 
         assert value("laggard_anomalies_open == 1") == 1.0
-        assert value("laggard_anomalies_opened_total") == 1.0
+        assert value('laggard_anomalies_opened_total{operator="gaussian"}') == 1.0
         assert 0.9e6 < value("laggard_anomaly_usual") < 1.1e6
         assert abs(value("laggard_anomaly_start_timestamp_seconds") - began) <= 5.1
+        assert value("laggard_incidents_open == 1") == 1.0
+        assert value("laggard_incidents_total") == 1.0
+        (joined,) = awaited(lambda: query(url, "laggard_incident_score"))
+        assert joined["metric"].items() >= {**blamed, "operator": "gaussian"}.items()
+        assert value("laggard_incident_start_timestamp_seconds") == value("laggard_anomaly_start_timestamp_seconds")
+        assert 0.9e8 < value("laggard_incident_value") < 1.1e8
         awaited(lambda: query(url, "laggard_marks_total == 1"))
         assert value("laggard_false_alarms_budget_per_day") == 1.0
         assert value("count(laggard_feature_value)") == value("count(laggard_feature_score)") == 9.0
@@ -112,6 +119,8 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         assert hosts == [{"host": "web-1"}] * len(hosts)
         (labels,) = awaited(lambda: exemplars("laggard_anomalies_opened_total"))
         assert list(labels) == ["anomaly"]
+        (labels,) = awaited(lambda: exemplars("laggard_incidents_total"))
+        assert list(labels) == ["incident"]
         page = httpx.get(f"http://{address}/metrics").text
         done = subprocess.run(
             [*promtool(), "check", "metrics"], input=page, capture_output=True, text=True, check=False, timeout=60
