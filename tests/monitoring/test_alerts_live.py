@@ -53,8 +53,8 @@ HOSTS: Final = ("web-1", "web-2")
 BEFORE_TICKS, BEFORE_TICK_S = 420, 5.0
 """What is learned from before: 35 minutes, after which a model is not young. It is not live."""
 
-QUIET_S: Final = 70.0
-"""A calm of so long ends an incident; it is sent at once, dated ahead."""
+QUIET_S: Final = 310.0
+"""A calm of so long closes an incident; it is sent at once, dated ahead."""
 
 
 class Message(NamedTuple):
@@ -205,7 +205,7 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
                 },
             )
             machines.start()
-            known = "count(laggard_model_young == 0 and laggard_anomalies_open == 0) == 2"
+            known = 'count(laggard_model_young{operator="gaussian"} == 0 and laggard_anomalies_open == 0) == 2'
             awaited(lambda: query(url, f"{known} and on () sum(laggard_lag_records) < 5"), within_s=60)
             # Only now: the rules would take the seconds until then for minutes without a scrape or a frame.
             (tmp_path / "laggard.rules.yaml").write_text(json.dumps(prometheus_rules(FASTER)))
@@ -220,7 +220,7 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
             check_what_is_told(told, began)
             ticket = awaited(lambda: to.alerts("ticket", "LaggardIncidentLasting"), within_s=60)[0]
             about = {"host": "web-1", "scope": "process", "row": "python3", "feature": "memory_rss_bytes"}
-            own = {"alertname": "LaggardIncidentLasting", "severity": "warning", "operator": "gaussian"}
+            own = {"alertname": "LaggardIncidentLasting", "severity": "warning"}
             assert ticket["labels"] == {**own, **about, "cluster": "eu-1"}
             said = ticket["annotations"]["summary"]
             found = re.fullmatch(rf"process python3 on host web-1, for [\d.ms ]+: {EVIDENCE}", said)
