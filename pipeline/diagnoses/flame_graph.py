@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 from laggard.pipeline.diagnoses.folded import phase_label, thread_label
 from laggard.pipeline.diagnoses.stacks import BLOCKED, KERNEL, frame_label, frames
 from laggard.pipeline.explain import printable
+from laggard.pipeline.report import clock, moment
 from laggard.pipeline.units import readable
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def flame_graph(diagnosis: Diagnosis) -> str:
         base = top + max((each.below + 1 for each in placed), default=0) * ROW
         body += (_drawn(each, root.samples, base, cold=cold) for each in placed)
         top = base + MARGIN
-    title = _text(f"{diagnosis.name} (pid {diagnosis.pid}) on {diagnosis.host}")
+    begin_ts = diagnosis.phases[0].begin_ts if diagnosis.phases else diagnosis.ts
+    title = _text(f"{diagnosis.name} (pid {diagnosis.pid}) on {diagnosis.host}, {moment(begin_ts)}")
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" role="img">',
@@ -98,7 +100,8 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, _Box]]:
     for number, phase in enumerate(diagnosis.phases, 1):
         root = _stacked((phase,), "running")
         if root.samples:
-            where = f", {phase_label(phase, number)}" if several else ""
+            when = f"{clock(phase.begin_ts)} to {clock(phase.end_ts)}"
+            where = f", {phase_label(phase, number)}, {when}" if several else ""
             yield f"Running{where}: {_counted(root.samples)}", False, root
     root = _stacked(diagnosis.phases, "blocked")
     if root.samples:

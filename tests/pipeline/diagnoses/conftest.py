@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
 
 START = 1_700_000_000.0
@@ -18,6 +22,12 @@ FSYNC = Location("fsync", "/usr/lib/libc.so.6", 0x10A5)
 WRITE = Location("ksys_write", "[kernel]", 0x40)
 
 WAITING = Stack((CONDITION, LOOP), 100, "blocked", "futex_do_wait", "futex")
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
 
 
 def thread(

@@ -47,8 +47,6 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("LAGGARD_HOST", "web-1")
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
 
 
 @pytest.fixture

@@ -145,9 +145,9 @@ def test_what_is_blocked_is_drawn_apart_and_in_blue() -> None:
 
 def test_each_phase_has_a_graph_of_its_own() -> None:
     assert headings(TWO_DIPS) == [
-        "Running, phase 1: 90 samples",
-        "Running, phase 3: 90 samples",
-        "Running, phase 5: 90 samples",
+        "Running, phase 1, 22:14:10 to 22:15:08: 90 samples",
+        "Running, phase 3, 22:15:12 to 22:15:48: 90 samples",
+        "Running, phase 5, 22:15:52 to 22:16:10: 90 samples",
         "Blocked: 200 samples",
     ]
 

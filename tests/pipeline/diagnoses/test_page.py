@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import time
 from dataclasses import replace
 
 import pytest
@@ -37,12 +36,6 @@ from tests.pipeline.diagnoses.conftest import (
     thread,
 )
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSES
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
 
 
 def page(told: Diagnosis, width: int = 100, shown: Shown = Shown()) -> list[str]:  # noqa: B008 - frozen
