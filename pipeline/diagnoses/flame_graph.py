@@ -140,12 +140,12 @@ def _placed(root: _Box) -> list[_Placed]:
 def _drawn(placed: _Placed, samples: int, base: int, *, cold: bool) -> str:
     """A box, and what a browser says of it."""
     label, box, x, width, below = placed
-    title = f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}"
+    title = _text(f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}")
     if box.module and box.module != KERNEL:
-        title += f"\n{box.module}"
+        title += f"\n{_text(box.module)}"
     # A picture of its own cuts the text where the box ends, and leaves all of it to be found.
     return (
-        f"<g><title>{_text(title)}</title>"
+        f"<g><title>{title}</title>"
         f'<svg x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}" height="{ROW}">'
         f'<rect width="100%" height="{ROW - 1}" rx="1" fill="{_colour(label, box.module, cold=cold)}"/>'
         f'<text x="3" y="12">{_text(label)}</text></svg></g>'
@@ -164,7 +164,7 @@ def _colour(label: str, module: str, *, cold: bool) -> str:
 
 def _text(text: str) -> str:
     """Text for an XML file, whatever a process calls itself and its functions."""
-    return escape("\n".join(map(printable, text.split("\n"))))
+    return escape(printable(text))
 
 
 def _counted(samples: int) -> str:

@@ -88,6 +88,7 @@ def test_whatever_processes_call_themselves_readers_can_read_it(told: Diagnosis)
         assert line.isprintable()
     SPEEDSCOPE.validate(json.loads(json.dumps(speedscope(told))))
     root = ET.fromstring(flame_graph(told))
+    assert all(text.isprintable() for each in root.iter(f"{SVG}text") if (text := each.text or ""))
     assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {"svg", "title", "style", "rect", "text", "g"}
 
 
