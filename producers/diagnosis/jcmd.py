@@ -39,6 +39,9 @@ FRAMES = 64
 
 _THREAD = re.compile(r'^"(?P<name>.*)" .*\bnid=(?P<nid>0x[0-9a-f]+|\d+)\b')
 _FRAME = re.compile(r"^\s+at (?P<function>[^\s(]+)\((?:.*/)?(?P<file>[^:/]*?)(?::(?P<line>\d+))?\)$")
+_HIDDEN = re.compile(r"/0x[0-9a-f]+")
+"""The address of a class that was made at run time, behind its name: another one in each process."""
+
 _NO_FILE = ("Native Method", "Unknown Source")
 _SIGNATURE = re.compile(r"^(?:\S+ )?([^\s(]+)\(.*\)$")
 
@@ -211,7 +214,8 @@ def parse_dump(text: str) -> Iterator[tuple[int, tuple[Location, ...]]]:
             nid, locations = int(thread["nid"], 0), []
         elif frame := _FRAME.match(line):
             file = "" if frame["file"] in _NO_FILE else frame["file"]
-            locations.append(Location(printable(frame["function"]), printable(file), -1, int(frame["line"] or 0)))
+            function = _HIDDEN.sub("", frame["function"])
+            locations.append(Location(printable(function), printable(file), -1, int(frame["line"] or 0)))
     if nid:
         yield nid, tuple(locations)
 
@@ -231,4 +235,4 @@ def attach(pid: int) -> Jcmd:
 def _java(location: Location) -> Location:
     """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None
-    return Location(signature[1], "", location.offset) if signature else location
+    return Location(_HIDDEN.sub("", signature[1]), "", location.offset) if signature else location

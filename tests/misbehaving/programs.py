@@ -114,8 +114,8 @@ def _classes() -> Path:
 
 
 def burning_java(*flags: str) -> list[str | Path]:
-    """The command of the Java program."""
-    return ["java", "-XX:+UseSerialGC", "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
+    """The command of the Java program; flags are those of the virtual machine."""
+    return ["java", "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
 
 
 @contextmanager

@@ -1,0 +1,235 @@
+"""eu-stack on real processes: whole stacks, and a process that runs on whatever is killed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from laggard.producers.diagnosis import eustack
+from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.states import thread_states
+from tests.misbehaving.elfutils import folder_of_eu_stack
+from tests.misbehaving.programs import compiled, misbehaving
+from tests.producers.diagnosis.profiled import assert_found, samples_of
+
+DRIVER = """
+import sys
+from laggard.producers.diagnosis import eustack
+eustack.STOPPED_SHARE = 1.0
+eustack.EVERY_S = 0.0
+profiler = eustack.attach(int(sys.argv[1]))
+profiler.start()
+print(flush=True)
+while True:
+    profiler.take()
+"""
+
+
+@pytest.fixture(autouse=True)
+def program(monkeypatch):
+    """eu-stack is on the path."""
+    monkeypatch.setenv("PATH", str(folder_of_eu_stack()), prepend=os.pathsep)
+
+
+@pytest.fixture
+def burning():
+    with misbehaving([compiled("burning")]) as program:
+        yield program
+
+
+def tracer_of(pid):
+    """The process that traces it; 0 where none does."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("TracerPid:\t")[2].split("\n")[0])
+
+
+def stopped(pid):
+    """What keeps threads from running: stops, or a tracer."""
+    states = {state.decode() for state in thread_states(f"/proc/{pid}").values()}
+    tracer = tracer_of(pid)
+    return states & {"T", "t"} | ({f"traced by {tracer}"} if tracer else set())
+
+
+def used_s(program):
+    return int(Path(f"/proc/{program.pid}/task/{program.tid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def assert_runs_on(program, within_s=5.0):
+    """It is let go soon, stays so, and its busy thread goes on."""
+    until = time.monotonic() + within_s
+    while stopped(program.pid):
+        assert time.monotonic() < until, stopped(program.pid)
+        time.sleep(0.01)
+    before = used_s(program)
+    time.sleep(0.2)
+    assert not stopped(program.pid)
+    assert used_s(program) > before
+
+
+def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
+    monkeypatch.setattr(eustack, "STOPPED_SHARE", 0.5)
+    assert eustack.available(burning.pid) == ""
+    before = used_s(burning)
+    begin = time.monotonic()
+    profiler = eustack.attach(burning.pid)
+    samples = samples_of(profiler, running=10, tid=burning.tid)
+    elapsed_s = time.monotonic() - begin
+    assert_found(samples, burning, callers=("serve", "grinder"))
+    waiting = {tuple(at.function for at in sample.locations[:2]) for sample in samples if sample.state == "blocked"}
+    assert ("pause", "waiter") in waiting or ("__libc_pause", "waiter") in waiting
+    assert 0 < profiler.stopped_s < elapsed_s
+    assert profiler.cpu_s > 0
+    assert used_s(burning) > before
+    assert_runs_on(burning)
+    assert profiler.notes == []
+
+
+def test_it_is_stopped_for_a_small_share_of_the_time(burning):
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    begin = time.monotonic()
+    while time.monotonic() - begin < 4:
+        profiler.take()
+        time.sleep(0.02)
+    # The last look's share is paid off after it.
+    assert profiler.stopped_s <= 2 * eustack.STOPPED_SHARE * 4 + 0.1
+    profiler.stop()
+
+
+def kill_tracer(program, delay_s):
+    """Kill who traces it, so much later than it was seen to begin. What it has stopped would stay stopped."""
+    until = time.monotonic() + 20
+    while not (tracer := tracer_of(program.pid)):
+        assert time.monotonic() < until
+    time.sleep(delay_s)
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.kill(tracer, signal.SIGKILL)
+
+
+def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
+    """Without the supervisor's signal 17 of 60 such kills left it stopped, with it none."""
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
+        try:
+            driver.stdout.readline()
+            for number in range(40):
+                kill_tracer(burning, number % 10 * 0.0005)
+                before = used_s(burning)
+                until = time.monotonic() + 20
+                while used_s(burning) == before:
+                    assert time.monotonic() < until, stopped(burning.pid)
+                    time.sleep(0.01)
+            driver.kill()
+            assert_runs_on(burning)
+        finally:
+            driver.kill()
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.0005, 0.001, 0.002])
+def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s):
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
+            try:
+                driver.stdout.readline()
+                kill_tracer(burning, delay_s)
+            finally:
+                driver.kill()
+        assert_runs_on(burning)
+
+
+@pytest.mark.parametrize("delay_s", [0, 0.005, 0.01, 0.015])
+def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
+        try:
+            driver.stdout.readline()
+            until = time.monotonic() + 20
+            while not tracer_of(burning.pid):
+                assert time.monotonic() < until
+            time.sleep(delay_s)
+        finally:
+            driver.kill()
+    assert_runs_on(burning)
+
+
+def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch, tmp_path):
+    """It hangs as it would for a thread that does not stop: with others stopped."""
+    hanging = tmp_path / "eu-stack"
+    hanging.write_text(
+        f"#!{sys.executable}\n"
+        "import ctypes, sys, time\n"
+        "ctypes.CDLL(None).ptrace(16, int(sys.argv[-1]), None, None)\n"  # PTRACE_ATTACH
+        "time.sleep(60)\n"
+    )
+    hanging.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    begin = time.monotonic()
+    assert profiler.take() == []
+    assert time.monotonic() - begin < eustack.LIMIT_S + 2
+    assert_runs_on(burning)
+    assert "a look was ended" in profiler.notes[0]
+    assert profiler.stopped_s >= eustack.LIMIT_S
+
+
+def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypatch):
+    monkeypatch.setattr(eustack, "thread_states", lambda path: {burning.pid: b"S", burning.tid: b"D"})
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    assert profiler.take() == ()
+    assert profiler.stopped_s == 0
+    assert "slept uninterruptibly" in profiler.notes[0]
+
+
+def test_a_process_that_is_stopped_stays_so(burning):
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    os.kill(burning.pid, signal.SIGSTOP)
+    until = time.monotonic() + 10
+    while set(thread_states(f"/proc/{burning.pid}").values()) != {b"T"}:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert profiler.take() == ()
+    assert eustack.available(burning.pid) == f"eu-stack: process {burning.pid} is stopped, and would be let go"
+    with pytest.raises(ProfilerError, match="is stopped"):
+        eustack.attach(burning.pid).start()
+    assert set(thread_states(f"/proc/{burning.pid}").values()) == {b"T"}
+
+
+def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
+    seize = (
+        "import ctypes, sys, time\n"
+        "ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None)\n"  # PTRACE_SEIZE
+        "print(flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", seize, str(burning.pid)], stdout=subprocess.PIPE) as tracer:
+        tracer.stdout.readline()
+        assert eustack.available(burning.pid).endswith(f"is traced already, by process {tracer.pid}")
+        tracer.kill()
+
+
+def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning):
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    burning.process.kill()
+    burning.process.wait()
+    assert profiler.take() in ((), [])
+    assert profiler.stop() == ()
+    assert eustack.available(burning.pid) == f"eu-stack: there is no process {burning.pid} any more"
+    assert "is a kernel thread or a zombie" in eustack.available(2)
+
+
+def test_without_eu_stack_it_says_where_it_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "the package elfutils has it" in eustack.available(os.getpid())
+
+
+def test_what_it_writes_is_parsed():
+    text = b"PID 7 - process\nTID 7:\n#0  0x00007fd3401fe2ec\n#1  0x00007fd34018816e main\nTID 8:\n#0  0x10\nTID 9:\n"
+    assert list(eustack.parse_stacks(text)) == [(7, [0x7FD3401FE2EC, 0x7FD34018816E]), (8, [0x10]), (9, [])]

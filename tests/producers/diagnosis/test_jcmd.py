@@ -1,0 +1,218 @@
+"""Java: methods and waiting threads of a real virtual machine, with and without the kernel's samples."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.diagnosis import jcmd, perf
+from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.jvm import Jvm
+from tests.misbehaving.programs import burning_java, compiled, misbehaving
+from tests.producers.diagnosis.profiled import assert_found, samples_of
+
+# With the default collector loops may be stopped inside; with the serial one they may not.
+COLLECTORS = pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseSerialGC"])
+
+DUMP = """\
+2026-11-22 10:43:36
+Full thread dump OpenJDK 64-Bit Server VM (21.0.1 mixed mode, sharing):
+
+"main" #1 [4930] prio=5 os_prio=0 cpu=48.81ms elapsed=0.62s tid=0x00007f747c017e50 nid=4930 runnable  [0x00007f74837fe000]
+   java.lang.Thread.State: RUNNABLE
+	at java.io.FileInputStream.readBytes(java.base@21.0.1/Native Method)
+	at java.io.FileInputStream.read(java.base@21.0.1/FileInputStream.java:276)
+	- locked <0x00000000fc0137a0> (a java.io.BufferedInputStream)
+	at Shop$$Lambda$1/0x00007f7425000a08.run(Unknown Source)
+
+"a \\"quoted\\" nid=1 name" #12 daemon prio=5 os_prio=0 tid=0x00007f747c0b0730 nid=0x1354 in Object.wait() [0x00007f748247d000]
+   java.lang.Thread.State: WAITING (on object monitor)
+	at shop.Waiter.waitForEver(Waiter.java:33)
+
+"VM Thread" os_prio=0 cpu=1.00ms elapsed=0.61s tid=0x00007f747c047880 nid=0x1343 runnable
+
+JNI global refs: 15, weak refs: 0
+"""  # noqa: E501 - as Java writes it
+
+
+@COLLECTORS
+def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector):
+    with misbehaving(burning_java(collector)) as program:
+        assert jcmd.available(program.pid) == ""
+        time.sleep(1)  # until it is compiled
+        profiler = jcmd.attach(program.pid)
+        samples = samples_of(profiler, running=100, tid=program.tid)
+        assert not Path(f"/tmp/perf-{program.pid}.map").exists()
+        assert not list(Path("/tmp").glob(f".attach_pid{program.pid}"))
+        assert program.process.poll() is None
+    assert_found(samples, program)
+    blocked = [sample for sample in samples if sample.state == "blocked"]
+    waiting = [
+        sample.locations for sample in blocked if "Burning.waitForEver" in {at.function for at in sample.locations}
+    ]
+    assert len(waiting) >= 4
+    assert Location("Burning.waitForEver", "Burning.java", -1, 33) in waiting[0]
+    assert profiler.stopped_s > 0
+    assert profiler.notes == []
+
+
+def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
+    monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: may not sample"))
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        time.sleep(1)
+        profiler = jcmd.attach(program.pid)
+        begin = time.monotonic()
+        samples = samples_of(profiler, running=10, tid=program.tid)
+        elapsed_s = time.monotonic() - begin
+    assert_found(samples, program, callers=("Burning.serve", "Burning.work", "java.lang.Thread.run"))
+    assert {sample.locations[0].line for sample in samples if sample.tid == program.tid} <= set(range(12, 18))
+    assert profiler.stopped_s < 2 * jcmd.STOPPED_SHARE * elapsed_s + 0.2
+    assert profiler.notes[0] == "perf: may not sample"
+    assert "a caller may be named" in profiler.notes[1]
+
+
+def test_dumps_become_rarer_as_they_take_longer():
+    """The serial collector's safepoints wait for the end of loops: 20 to 70 ms a dump were measured."""
+    with misbehaving(burning_java("-XX:+UseSerialGC")) as program:
+        time.sleep(1)
+        profiler = jcmd.attach(program.pid)
+        profiler.start()
+        begin = time.monotonic_ns()
+        profiler.take()
+        took_s = profiler.stopped_s
+        due_ns = profiler._dump_ns
+        profiler.stop()
+    assert took_s > 0
+    assert (due_ns - begin) / 1e9 == pytest.approx(max(jcmd.DUMP_EVERY_S, took_s / jcmd.STOPPED_SHARE), rel=0.1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_in_its_own_pid_namespace_and_as_another_user():
+    apart = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setpriv", "--reuid=65534", "--clear-groups")
+    *java, classes, main = burning_java("-XX:+UseG1GC")
+    with tempfile.TemporaryDirectory() as folder:
+        readable = shutil.copytree(classes, f"{folder}/classes")
+        Path(folder).chmod(0o755)
+        with misbehaving([*apart, *java, readable, main], cwd="/") as shell:
+            pid = int(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text())
+            time.sleep(1)
+            (tid,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if _inner(task) == shell.tid)
+            samples = samples_of(jcmd.attach(pid), running=30, tid=tid)
+    assert tid != shell.tid
+    hot = [sample for sample in samples if sample.tid == tid and sample.state == "running"]
+    assert sum(sample.locations[0].function == "Burning.grind" for sample in hot) >= 0.9 * len(hot)
+    assert any("Burning.waitForEver" in {at.function for at in sample.locations} for sample in samples)
+
+
+def _inner(task):
+    return int(re.search(r"^NSpid:.*?(\d+)$", (task / "status").read_text(), re.MULTILINE)[1])
+
+
+def test_a_map_that_somebody_else_has_written_is_used_and_left():
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        time.sleep(1)
+        Jvm(program.pid).ask("jcmd", "Compiler.perfmap")
+        path = Path(f"/tmp/perf-{program.pid}.map")
+        try:
+            before = path.stat().st_mtime_ns
+            assert_found(samples_of(jcmd.attach(program.pid), running=30, tid=program.tid), program)
+            assert path.stat().st_mtime_ns == before
+        finally:
+            path.unlink()
+
+
+def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
+    """Else the machine would write where the link leads."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        path = Path(f"/tmp/perf-{program.pid}.map")
+        path.symlink_to(victim)
+        try:
+            samples_of(jcmd.attach(program.pid), running=5, tid=program.tid)
+        finally:
+            path.unlink()
+    assert victim.read_text() == "mine"
+
+
+def test_a_machine_that_does_not_listen_is_left_alone():
+    for flag in ("-Xrs", "-XX:+DisableAttachMechanism"):
+        with misbehaving(burning_java(flag)) as program:
+            assert f"({flag})" in jcmd.available(program.pid)
+            with pytest.raises(ProfilerError, match="jcmd: process"):
+                jcmd.attach(program.pid).start()
+            assert program.process.poll() is None
+
+
+def test_what_is_no_java_is_said_so():
+    with misbehaving([compiled("burning")], busy=False) as program:
+        assert "is no Java virtual machine" in jcmd.available(program.pid)
+        assert program.process.poll() is None
+    assert jcmd.available(program.pid) == f"jcmd: there is no process {program.pid} any more"
+
+
+def test_an_unknown_command_and_a_silent_machine_are_clear_errors(monkeypatch, tmp_path):
+    with (
+        misbehaving(burning_java("-XX:+UseG1GC"), busy=False) as program,
+        pytest.raises(ProfilerError, match=r"answered to 'jcmd' with '-?1': .*Unknown diagnostic command"),
+    ):
+        Jvm(program.pid).ask("jcmd", "No.such")
+    monkeypatch.setattr("laggard.producers.diagnosis.jvm.WAIT_S", 0.1)
+    (tmp_path / "17/root/tmp").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "17/root/tmp/.java_pid17"))
+        silent.listen()
+        with pytest.raises(ProfilerError, match="process 17 did not answer to 'threaddump'"):
+            Jvm(17, root=str(tmp_path)).ask("threaddump")
+
+
+def test_a_machine_that_ends_leaves_what_was_seen_of_it():
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        profiler = jcmd.attach(program.pid)
+        profiler.start()
+        time.sleep(0.5)
+        program.process.kill()
+        program.process.wait()
+        samples = [*profiler.take(), *profiler.take(), *profiler.stop()]
+    assert program.tid in {sample.tid for sample in samples}
+
+
+def test_a_stopped_machine_is_no_hang():
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        profiler = jcmd.attach(program.pid)
+        profiler.start()
+        profiler.take()
+        os.kill(program.pid, signal.SIGSTOP)
+        try:
+            profiler._dump_ns = 0
+            begin = time.monotonic()
+            profiler.take()
+            assert time.monotonic() - begin < 5
+            profiler.stop()
+        finally:
+            os.kill(program.pid, signal.SIGCONT)
+        assert "did not answer to 'threaddump'" in profiler.notes[-1]
+
+
+def test_dumps_of_several_versions_are_parsed():
+    assert list(jcmd.parse_dump(DUMP)) == [
+        (
+            4930,
+            (
+                Location("java.io.FileInputStream.readBytes"),
+                Location("java.io.FileInputStream.read", "FileInputStream.java", -1, 276),
+                Location("Shop$$Lambda$1.run"),
+            ),
+        ),
+        (0x1354, (Location("shop.Waiter.waitForEver", "Waiter.java", -1, 33),)),
+        (0x1343, ()),
+    ]
