@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ def thread(
     return ThreadUse(tid, name, entry, begin, end, 0.9 * used_s, 0.1 * used_s, sum(s.samples for s in stacks), stacks)
 
 
-def diagnosis(*phases: Phase, reason: str = "asked", **others) -> Diagnosis:
-    fields = {
+def diagnosis(*phases: Phase, reason: str = "asked", **others: Any) -> Diagnosis:
+    fields: dict[str, Any] = {
         "id": "5a0a0c5e-0000-5000-8000-000000000001",
         "progress": "closed",
         "host": "web-1",

@@ -182,7 +182,7 @@ def headings(told: Diagnosis) -> list[str]:
 
 def drawn(told: Diagnosis) -> dict[str, tuple[float, float, float, str]]:
     """By label: x, y, width and title of the first box of this name."""
-    found = {}
+    found: dict[str, tuple[float, float, float, str]] = {}
     for group in ET.fromstring(flame_graph(told)).iter(f"{SVG}g"):
         box, title = group.find(f"{SVG}svg"), group.find(f"{SVG}title")
         assert box is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -140,7 +141,7 @@ def test_what_could_not_be_seen_is_said() -> None:
         ({"reason": "moon", "threshold": math.nan}, ", because of moon."),
     ],
 )
-def test_why_and_how_long_it_was_looked_at(change: dict[str, object], said: str) -> None:
+def test_why_and_how_long_it_was_looked_at(change: dict[str, Any], said: str) -> None:
     assert said in looked(replace(TWO_DIPS, **change))
 
 
