@@ -1,8 +1,9 @@
-"""How long `laggard why` takes on a day of history: `python tests/benchmarks/why.py [BUS]`.
+"""How long `laggard why` takes on two days of history: `python tests/benchmarks/why.py [BUS]`.
 
 The history is that of one host: 285 processes with the agent's 25 counters every 5 s, four in five values zero and a
-process or two new at every minute, the host's own row, and a mark every hour; the real runner has worked through it. It
-is made at `BUS` where that does not exist (minutes), else used again.
+process or two new at every minute, the host's own row, and a mark every hour; the real runner has worked through it. In
+the last six hours one process leaks, so that `why` looks back for when it began. It is made at `BUS` where that does
+not exist (minutes), else used again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import numpy as np
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.lookback import Lookback, grown
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.runner import Runner
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.why import History
 from laggard.pipeline.wiring import wire
 from laggard.producers.processes import FEATURES
 
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 
 PROCESSES = 285
 TICK_S = 5.0
-DAY_S = 86400.0
+DAYS_S = 2 * 86400.0
+LEAK_S = 6 * 3600.0
+LEAK = np.array([210e6, 1.9e9])
 HOST_FEATURES = [f"load_{number}" for number in range(65)]
 HOST = "web-1"
 TOPICS = Topics()
@@ -51,11 +56,11 @@ def records(end: float) -> Iterator[list[Frame | Mark]]:
     born = list(range(PROCESSES))
     host_layout = make_layout(("host",), ("host",), HOST_FEATURES)
     layout = None
-    ticks = int(DAY_S / TICK_S)
+    ticks = int(DAYS_S / TICK_S)
     for tick in range(ticks):
         ts = end - (ticks - tick) * TICK_S
         if layout is None or tick % 12 == 0:
-            born[int(random.integers(PROCESSES))] = PROCESSES + tick
+            born[int(random.integers(1, PROCESSES))] = PROCESSES + tick
             layout = make_layout(
                 [f"worker-{row % 40}[{pid + 900}@{pid * 17}]" for row, pid in enumerate(born)],
                 [f"worker-{row % 40}" for row in range(PROCESSES)],
@@ -64,7 +69,8 @@ def records(end: float) -> Iterator[list[Frame | Mark]]:
             )
         values = np.where(busy, level * random.integers(90, 110, busy.shape), 0.0)
         if tick % 720 in {700, 701}:
-            values[tick % 7] = values.sum(axis=0)
+            values[1 + tick % 7] = values.sum(axis=0)
+        values[0, FEATURES.index("memory_rss_bytes")] = np.interp(end - ts, [0.0, LEAK_S], LEAK[::-1])
         host = np.round(random.normal(5.0, 0.5, (1, len(HOST_FEATURES))), 3)
         appended: list[Frame | Mark] = [
             Frame("host", HOST, "process", ts, 2 * tick, layout, values),
@@ -76,7 +82,7 @@ def records(end: float) -> Iterator[list[Frame | Mark]]:
 
 
 def make(path: Path) -> None:
-    """Record a day, and let the worker come to its end."""
+    """Record the days, and let the worker come to its end."""
     topic, started = TOPICS.name(COUNTERS), time.perf_counter()
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
@@ -104,14 +110,14 @@ def timed(*arguments: str) -> tuple[float, float]:
 
 
 def measure(path: Path) -> None:
-    """Ask for now, for moments spread over the day, and for the marks."""
+    """Ask for now, for moments spread over the days, and for the marks."""
     bus = ("--bus", str(path))
     asked: dict[str, list[tuple[str, ...]]] = {
         "laggard --version": [("--version",)] * RUNS,
         "why": [("why", *bus)] * RUNS,
         "why --json": [("why", "--json", *bus)] * RUNS,
         "why --at": [
-            ("why", "--at", str(path.stat().st_mtime - DAY_S * (run + 0.7) / (RUNS + 2)), *bus) for run in range(RUNS)
+            ("why", "--at", str(path.stat().st_mtime - DAYS_S * (run + 0.7) / (RUNS + 2)), *bus) for run in range(RUNS)
         ],
         "why --mark last": [("why", "--mark", "last", *bus)] * RUNS,
         "why --marks": [("why", "--marks", *bus)] * RUNS,
@@ -120,6 +126,19 @@ def measure(path: Path) -> None:
         walls, cpus = zip(*(timed(*each) for each in commands), strict=True)
         wall, worst, cpu = statistics.median(walls), max(walls), statistics.median(cpus)
         print(f"{name:20} wall median {wall:.2f} s, worst {worst:.2f} s; CPU median {cpu:.2f} s")
+    with EmbeddedBus(path) as bus:
+        history = History(bus, TOPICS, wire(read_settings(environ={}))[0])
+        asked = history.ask(HOST, None, 5, 3)
+        assert asked.subject is not None
+        reader = history.reader(HOST)
+        stop = bus.bounds(reader.partition)[1]
+        began = time.process_time()
+        past = Lookback(reader, asked.subject, moment=asked.frame.ts, stop=stop, tick_s=asked.tick_s)
+        found = grown(past)
+        cpu_ms = (time.process_time() - began) * 1e3
+        assert found is not None
+        lasted_h = (asked.frame.ts - found.ts) / 3600.0
+        print(f"grown for {lasted_h:.2f} h: {past.looks} looks, CPU {cpu_ms:.0f} ms")
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
 
 
