@@ -202,7 +202,8 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
                 for _ in range(0, BEFORE_S, 100):
                     records = [_outgoing(topic, frame) for _ in range(100) for frame in host.frames()]
                     bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
-            known = f"count(laggard_model_age_seconds > {BEFORE_S - 10}) == {2 * len(hosts)}"
+            learned = f'laggard_model_age_seconds{{operator="gaussian"}} > {BEFORE_S - 10}'
+            known = f"count({learned}) == {2 * len(hosts)}"
             awaited(lambda: query(url, known), within_s=60)
             time.sleep(max(begins - time.time(), 0.0))
             _play(bus, topic, script, hosts, begins)
