@@ -1,4 +1,4 @@
-"""Samples of a running thread by the kernel itself: perf_event_open(2), without the program `perf`.
+"""Samples of running threads by the kernel itself: perf_event_open(2), without the program `perf`.
 
 `perf record -p` does the same, but each start of it takes CPU time, see `perf`; and it has to be there, in a version
 that fits. Source: perf_event_open(2) and include/uapi/linux/perf_event.h of Linux, whose binary interface is stable.
@@ -16,8 +16,11 @@ import struct
 import threading
 from typing import NamedTuple
 
+ANY = -1
+"""Thread, core or process."""
+
 PAGES = 8
-"""Of samples that a thread's buffer holds, a power of two: 32 KiB are 100 to 300 samples."""
+"""Of samples that a buffer holds, a power of two: 32 KiB are 100 to 300 samples."""
 
 _NUMBERS = {  # of the system call
     "x86_64": 298,
@@ -69,34 +72,35 @@ class Found(NamedTuple):
     user: tuple[int, ...]
 
 
-class ThreadEvents:
-    """Where a thread is, as often as is wished while it runs; nothing while it does not.
+class Events:
+    """Where a thread is, or what runs on a core, as often as is wished; nothing while it does not run.
 
     The kernel writes into a buffer that is shared with us; what no longer fits before we read it is counted and lost.
 
     Args:
-        tid: of the thread.
-        period_ns: CPU time between two samples.
+        tid: of the thread, wherever it runs; or `ANY` of those on a core.
+        cpu: the core; or `ANY`.
+        process: of samples on a core, only those of this process are told.
+        period_ns: time between two samples, of the thread's CPU clock or the core's.
         kernel: whether to look into the kernel, too.
 
     Raises:
         OSError: as perf_event_open(2) and mmap(2) raise it.
 
     Attributes:
-        tid: of the thread.
-        lost: samples that did not fit.
+        lost: samples that did not fit; of a core, those of other processes, too.
 
     """
 
-    __slots__ = ("_buffer", "_descriptor", "_order", "_size", "_tail", "lost", "tid")
+    __slots__ = ("_buffer", "_descriptor", "_order", "_process", "_size", "_tail", "lost")
 
-    def __init__(self, tid: int, *, period_ns: int, kernel: bool) -> None:
-        self.tid = tid
+    def __init__(self, tid: int, *, cpu: int = ANY, process: int = ANY, period_ns: int, kernel: bool) -> None:
         self.lost = 0
+        self._process = process
         self._tail = 0
         self._size = PAGES * mmap.PAGESIZE
         self._order = threading.Lock()
-        self._descriptor = open_event(tid, period_ns=period_ns, kernel=kernel)
+        self._descriptor = open_event(tid, cpu=cpu, period_ns=period_ns, kernel=kernel)
         try:
             self._buffer = mmap.mmap(self._descriptor, mmap.PAGESIZE + self._size)
         except OSError:
@@ -105,7 +109,7 @@ class ThreadEvents:
         fcntl.ioctl(self._descriptor, _ENABLE, 0)
 
     def set_period(self, period_ns: int) -> None:
-        """CPU time between two samples from now on."""
+        """Time between two samples from now on."""
         fcntl.ioctl(self._descriptor, _PERIOD, struct.pack("=Q", period_ns))
 
     def take(self) -> list[Found]:
@@ -123,7 +127,7 @@ class ThreadEvents:
         self._fence()  # ... and before we let it write over them
         self._tail = head
         _HEAD.pack_into(self._buffer, _TAIL_AT, head)
-        found, lost = parse_records(text)
+        found, lost = parse_records(text, self._process)
         self.lost += lost
         return found
 
@@ -141,8 +145,8 @@ class ThreadEvents:
                 pass
 
 
-def open_event(tid: int, *, period_ns: int, kernel: bool) -> int:
-    """A descriptor of an event of this thread's CPU clock, not yet enabled.
+def open_event(tid: int, *, cpu: int = ANY, period_ns: int, kernel: bool) -> int:
+    """A descriptor of an event of the CPU clock of this thread, or of a core, not yet enabled.
 
     Raises OSError as perf_event_open(2) does; ENOSYS, too, on a processor that is not known here.
     """
@@ -155,24 +159,25 @@ def open_event(tid: int, *, period_ns: int, kernel: bool) -> int:
         *(0, 0, 0, 0, 0, 0, 0, _CLOCK_MONOTONIC, 0, 0, 0, 0),
     )
     library = ctypes.CDLL(None, use_errno=True)
-    any_cpu, no_group = ctypes.c_long(-1), ctypes.c_long(-1)
-    close_on_exec = ctypes.c_ulong(_CLOSE_ON_EXEC)
+    whose = ctypes.c_long(tid), ctypes.c_long(cpu)
+    no_group, close_on_exec = ctypes.c_long(-1), ctypes.c_ulong(_CLOSE_ON_EXEC)
     library.syscall.restype = ctypes.c_long
-    found = library.syscall(ctypes.c_long(number), attributes, ctypes.c_long(tid), any_cpu, no_group, close_on_exec)
+    found = library.syscall(ctypes.c_long(number), attributes, *whose, no_group, close_on_exec)
     if found < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return int(found)
 
 
-def parse_records(text: bytes) -> tuple[list[Found], int]:
-    """Parse what the kernel wrote: samples, and how many were lost. Other records are skipped."""
+def parse_records(text: bytes, process: int = ANY) -> tuple[list[Found], int]:
+    """Parse what the kernel wrote: samples of this process, and how many were lost. Other records are skipped."""
     found, lost, at = [], 0, 0
     while at + _HEADER.size <= len(text):
         kind, _, size = _HEADER.unpack_from(text, at)
         if kind == _RECORD_SAMPLE:
-            _, tid, monotonic_ns, length = _FOUND.unpack_from(text, at + _HEADER.size)
-            chain = struct.unpack_from(f"={length}Q", text, at + _HEADER.size + _FOUND.size)
-            found.append(Found(monotonic_ns, tid, *_split(chain)))
+            pid, tid, monotonic_ns, length = _FOUND.unpack_from(text, at + _HEADER.size)
+            if process in (ANY, pid):
+                chain = struct.unpack_from(f"={length}Q", text, at + _HEADER.size + _FOUND.size)
+                found.append(Found(monotonic_ns, tid, *_split(chain)))
         elif kind == _RECORD_LOST:
             lost += _LOST.unpack_from(text, at + _HEADER.size)[1]
         at += max(size, _HEADER.size)

@@ -16,7 +16,8 @@ import pytest
 
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError
-from laggard.producers.diagnosis.events import CONTEXT_KERNEL, CONTEXT_USER, Found, ThreadEvents, parse_records
+from laggard.producers.diagnosis.events import CONTEXT_KERNEL, CONTEXT_USER, Events, Found, parse_records
+from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
 
@@ -24,27 +25,36 @@ OTHERS_UID = 65534
 """Nobody's."""
 
 
+def _process_cpu_s(pid):
+    return time.clock_gettime(cpu_clock(pid))
+
+
 def held():
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function():
+@pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
+def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores):
     before = held()
     with misbehaving([compiled("burning")]) as program:
         assert perf.available(program.pid) == ""
         begin = time.time()
-        profiler = perf.attach(program.pid)
+        profiler = perf.Perf(program.pid, cores=cores)
         samples = samples_of(profiler, running=100, tid=program.tid)
         end = time.time()
+        threads = {int(task.name) for task in Path(f"/proc/{program.pid}/task").iterdir()}
     assert_found(samples, program, callers=("grinder",))
     assert profiler.notes == []
-    assert {location.module for sample in samples for location in sample.locations[:1]} == {str(compiled("burning"))}
+    found = {sample.locations[0] for sample in samples if sample.locations[0].function == program.function}
+    assert {location.module for location in found} == {str(compiled("burning"))}
+    assert {sample.tid for sample in samples} <= threads  # of no other process
     assert begin <= samples[0].ts <= samples[-1].ts <= end
     assert [sample.ts for sample in samples] == sorted(sample.ts for sample in samples)
     assert held() == before
 
 
-def test_how_often_a_thread_is_met_is_its_share_of_cpu_time():
+@pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
+def test_how_often_a_thread_is_met_is_its_share_of_cpu_time(cores):
     """Two threads take turns of 3 to 1; what sleeps is not met."""
     program = """
 import threading, time
@@ -62,7 +72,7 @@ for seconds in (0.03, 0.01):
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         try:
             tids = [int(process.stdout.readline()) for _ in range(2)]
-            profiler = perf.attach(process.pid)
+            profiler = perf.Perf(process.pid, cores=cores)
             profiler.start()
             before = [_cpu_s(process.pid, tid) for tid in tids]
             counts = Counter()
@@ -134,8 +144,7 @@ def test_of_too_many_threads_those_that_use_most_are_met(monkeypatch):
     assert_found(samples, program)
 
 
-def test_what_was_in_threads_that_nobody_met_is_noted():
-    program = """
+SHORT_LIVES = """
 import threading, time
 def burn():
     end = time.thread_time() + 0.02
@@ -147,10 +156,13 @@ while True:
     thread.start()
     thread.join()
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+
+
+def test_what_was_in_threads_that_nobody_met_is_noted():
+    with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:
             process.stdout.readline()
-            profiler = perf.attach(process.pid)
+            profiler = perf.Perf(process.pid, cores=False)
             profiler.start()
             until = time.monotonic() + 30
             while not profiler.notes and time.monotonic() < until:
@@ -161,6 +173,26 @@ while True:
             process.kill()
     (note,) = profiler.notes
     assert "% of the CPU time was in threads too short-lived or too many to be sampled" in note
+
+
+def test_where_cores_are_asked_threads_are_met_however_short_they_live():
+    with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            process.stdout.readline()
+            profiler = perf.Perf(process.pid)
+            profiler.start()
+            samples = []
+            before = _process_cpu_s(process.pid)
+            for _ in range(10):
+                time.sleep(0.3)
+                samples += profiler.take()
+            used_s = _process_cpu_s(process.pid) - before
+            samples += profiler.stop()
+        finally:
+            process.kill()
+    assert profiler.notes == []
+    assert len({sample.tid for sample in samples}) > 20
+    assert len(samples) == pytest.approx(used_s * perf.FREQUENCY_HZ, rel=0.2)
 
 
 def test_many_running_threads_are_asked_more_rarely():
@@ -175,7 +207,7 @@ def test_what_is_not_taken_in_time_is_counted():
     stop = threading.Event()
     thread = threading.Thread(target=lambda: [None for _ in iter(stop.is_set, True)])
     thread.start()
-    events = ThreadEvents(thread.native_id, period_ns=100_000, kernel=False)
+    events = Events(thread.native_id, period_ns=100_000, kernel=False)
     try:
         time.sleep(1)
         first = events.take()  # from now on the buffer has room, and the kernel says what it had to drop
@@ -263,7 +295,7 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
 def test_out_of_descriptors_it_samples_what_it_can_and_says_so():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with misbehaving([compiled("burning")]) as program:
-        profiler = perf.attach(program.pid)
+        profiler = perf.Perf(program.pid, cores=False)
         lowest = os.dup(0)
         os.close(lowest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 8, hard))
