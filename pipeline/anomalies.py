@@ -158,4 +158,6 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
 
 def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
     value, usual, deviation = judged(feature), feature.mean, feature.standard_deviation
+    if row.basis == "threshold":  # that says nothing of what is usual
+        usual = deviation = math.nan
     return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

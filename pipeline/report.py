@@ -115,6 +115,8 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
             line = Text(f"{'':8}{shortened(printable(each.feature), longest):<{longest}}  ")
             line.append(f"{readable(each.feature, each.value):>10}", "bold")
             usual = f"usually {readable_usual(each.feature, each.mean, each.standard_deviation)}"
+            if row.basis == "threshold":
+                usual = f"high from {readable(each.feature, each.mean)}"
             if over(each) and each.score >= FAINT:
                 usual = f"lately {readable(each.feature, judged(each))}, {usual}"
             if narrow:
