@@ -136,6 +136,9 @@ def view(bus: KafkaBus) -> None:
     (partition,) = bus.partitions(topic)
     assert bus.committed(NAMES.group(OPERATOR), partition) > 0
     assert bus.snapshots(OPERATOR, partition)
+    for found in (ANOMALIES, DIAGNOSES):
+        (partition,) = bus.partitions(NAMES.name(found))
+        assert list(bus.read(partition, 0))
     publish(bus)
 
 
@@ -228,6 +231,25 @@ def test_the_commands_of_each_role_work_with_its_rules(
         assert re.search(rf"^user {role} may be .*\b{role}\b", found["rights"]["found"])
         assert found["lag"]["level"] == "ok"
     assert '"keys_forgotten": 1' in run("admin", "reset", "--yes", "--json")
+
+
+def test_who_may_not_read_what_processes_were_doing_is_told_the_rest(
+    cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """After the same, on the same topics."""
+    acls = [acl for rule in rules_of("viewer") if rule.name == NAMES.name(DIAGNOSES) for acl in acls_of("viewer", rule)]
+    assert acls
+    owner.delete_acls([filter_of(acl) for acl in acls])
+    try:
+        await_acls(owner, acls, there=False)
+        done = machine_of(cluster, "viewer", tmp_path).run(["why"])
+    finally:
+        owner.create_acls(acls)
+        await_acls(owner, acls, there=True)
+    assert done.returncode == 0
+    assert "web-1" in done.stdout
+    assert "What processes were doing cannot be told: " in done.stderr
+    assert "user viewer lacks an ACL for " in done.stderr
 
 
 @pytest.mark.parametrize(
