@@ -95,7 +95,6 @@ class EuStack:
         if reason:
             raise ProfilerError(reason)
         self._started = True
-        self._due_ns = 0
 
     def take(self) -> Sequence[Sample]:
         """What a look finds, if one is due: it is waited for, some 20 ms, so that it is known how long it took.

@@ -96,7 +96,7 @@ class Jcmd:
         if reason:
             raise ProfilerError(reason)
         self._unnamed = True
-        self._map_ns = self._dump_ns = 0
+        self._map_ns = 0
         try:
             self._perf.start()
             self._samples_running = True

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 public class Burning {
     private static volatile boolean busy;
     private static volatile long result;
+    private static volatile long rounds;
 
     static long grind(long rounds) {
         long x = rounds | 1;
@@ -17,7 +18,8 @@ public class Burning {
     }
 
     static void serve() {
-        result += grind(20_000_000L);
+        result += grind(1_000_000L);
+        rounds++;
     }
 
     private static void start(String name, Runnable work) {
@@ -70,7 +72,11 @@ public class Burning {
         start("grinder", Burning::work);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            busy = line.equals("busy");
+            if (line.equals("count")) {
+                System.out.println(rounds);
+            } else {
+                busy = line.equals("busy");
+            }
         }
         System.exit(0);
     }

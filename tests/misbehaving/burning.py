@@ -8,6 +8,7 @@ import threading
 import time
 
 busy = threading.Event()
+rounds = 0
 
 
 def grind(rounds: int) -> int:
@@ -19,9 +20,11 @@ def grind(rounds: int) -> int:
 
 def serve() -> None:
     print(json.dumps({"tid": threading.get_native_id(), "function": "grind"}), flush=True)
+    global rounds  # noqa: PLW0603 - one number
     while True:
         busy.wait()
         grind(20_000)
+        rounds += 1
 
 
 def wait_for_data(source: socket.socket) -> None:
@@ -39,7 +42,9 @@ def main() -> None:
     for target, arguments in ((never.wait, ()), (wait_for_data, (silent,)), (wait_for_time, ()), (serve, ())):
         threading.Thread(target=target, args=arguments, name=target.__name__, daemon=True).start()
     for line in sys.stdin:
-        if line.strip() == "busy":
+        if line.strip() == "count":
+            print(rounds, flush=True)
+        elif line.strip() == "busy":
             busy.set()
         else:
             busy.clear()

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static atomic_int busy;
+static atomic_ulong rounds;
 
 /* Says which thread this is and what it will be busy with. */
 static inline void announce(const char *function) {
@@ -17,10 +18,17 @@ static inline void announce(const char *function) {
 
 static inline void rest(long microseconds) { usleep(microseconds); }
 
-/* `busy` and `idle`, one a line; ends the program at the end of the input. */
+/* `busy`, `idle` and `count`, one a line; ends the program at the end of the input. */
 static inline int obey(void) {
     char line[64];
-    while (fgets(line, sizeof line, stdin)) busy = strncmp(line, "busy", 4) == 0;
+    while (fgets(line, sizeof line, stdin)) {
+        if (strncmp(line, "count", 5) == 0) {
+            printf("%lu\n", (unsigned long)rounds);
+            fflush(stdout);
+        } else {
+            busy = strncmp(line, "busy", 4) == 0;
+        }
+    }
     return 0;
 }
 

@@ -1,7 +1,8 @@
 """Real programs that misbehave when they are told to, so that a diagnosis of them can be checked.
 
 Each says on its standard output, in one line of JSON, which thread will be busy and in which function; goes wrong at
-the line `busy` on its standard input, stops at `idle`, and ends where the input ends: none outlives its test.
+the line `busy` on its standard input, stops at `idle`, says how many rounds it has done at `count`, and ends where the
+input ends: none outlives its test.
 """
 
 from __future__ import annotations
@@ -51,10 +52,16 @@ class Misbehaving:
         return self.process.pid
 
     def tell(self, command: str) -> None:
-        """`busy` or `idle`."""
+        """`busy`, `idle` or `count`."""
         assert self.process.stdin
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
+
+    def rounds(self) -> int:
+        """How much it has done since it began, in units of its own."""
+        assert self.process.stdout
+        self.tell("count")
+        return int(self.process.stdout.readline())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ __attribute__((noipa)) void append(int number) {
 
 static void *writer(void *nothing) {
     announce("append");
-    for (int number = 0;;) busy ? append(number++) : rest(10000);
+    for (;;) busy ? append(rounds++) : rest(10000);
     return nothing;
 }
 

@@ -91,15 +91,20 @@ def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
 
 
 def test_it_is_stopped_for_a_small_share_of_the_time(burning):
+    """Also if it is started again and again, as phases of high use begin. The last look is paid off after it."""
     profiler = eustack.attach(burning.pid)
-    profiler.start()
+    looks = []
     begin = time.monotonic()
     while time.monotonic() - begin < 4:
+        profiler.start()
+        before = profiler.stopped_s
         profiler.take()
+        if profiler.stopped_s > before:
+            looks.append(profiler.stopped_s - before)
         time.sleep(0.02)
-    # The last look's share is paid off after it.
-    assert profiler.stopped_s <= 2 * eustack.STOPPED_SHARE * 4 + 0.1
-    profiler.stop()
+        profiler.stop()
+    assert looks
+    assert sum(looks[:-1]) <= eustack.STOPPED_SHARE * (time.monotonic() - begin)
 
 
 def kill_tracer(program, delay_s):

@@ -15,7 +15,7 @@ import pytest
 from laggard.producers.diagnosis.symbols import KernelSymbols, SymbolFiles, SymbolsError, SymbolTable, demangled, name
 from tests.misbehaving.programs import compiled
 
-LIBC = re.search(r"/\S*/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
+LIBC = re.findall(r"/\S*/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
 
 
 def functions_by_nm(path, *options):
