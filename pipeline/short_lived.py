@@ -86,7 +86,8 @@ def matter(verdict: Verdict, host: Ranking | None) -> bool:
     blamed = verdict.culprits or (() if verdict.taker is None else (verdict.taker,))
     if any(map(spawns, blamed)):
         return True
-    return bool(host and host.rows) and HostCounters(host.rows[0]).risen("forks_per_s", FORKS_PER_S) is not None
+    rows = () if host is None else host.rows
+    return any(HostCounters(row).risen("forks_per_s", FORKS_PER_S) for row in rows)
 
 
 def listed(counts: Counts) -> str:

@@ -126,6 +126,11 @@ def measure(path: Path) -> None:
         walls, cpus = zip(*(timed(*each) for each in commands), strict=True)
         wall, worst, cpu = statistics.median(walls), max(walls), statistics.median(cpus)
         print(f"{name:20} wall median {wall:.2f} s, worst {worst:.2f} s; CPU median {cpu:.2f} s")
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+
+
+def measure_growth(path: Path) -> None:
+    """Look for when the leak began, alone."""
     with EmbeddedBus(path) as bus:
         history = History(bus, TOPICS, wire(read_settings(environ={}))[0])
         asked = history.ask(HOST, None, 5, 3)
@@ -139,7 +144,6 @@ def measure(path: Path) -> None:
         assert found is not None
         lasted_h = (asked.frame.ts - found.ts) / 3600.0
         print(f"grown for {lasted_h:.2f} h: {past.looks} looks, CPU {cpu_ms:.0f} ms")
-    print(f"load of the machine {os.getloadavg()[0]:.1f}")
 
 
 def main() -> None:
@@ -151,6 +155,7 @@ def main() -> None:
         if not path.exists():
             make(path)
         measure(path)
+        measure_growth(path)
 
 
 if __name__ == "__main__":
