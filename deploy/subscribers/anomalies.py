@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Follow laggard's topic of anomalies: a program to copy, which needs nothing of laggard's.
+"""Follow laggard's incidents, or its anomalies: a program to copy, which needs nothing of laggard's.
 
     pip install 'kafka-python>=3.0.12,<4' crc32c lz4
     export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
     python anomalies.py --group my-tool
 
-It prints a line for each anomaly that is about now; put into `handle` what is to be done instead. An anomaly comes at
-least once: again where the program was killed between handling it and saying so, at most that one. TLS and SASL are set
-by the variables that laggard itself takes: see README.md beside this file.
+It prints a line when an incident that is about now opens, grows or closes; put into `handle` what is to be done
+instead. With `--follow anomalies` it prints what each operator finds: one trouble may be several of those. An event
+comes at least once: again where the program was killed between handling it and saying so, at most that one. TLS and
+SASL are set by the variables that laggard itself takes: see README.md beside this file.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-SCHEMA = "urn:laggard:anomaly:1"
-"""The form of anomalies that is understood here; one that a reader would misread has another number."""
+FOLLOWED = {"incidents": "incident", "anomalies": "anomaly"}
+"""What can be followed, and the kind that their records have."""
+
+SCHEMA = "urn:laggard:{kind}:1"
+"""The form that is understood here; one that a reader would misread has another number."""
 
 SUBJECTS = ("host", "application", "pool", "service")
 POLL_S = 0.5
@@ -54,12 +58,12 @@ class Mistake(Exception):  # noqa: N818 - whose it is, is its name
 
 
 @dataclass(frozen=True)
-class Anomaly:
-    """An operator's score has passed 1, and it is about now.
+class Event:
+    """What happened to an incident, or an anomaly; it is about now.
 
     Attributes:
-        source: `ce_source`: which operator found it, as a path.
-        id: `ce_id`: with the source, the same whenever this anomaly comes again.
+        source: `ce_source`: what found it, as a path.
+        id: `ce_id`: with the source, the same whenever this event comes again.
         time: `ce_time`: what it is about, in ISO 8601.
         subject: the host, application, pool or service that it is about.
         value: the record's JSON object: see deploy/anomalies.md.
@@ -75,16 +79,16 @@ class Anomaly:
     record: Any
 
 
-def handle(anomaly: Anomaly) -> None:
-    """What is done with an anomaly: put yours here."""
-    young = " (still learning: think twice)" if anomaly.value.get("young") else ""
-    line = f"{anomaly.time} {anomaly.subject}: {anomaly.value.get('sentence')}{young}"
+def handle(event: Event) -> None:
+    """What is done with an event: put yours here. What happened to an incident its field `change` says."""
+    young = " (still learning: think twice)" if event.value.get("young") else ""
+    line = f"{event.time} {event.subject}: {event.value.get('sentence')}{young}"
     # Names of processes are whatever their owners chose: nothing of them may steer a terminal.
     print("".join(character if character.isprintable() else "?" for character in line), flush=True)
 
 
-def read(record: Any) -> Anomaly | None:
-    """The anomaly in a record; None for what is none, and for what is not about now.
+def read(record: Any, kind: str) -> Event | None:
+    """The event in a record; None for one of another kind, and for what is not about now.
 
     Raises:
         ValueError: the record is not what the topic promises; the text says what was expected.
@@ -96,17 +100,17 @@ def read(record: Any) -> Anomaly | None:
         raise ValueError("expected JSON in UTF-8") from None
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")  # noqa: TRY004 - of the record, not of the program
-    if value.get("kind") != "anomaly" or value.get("live") is not True:
+    if value.get("kind") != kind or value.get("live") is not True:
         return None
     headers = {name: (text or b"").decode() for name, text in record.headers}
-    if headers.get("ce_dataschema") != SCHEMA:
-        raise ValueError(f"expected the header ce_dataschema to be {SCHEMA}")
+    if headers.get("ce_dataschema") != (schema := SCHEMA.format(kind=kind)):
+        raise ValueError(f"expected the header ce_dataschema to be {schema}")
     if missing := [name for name in ("ce_source", "ce_id", "ce_time") if not headers.get(name)]:
         raise ValueError(f"expected the headers {', '.join(missing)}")
     subjects = [value[name] for name in SUBJECTS if name in value]
     if len(subjects) != 1:
         raise ValueError(f"expected one of the fields {', '.join(SUBJECTS)}")
-    return Anomaly(headers["ce_source"], headers["ce_id"], headers["ce_time"], str(subjects[0]), value, record)
+    return Event(headers["ce_source"], headers["ce_id"], headers["ce_time"], str(subjects[0]), value, record)
 
 
 def _no_number(name: str) -> None:
@@ -124,7 +128,7 @@ def say(text: str) -> None:
 
 
 class Seen:
-    """The ids of the newest anomalies that were handled, in a SQLite file.
+    """The ids of the newest events that were handled, in a SQLite file.
 
     Parameters:
         path: of the file; `:memory:` forgets them when the program ends.
@@ -141,15 +145,15 @@ class Seen:
         except sqlite3.Error as error:
             raise Mistake(f"--seen {path}: {error}; expected a file that may be written") from None
 
-    def __contains__(self, anomaly: Anomaly) -> bool:
+    def __contains__(self, event: Event) -> bool:
         query = "SELECT 1 FROM seen WHERE source = ? AND id = ?"
-        return self._database.execute(query, (anomaly.source, anomaly.id)).fetchone() is not None
+        return self._database.execute(query, (event.source, event.id)).fetchone() is not None
 
-    def add(self, anomaly: Anomaly) -> None:
+    def add(self, event: Event) -> None:
         """Remember it, on the disk once this returns, and forget the oldest."""
         with self._database:
             added = self._database.execute(
-                "INSERT OR IGNORE INTO seen (source, id) VALUES (?, ?)", (anomaly.source, anomaly.id)
+                "INSERT OR IGNORE INTO seen (source, id) VALUES (?, ?)", (event.source, event.id)
             )
             self._database.execute("DELETE FROM seen WHERE number <= ?", ((added.lastrowid or 0) - KEPT_IDS,))
 
@@ -159,9 +163,9 @@ class Seen:
 
 
 class Subscription:
-    """The anomalies of a topic that are about now and new, in the order of each subject; for one thread.
+    """The events of a topic that are about now and new, in the order of each subject; for one thread.
 
-        for anomaly in subscription:
+        for event in subscription:
             ...  # whatever is to be done with it
             subscription.commit()
 
@@ -169,8 +173,9 @@ class Subscription:
 
     Parameters:
         connection: see `connection`.
-        topic: where anomalies are.
-        group: members of one group share the anomalies.
+        topic: where they are.
+        kind: of their records.
+        group: members of one group share the events.
         since_s: so far back a group begins that is new.
         seen: what has been handled.
 
@@ -180,10 +185,13 @@ class Subscription:
 
     """
 
-    def __init__(self, connection: Mapping[str, Any], topic: str, group: str, since_s: float, seen: Seen) -> None:
+    def __init__(  # noqa: PLR0917 - each has another type, or is a name
+        self, connection: Mapping[str, Any], topic: str, kind: str, group: str, since_s: float, seen: Seen
+    ) -> None:
+        self._kind = kind
         self._seen = seen
         self._batch: deque[Any] = deque()
-        self._current: Anomaly | None = None
+        self._current: Event | None = None
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}  # to be committed
         self._generation: int | None = None  # of the group, as far as is known here
         self._stopping = False
@@ -225,27 +233,27 @@ class Subscription:
         if not self._consumer.partitions_for_topic(topic):
             raise Mistake(f"{topic}: there is no such topic, or this user may not see it")
 
-    def __iter__(self) -> Iterator[Anomaly]:
+    def __iter__(self) -> Iterator[Event]:
         while not self._stopping:
             if not self._batch:
                 self._commit()
                 self._poll(POLL_S)
                 continue
             record = self._batch.popleft()
-            anomaly = self._read(record)
-            if anomaly is None:
+            event = self._read(record)
+            if event is None:
                 self._note(record)
             else:
-                self._current = anomaly
-                yield anomaly
+                self._current = event
+                yield event
 
-    def _read(self, record: Any) -> Anomaly | None:
+    def _read(self, record: Any) -> Event | None:
         try:
-            anomaly = read(record)
+            event = read(record, self._kind)
         except ValueError as error:
             say(f"{place(record)}: passed over: {error}")
             return None
-        return None if anomaly is None or anomaly in self._seen else anomaly
+        return None if event is None or event in self._seen else event
 
     def _poll(self, seconds: float) -> None:
         """Take what comes next. Where the group has shared out anew, begin with what was not committed."""
@@ -267,7 +275,7 @@ class Subscription:
                 self._consumer.seek(partition, offset)
 
     def commit(self) -> None:
-        """Say that the anomaly that came last has been handled."""
+        """Say that the event that came last has been handled."""
         if self._current is not None:
             self._seen.add(self._current)
             self._note(self._current.record)
@@ -288,7 +296,7 @@ class Subscription:
         self._done = {}
 
     def wait(self, seconds: float) -> bool:
-        """Wait, as a member of the group, before the anomaly that came last is tried again.
+        """Wait, as a member of the group, before the event that came last is tried again.
 
         Gives false where it must not be tried: it comes again, here or at another member, or the program is to stop.
         """
@@ -300,7 +308,7 @@ class Subscription:
         return self._current is not None and not self._stopping
 
     def stop(self) -> None:
-        """End the iteration after the anomaly that is being handled."""
+        """End the iteration after the event that is being handled."""
         self._stopping = True
 
     def close(self) -> None:
@@ -394,7 +402,9 @@ def options(description: str) -> argparse.ArgumentParser:
     topic = os.environ.get("LAGGARD_TOPICS_PREFIX", "laggard.") + "anomalies"
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--group", required=True, help="the consumer group; what it has read is kept at the brokers")
-    parser.add_argument("--topic", default=topic, help="where anomalies are (default: %(default)s)")
+    parser.add_argument("--topic", default=topic, help="where they are (default: %(default)s)")
+    followed = "what one operator finds, or what they find of one trouble, joined (default: %(default)s)"
+    parser.add_argument("--follow", choices=[*FOLLOWED], default="incidents", help=followed)
     since = "so far back a new group begins, such as 90s, 10m, 2h or 1d (default: %(default)s)"
     parser.add_argument("--since", type=duration_s, default="10m", metavar="DURATION", help=since)
     seen = "keeps what has been handled over restarts (default: it is forgotten when the program ends)"
@@ -410,7 +420,9 @@ def subscribed(arguments: argparse.Namespace, connected: Mapping[str, Any]) -> I
     """
     with (
         closing(Seen(arguments.seen)) as seen,
-        closing(Subscription(connected, arguments.topic, arguments.group, arguments.since, seen)) as subscription,
+        closing(
+            Subscription(connected, arguments.topic, FOLLOWED[arguments.follow], arguments.group, arguments.since, seen)
+        ) as subscription,
     ):
 
         def stop(number: int, _: object) -> None:
@@ -437,11 +449,11 @@ def ended(main: Callable[[], int]) -> int:
 
 
 def main() -> int:
-    """Hand each anomaly to `handle`."""
-    arguments = options("Print laggard's anomalies as they come.").parse_args()
+    """Hand each event to `handle`."""
+    arguments = options("Print laggard's incidents as they come.").parse_args()
     with subscribed(arguments, connection(os.environ)) as subscription:
-        for anomaly in subscription:
-            handle(anomaly)
+        for event in subscription:
+            handle(event)
             subscription.commit()
     return 0
 

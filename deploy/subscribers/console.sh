@@ -1,5 +1,5 @@
 #!/bin/sh
-# Print laggard's anomalies that are about now with what comes with Kafka, one line each; with jq in words, else as JSON.
+# Print laggard's incidents that are about now with what comes with Kafka, one line each; with jq in words, else as JSON.
 #
 #   export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
 #   ./console.sh
@@ -7,7 +7,7 @@
 # Options are those of kafka-console-consumer.sh: --from-beginning, --max-messages 10, --group NAME, and for TLS and SASL
 # --consumer.config FILE (--command-config from Kafka 4.2 on). Its commands are on the path, or in KAFKA_HOME/bin.
 #
-# For looking: it says that it has read an anomaly before you have. What must not be lost is anomalies.py's.
+# For looking: it says that it has read an event before you have. What must not be lost is anomalies.py's.
 case ${1:-} in
 -h | --help)
     sed -n '2,10s/^#[ ]\{0,1\}//p' "$0"
@@ -32,7 +32,7 @@ consume() {
 
 # A line that is no JSON, or of another kind, stops nothing. Nothing of a process's name may steer a terminal.
 words='try (
-    fromjson | select(.kind == "anomaly" and .live == true)
+    fromjson | select(.kind == "incident" and .live == true)
     | "\(.ts | floor | todate) \(.host // .application // .pool // .service): \(.sentence)"
       + if .young then " (still learning: think twice)" else "" end
     | gsub("[[:cntrl:]]"; "?")
@@ -42,7 +42,7 @@ choose() {
     if command -v jq >/dev/null; then
         jq --unbuffered --raw-input --raw-output "$words"
     else
-        grep --line-buffered '"live": *true'
+        grep --line-buffered '"kind": *"incident".*"live": *true'
     fi
 }
 

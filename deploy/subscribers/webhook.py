@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Post laggard's anomalies to a webhook, signed as Standard Webhooks (https://www.standardwebhooks.com) has it.
+"""Post laggard's incidents to a webhook, signed as Standard Webhooks (https://www.standardwebhooks.com) has it.
 
 Copy it together with anomalies.py, which says what to install.
 
@@ -7,7 +7,7 @@ Copy it together with anomalies.py, which says what to install.
     export WEBHOOK_URL=https://receiver.example/laggard WEBHOOK_SECRET_FILE=/run/secrets/webhook
     python webhook.py --group webhook --dead-letters laggard.webhook_dead_letters
 
-One anomaly after the other, in order: the next one is posted once this one has been taken, or given up. Each is posted
+One event after the other, in order: the next one is posted once this one has been taken, or given up. Each is posted
 at least once; `webhook-id` is the same when it is posted again.
 """
 
@@ -33,12 +33,11 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from kafka import KafkaProducer
 
-from anomalies import FAILED, Anomaly, Mistake, connection, duration_s, ended, options, place, say, secret, subscribed
+from anomalies import FAILED, Event, Mistake, connection, duration_s, ended, options, place, say, secret, subscribed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-TYPE = "laggard.anomaly"
 TIMEOUT_S = 20.0
 SHORTEST_S, LONGEST_S = 1.0, 300.0
 """Between two tries: doubled with each that fails."""
@@ -85,14 +84,16 @@ def secrets_of(text: str) -> tuple[bytes, ...]:
     return tuple(keys)
 
 
-def message_id(anomaly: Anomaly) -> str:
-    """The same for the same anomaly, and with no full stop in it, which what is signed is put together with."""
-    return "msg_" + hashlib.sha256(f"{anomaly.source} {anomaly.id}".encode()).hexdigest()[:32]
+def message_id(event: Event) -> str:
+    """The same for the same event, and with no full stop in it, which what is signed is put together with."""
+    return "msg_" + hashlib.sha256(f"{event.source} {event.id}".encode()).hexdigest()[:32]
 
 
-def body_of(anomaly: Anomaly) -> bytes:
+def body_of(event: Event) -> bytes:
     """What is posted: JSON in ASCII."""
-    return json.dumps({"type": TYPE, "timestamp": anomaly.time, "data": anomaly.value}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"type": f"laggard.{event.value['kind']}", "timestamp": event.time, "data": event.value}, separators=(",", ":")
+    ).encode()
 
 
 def signature(keys: Sequence[bytes], identity: str, timestamp: int, body: bytes) -> str:
@@ -122,7 +123,7 @@ class _Stay(HTTPRedirectHandler):
 
 
 class Endpoint:
-    """Where anomalies are posted to.
+    """Where events are posted to.
 
     Parameters:
         url: an address of HTTP; paths of webhooks are often secrets, so it is shown nowhere.
@@ -147,8 +148,8 @@ class Endpoint:
         self._failures = 0
         self._quiet_until = 0.0
 
-    def deliver(self, anomaly: Anomaly, wait: Callable[[float], bool]) -> bool:
-        """Post an anomaly until it is taken; whether it was, false where `wait` gave false.
+    def deliver(self, event: Event, wait: Callable[[float], bool]) -> bool:
+        """Post an event until it is taken; whether it was, false where `wait` gave false.
 
         Raises:
             GivenUp: it was tried for long enough.
@@ -161,20 +162,18 @@ class Endpoint:
             left_s = self._quiet_until - time.monotonic()
             if left_s > 0 and not wait(left_s):
                 return False
-            status, answer, asked_s = self._post(anomaly)
+            status, answer, asked_s = self._post(event)
             tries += 1
             if 200 <= status < 300:
                 self._failures = 0
                 return True
             if status == GONE:
-                raise Gone(
-                    f"{self.name} answered 410: it wants nothing more; {place(anomaly.record)} was not delivered"
-                )
+                raise Gone(f"{self.name} answered 410: it wants nothing more; {place(event.record)} was not delivered")
             self._failures += 3 if status in THROTTLED else 1
             futile += status in FUTILE
             pause_s = max(self._backoff_s(), asked_s)
             self._quiet_until = time.monotonic() + pause_s
-            tried = f"{place(anomaly.record)}: {self.name} answered {answer}, tried {tries} times"
+            tried = f"{place(event.record)}: {self.name} answered {answer}, tried {tries} times"
             if futile >= MOST_FUTILE or time.monotonic() - began >= self._patience_s:
                 raise GivenUp(tried)
             say(f"{tried}, again in {pause_s:.1f} s")
@@ -184,9 +183,9 @@ class Endpoint:
         longest = min(LONGEST_S, SHORTEST_S * 2.0 ** min(self._failures - 1, 20))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nobody guesses a pause
 
-    def _post(self, anomaly: Anomaly) -> tuple[int, str, float]:
+    def _post(self, event: Event) -> tuple[int, str, float]:
         """The status, 0 where nobody answered; what happened, in words; how long to leave it alone, in seconds."""
-        identity, timestamp, body = message_id(anomaly), int(time.time()), body_of(anomaly)
+        identity, timestamp, body = message_id(event), int(time.time()), body_of(event)
         headers = {
             "content-type": "application/json",
             "user-agent": "laggard-webhook/1",
@@ -219,9 +218,9 @@ class DeadLetters:
             **connection, acks="all", enable_idempotence=True, allow_auto_create_topics=False, metrics_enabled=False
         )
 
-    def add(self, anomaly: Anomaly, reason: str) -> None:
+    def add(self, event: Event, reason: str) -> None:
         """Write it; it is at the brokers once this returns. Raises KafkaError."""
-        record = anomaly.record
+        record = event.record
         headers = [*record.headers, ("webhook-failure", reason.encode())]
         self._producer.send(self._topic, key=record.key, value=record.value, headers=headers).get(30)
 
@@ -231,9 +230,9 @@ class DeadLetters:
 
 
 def main() -> int:
-    """Post each anomaly."""
+    """Post each event."""
     parser = options(
-        "Post laggard's anomalies to WEBHOOK_URL, signed with WEBHOOK_SECRET. Either may be in a file instead: "
+        "Post laggard's incidents to WEBHOOK_URL, signed with WEBHOOK_SECRET. Either may be in a file instead: "
         "WEBHOOK_URL_FILE, WEBHOOK_SECRET_FILE."
     )
     patience = "so long each is tried (default: %(default)s)"
@@ -251,15 +250,15 @@ def main() -> int:
         if arguments.dead_letters:
             subscription.check(arguments.dead_letters)
             dead_letters = stack.enter_context(closing(DeadLetters(given, arguments.dead_letters)))
-        for anomaly in subscription:
+        for event in subscription:
             try:
-                if endpoint.deliver(anomaly, subscription.wait):
+                if endpoint.deliver(event, subscription.wait):
                     subscription.commit()
             except GivenUp as given_up:
                 say(f"{given_up}: given up")
                 if dead_letters is None:
                     return FAILED
-                dead_letters.add(anomaly, str(given_up))
+                dead_letters.add(event, str(given_up))
                 subscription.commit()
             except Gone as gone:
                 say(str(gone))

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from laggard.operators.ranking import Ranking
+from laggard.pipeline.joiner import Joiner
 from laggard.pipeline.publishing import outgoing
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, Incident, RankingOutput, anomaly_id
 from laggard.pipeline.topics import Topics
 from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY
@@ -58,7 +59,15 @@ def anomaly(number: int, *, live: bool = True, sentence: str | None = None, ago_
     host, ts = HOSTS[number % len(HOSTS)], time.time() - ago_s
     told = f"number {number}" if sentence is None else sentence
     place = anomaly_id("gaussian", host, f"counters[0]@{number}")
-    return Anomaly(place, "gaussian", {}, "host", host, ts, 1.5, ranking(ts), told, 3600.0, young=False, live=live)
+    return Anomaly(
+        place, "gaussian", {}, "host", host, ts, 1.5, ranking(ts), told, 3600.0, young=False, live=live, scope="process"
+    )
+
+
+def incident(number: int, *, live: bool = True, sentence: str | None = None, ago_s: float = 0.0) -> Incident:
+    """The one that this anomaly opens, with the same sentence."""
+    (opened,) = Joiner().take(anomaly(number, live=live, ago_s=ago_s))
+    return replace(opened, sentence=f"number {number}" if sentence is None else sentence)
 
 
 class Channel:
@@ -92,10 +101,10 @@ class Channel:
             admin.create_topics({topic: {"num_partitions": partitions}})
         return topic
 
-    def events(self, outputs: Iterable[Anomaly | RankingOutput]) -> list[Outgoing]:
+    def events(self, outputs: Iterable[Anomaly | Incident | RankingOutput]) -> list[Outgoing]:
         return [outgoing(each, self._topics) for each in outputs]
 
-    def publish(self, *outputs: Anomaly | RankingOutput, abort: bool = False) -> list[Outgoing]:
+    def publish(self, *outputs: Anomaly | Incident | RankingOutput, abort: bool = False) -> list[Outgoing]:
         """In one transaction."""
         events = self.events(outputs)
         self._producer.begin_transaction()

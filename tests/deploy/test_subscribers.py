@@ -24,7 +24,7 @@ from laggard.pipeline.topics import Topics
 from tests.brokers import Security
 from tests.brokers.acls import acls_of, await_acls
 from tests.brokers.java import java
-from tests.deploy.subscribers import HOSTS, SUBSCRIBERS, Channel, Program, anomaly, ranking, until
+from tests.deploy.subscribers import HOSTS, SUBSCRIBERS, Channel, Program, anomaly, incident, ranking, until
 from tests.test_house import imported
 
 if TYPE_CHECKING:
@@ -64,20 +64,20 @@ def of_hosts(told: list[int]) -> dict[str, list[int]]:
 
 def junk(channel: Channel) -> list[str]:
     """Write what no worker writes; what is to be said of it."""
-    (event,) = channel.events([anomaly(99)])
+    (event,) = channel.events([incident(99)])
     headers = dict(event.headers)
-    for value in (b"", None, b"no JSON", b"\xff\xfe", b'{"kind": "anomaly", "score": NaN}', b"[" * 100_000):
+    for value in (b"", None, b"no JSON", b"\xff\xfe", b'{"kind": "incident", "score": NaN}', b"[" * 100_000):
         channel.write(value, event.headers)
     channel.write(b"[1, 2]", event.headers)
     channel.write(event.value)
-    channel.write(event.value, (headers | {"ce_dataschema": b"urn:laggard:anomaly:2"}).items())
+    channel.write(event.value, (headers | {"ce_dataschema": b"urn:laggard:incident:2"}).items())
     channel.write(event.value, (headers | {"ce_id": b"\xff"}).items())
     channel.write(event.value, (headers | {"ce_id": b""}).items())
     channel.write(event.value.replace(b'"host"', b'"planet"'), event.headers)
     return [
         *["expected JSON in UTF-8"] * 6,
         "expected a JSON object",
-        *["expected the header ce_dataschema to be urn:laggard:anomaly:1"] * 2,
+        *["expected the header ce_dataschema to be urn:laggard:incident:1"] * 2,
         "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
         "expected the headers ce_id",
         "expected one of the fields host, application, pool, service",
@@ -85,13 +85,13 @@ def junk(channel: Channel) -> list[str]:
 
 
 def test_it_prints_what_is_live_new_and_committed_and_nothing_else(tmp_path: Path, channel: Channel) -> None:
-    channel.publish(*(anomaly(number) for number in range(4)))
-    channel.publish(anomaly(100), anomaly(101), abort=True)
-    channel.publish(anomaly(0), anomaly(3), anomaly(102, live=False), anomaly(4))
+    channel.publish(*(incident(number) for number in range(4)))
+    channel.publish(incident(100), incident(101), abort=True)
+    channel.publish(incident(0), incident(3), incident(102, live=False), incident(4))
     mark = RankingOutput(time.time(), "web-1", "number 103 hangs", ranking(time.time()))
-    channel.publish(mark, anomaly(5, sentence="number 5\x1b[2Jand \ud800"))
+    channel.publish(mark, anomaly(104), incident(5, sentence="number 5\x1b[2Jand \ud800"))
     said = junk(channel)
-    channel.publish(anomaly(6))
+    channel.publish(incident(6))
     program = follow(tmp_path, channel)
     told = program.until_lines(7)
     program.stop()
@@ -102,15 +102,23 @@ def test_it_prints_what_is_live_new_and_committed_and_nothing_else(tmp_path: Pat
     assert sorted(passed) == sorted(said)
 
     again = follow(tmp_path, channel)
-    channel.publish(anomaly(7))
+    channel.publish(incident(7))
     assert numbers(again.until_lines(1)) == [7]
     again.stop(signal.SIGINT)
     assert len(again.lines()) == 1, "what was handled comes again"
 
 
+def test_it_prints_what_each_operator_finds_where_that_is_asked_for(tmp_path: Path, channel: Channel) -> None:
+    channel.publish(incident(0), anomaly(1), anomaly(2, live=False), anomaly(3))
+    program = follow(tmp_path, channel, "--follow", "anomalies")
+    assert sorted(numbers(program.until_lines(2))) == [1, 3]
+    program.stop()
+    assert len(program.lines()) == 2
+
+
 def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path, channel: Channel) -> None:
     count = 200
-    channel.publish(*map(anomaly, range(count)))
+    channel.publish(*map(incident, range(count)))
     seen = ["--seen", str(tmp_path / "seen.db")]
     # What a pipe of one page takes is as far as it gets, however long it lives.
     reading, writing = os.pipe()
@@ -122,8 +130,8 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path, channel: C
         first.kill()
         before = numbers(lines + printed.readlines())
     assert 20 <= len(before) < count, first.told()
-    channel.publish(*map(anomaly, before[:10]))  # somebody processes the input again: the same ids
-    channel.publish(anomaly(count))
+    channel.publish(*map(incident, before[:10]))  # somebody processes the input again: the same ids
+    channel.publish(incident(count))
     second = follow(tmp_path, channel, *seen)
     until(lambda: len({*before, *numbers(second.lines())}) == count + 1, second.told)
     second.stop()
@@ -132,8 +140,8 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path, channel: C
 
 
 def test_a_new_group_begins_a_while_ago_and_says_so_at_once(tmp_path: Path, channel: Channel) -> None:
-    channel.publish(*(anomaly(number, ago_s=3600) for number in range(3)))
-    channel.publish(anomaly(3), anomaly(4))
+    channel.publish(*(incident(number, ago_s=3600) for number in range(3)))
+    channel.publish(incident(3), incident(4))
     first = follow(tmp_path, channel, "--since", "30m")
     assert sorted(numbers(first.until_lines(2))) == [3, 4]
     first.stop()
@@ -151,7 +159,7 @@ def test_two_of_a_group_share_what_comes(tmp_path: Path, channel: Channel) -> No
     count = 0
     while not all(member.lines() for member in members):
         assert all(member.process.poll() is None for member in members), [member.told() for member in members]
-        channel.publish(*map(anomaly, range(count, count + 6)))
+        channel.publish(*map(incident, range(count, count + 6)))
         count += 6
         time.sleep(0.2)
     until(
@@ -174,7 +182,7 @@ def test_it_needs_no_more_than_a_readers_rights_by_tls_and_sasl(tmp_path: Path, 
         with KafkaAdminClient(bootstrap_servers=cluster.internal) as admin:
             admin.create_acls(acls)
             await_acls(admin, acls, there=True)
-        channel.publish(anomaly(1))
+        channel.publish(incident(1))
         program = follow(
             tmp_path,
             channel,
@@ -192,7 +200,7 @@ def test_it_needs_no_more_than_a_readers_rights_by_tls_and_sasl(tmp_path: Path, 
         (tmp_path / "client.properties").write_text(properties.replace("PASSWORD", password))
         options = ("--group", GROUP, "--max-messages", "1", "--consumer.config", str(tmp_path / "client.properties"))
         script = console(tmp_path, channel, *options)
-        channel.publish(anomaly(2))
+        channel.publish(incident(2))
         assert script.ended() == 0, script.told()
         assert numbers(script.lines()) == [2]
 
@@ -202,9 +210,10 @@ def console(tmp_path: Path, channel: Channel, *arguments: str, jq: bool = True) 
     home = tmp_path / "kafka"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     command = home / "bin/kafka-console-consumer.sh"
-    consumer = shlex.join(java("org.apache.kafka.tools.consumer.ConsoleConsumer", heap_mb=64))
-    command.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {consumer} "$@"\n')
-    command.chmod(0o755)
+    if not command.exists():  # else it may be running
+        consumer = shlex.join(java("org.apache.kafka.tools.consumer.ConsoleConsumer", heap_mb=64))
+        command.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {consumer} "$@"\n')
+        command.chmod(0o755)
     tools = tmp_path / f"tools-{len(channel.programs)}"
     tools.mkdir()
     for name in ("sh", "java", "grep", "setpriv", *(["jq"] if jq else [])):
@@ -215,12 +224,12 @@ def console(tmp_path: Path, channel: Channel, *arguments: str, jq: bool = True) 
 
 
 def test_the_script_prints_what_is_live_and_committed(tmp_path: Path, channel: Channel) -> None:
-    channel.publish(anomaly(1), anomaly(2, live=False))
-    channel.publish(anomaly(3), abort=True)
+    channel.publish(incident(1), incident(2, live=False))
+    channel.publish(incident(3), abort=True)
     channel.write(b"no JSON")
-    channel.publish(anomaly(4, sentence="number 4\x1b[2J"))
-    channel.write(b'{"kind":"anomaly","live":true}')
-    channel.publish(anomaly(5))
+    channel.publish(incident(4, sentence="number 4\x1b[2J"))
+    channel.write(b'{"kind":"incident","live":true}')
+    channel.publish(incident(5))
     limits = ("--from-beginning", "--max-messages", "6", "--timeout-ms", "60000")  # all but the aborted one
     scripts = [console(tmp_path, channel, *limits, jq=jq) for jq in (True, False)]
     wrong = console(tmp_path, channel, "--no-such-option")

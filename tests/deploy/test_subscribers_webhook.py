@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from laggard.pipeline.records.schemas import SCHEMAS
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
-from tests.deploy.subscribers import OK, OLD_SECRET, SECRET, SUBSCRIBERS, Channel, Program, Receiver, anomaly, until
+from tests.deploy.subscribers import OK, OLD_SECRET, SECRET, SUBSCRIBERS, Channel, Program, Receiver, incident, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +54,11 @@ def post(tmp_path: Path, channel: Channel, receiver: Receiver, *arguments: str, 
 
 
 def test_each_comes_once_signed_and_in_order(tmp_path: Path, channel: Channel, receiver: Receiver) -> None:
-    events = channel.publish(*map(anomaly, range(20)))
-    channel.publish(anomaly(100), abort=True)
-    channel.publish(anomaly(101, live=False), anomaly(3))
+    events = channel.publish(*map(incident, range(20)))
+    channel.publish(incident(100), abort=True)
+    channel.publish(incident(101, live=False), incident(3))
     channel.write(b"no JSON")
-    channel.publish(anomaly(20))
+    channel.publish(incident(20))
     (tmp_path / "secret").write_text(f"{OLD_SECRET} {SECRET}\n")
     changing = {"WEBHOOK_SECRET": "", "WEBHOOK_SECRET_FILE": str(tmp_path / "secret")}
     program = post(tmp_path, channel, receiver, **changing)
@@ -67,7 +67,7 @@ def test_each_comes_once_signed_and_in_order(tmp_path: Path, channel: Channel, r
     assert receiver.taken == list(range(21))
     assert len({each.identity for each in receiver.deliveries}) == 21
     first, sent = receiver.deliveries[0].message, events[0]
-    Draft202012Validator(SCHEMAS["anomaly"]).validate(first["data"])
+    Draft202012Validator(SCHEMAS["incident"]).validate(first["data"])
     headers = dict(sent.headers)
     assert first == {
         "type": headers["ce_type"].decode(),
@@ -81,7 +81,7 @@ def test_a_receiver_that_is_down_and_back_gets_everything(tmp_path: Path, channe
     answers: list[Answer] = [(302, {"location": receiver.url}), OK, (503, {"retry-after": "3"}), OK, (429, {})]
     receiver.answers = lambda count, _: answers[count] if count < len(answers) else OK
     receiver.down()
-    channel.publish(*map(anomaly, range(5)))
+    channel.publish(*map(incident, range(5)))
     program = post(tmp_path, channel, receiver)
     program.until_said("answered nothing (")
     receiver.up()
@@ -105,7 +105,7 @@ def test_killed_in_the_middle_nothing_is_lost(tmp_path: Path, channel: Channel, 
         return OK
 
     receiver.answers = hold
-    channel.publish(*map(anomaly, range(30)))
+    channel.publish(*map(incident, range(30)))
     first = post(tmp_path, channel, receiver)
     until(lambda: held.is_set() or first.process.poll() is not None, first.told)
     first.kill()
@@ -127,7 +127,7 @@ def test_what_is_not_wanted_is_put_aside_and_can_be_posted_later(
 ) -> None:
     receiver.answers = lambda _, delivery: (422, {}) if delivery.number == 1 else OK
     letters = channel.create(f"{channel.prefix}letters")
-    events = channel.publish(*map(anomaly, range(4)))
+    events = channel.publish(*map(incident, range(4)))
     program = post(tmp_path, channel, receiver, "--dead-letters", letters)
     assert receiver.until_taken(3, program) == [0, 2, 3]
     program.stop()
@@ -152,7 +152,7 @@ def test_a_message_that_never_works_ends_it_where_there_is_no_place_for_it(
     tmp_path: Path, channel: Channel, receiver: Receiver
 ) -> None:
     receiver.answers = lambda *_: (500, {})
-    channel.publish(anomaly(0), anomaly(1))
+    channel.publish(incident(0), incident(1))
     program = post(tmp_path, channel, receiver, "--patience", "1s")
     assert program.ended() == 1, program.told()
     assert re.search(r"answered 500, tried \d times: given up\n$", program.said.read_text())
@@ -165,7 +165,7 @@ def test_a_message_that_never_works_ends_it_where_there_is_no_place_for_it(
 
 def test_gone_is_the_end_and_what_was_not_taken_is_kept(tmp_path: Path, channel: Channel, receiver: Receiver) -> None:
     receiver.answers = lambda _, delivery: (410, {}) if delivery.number == 1 else OK
-    channel.publish(*map(anomaly, range(3)))
+    channel.publish(*map(incident, range(3)))
     program = post(tmp_path, channel, receiver)
     assert program.ended() == 69, program.told()
     assert [each.number for each in receiver.deliveries] == [0, 1]
@@ -179,7 +179,7 @@ def test_one_that_waits_lets_others_join_and_loses_nothing_by_it(tmp_path: Path,
     """A group settles only once each member has said something; and what one has in hand it may have to read again."""
     with closing(Channel(broker, partitions=2)) as channel, closing(Receiver()) as down, closing(Receiver()) as well:
         down.answers = lambda *_: OK if well.taken else (503, {})
-        channel.publish(*map(anomaly, range(12)))
+        channel.publish(*map(incident, range(12)))
         waiting = post(tmp_path, channel, down)
         waiting.until_said("answered 503, tried ")
         other = post(tmp_path, channel, well)
@@ -195,7 +195,7 @@ def test_one_that_waits_lets_others_join_and_loses_nothing_by_it(tmp_path: Path,
 def test_certificates_of_receivers_are_checked(tmp_path: Path, channel: Channel) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    channel.publish(anomaly(1))
+    channel.publish(incident(1))
     with closing(Receiver(authority=authority)) as receiver:
         stranger = post(tmp_path, channel, receiver)
         stranger.until_said("CERTIFICATE_VERIFY_FAILED")
@@ -215,7 +215,7 @@ def test_the_receiver_of_the_readme(tmp_path: Path, channel: Channel, receiver: 
         command = [sys.executable, str(tmp_path / "receiver.py")]
         running = start(command, log, {**os.environ, "WEBHOOK_SECRET": SECRET})
     try:
-        channel.publish(anomaly(1))
+        channel.publish(incident(1))
         wrong = post(
             tmp_path,
             channel,
