@@ -19,8 +19,8 @@ class Limits:
         samples: how many rounds it makes.
         size_bytes: about how large its diagnosis gets as JSON; threads with less use are left out, and counted.
         interval_s: between two rounds, where the budget allows it.
-        threads: at how many threads one round looks. Where there are more, those that used CPU time at their last look
-            come first, and the others take turns.
+        threads: at how many threads one round looks. Where there are more, three quarters are for those that used CPU
+            time at their last look, and the others take turns in the last quarter.
         phases: how many it tells apart; what comes later is added to the last of its kind.
 
     Raises:

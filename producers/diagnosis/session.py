@@ -371,8 +371,8 @@ class Session:
             notes["stack"] = "stacks inside of the kernel may not be read: that takes CAP_SYS_ADMIN"
         if threads.count > self._limits.threads:
             notes["threads"] = (
-                f"it has {threads.count} threads: each round looked at {self._limits.threads} of them, those that used"
-                " CPU time before the others"
+                f"it has {threads.count} threads: each round looked at no more than {self._limits.threads}, those that"
+                " used CPU time before the others"
             )
         if state in (b"T", b"t"):
             notes["stopped"] = "it was stopped, by a signal or by a debugger, and not by laggard"

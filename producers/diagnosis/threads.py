@@ -28,7 +28,8 @@ SCHEDSTAT, STAT = range(len(FILES))
 
 _ENDED = (b"Z", b"X", b"x")
 _UNINTERRUPTIBLE = b"D"
-_FOR_OTHERS = 4  # one place in so many is kept for threads that did not run at their last look
+_FOR_OTHERS = 4  # of many threads, one place in so many is for those that did not run at their last look
+_FIND_ROUNDS = 16  # once in so many rounds it is seen which of many threads run
 
 
 class Look(NamedTuple):
@@ -142,7 +143,7 @@ class Threads:
         """
         self._round += 1
         ended = self._list()
-        if self._round == 1 and len(self._threads) > self._limit:
+        if len(self._threads) > self._limit and self._round % _FIND_ROUNDS == 1:
             self._find_busy()
         looked = []
         for thread in self._chosen():
@@ -191,7 +192,7 @@ class Threads:
                 text = _content(f"{self._path}/{thread.tid}/stat")
             except OSError:
                 continue  # it ended
-            thread.ran = text[text.rfind(b")") + 2 :].startswith(b"R")
+            thread.ran |= text[text.rfind(b")") + 2 :].startswith(b"R")
 
     def _remove(self, tid: int) -> Thread:
         thread = self._threads.pop(tid)
@@ -205,8 +206,9 @@ class Threads:
             return threads
         busy = [thread for thread in threads if thread.ran]
         others = [thread for thread in threads if not thread.ran]
-        chosen = heapq.nsmallest(self._limit - self._limit // _FOR_OTHERS, busy, key=lambda thread: thread.seen)
-        return chosen + heapq.nsmallest(self._limit - len(chosen), others, key=lambda thread: thread.seen)
+        places = self._limit // _FOR_OTHERS
+        chosen = heapq.nsmallest(self._limit - places, busy, key=lambda thread: thread.seen)
+        return chosen + heapq.nsmallest(max(1, places), others, key=lambda thread: thread.seen)
 
     def _read(self, thread: Thread) -> bool:
         """Look at one thread. Returns whether it lives."""

@@ -388,7 +388,7 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget():
             text = write_diagnosis(session.diagnosis("closed"))
             looked_s = time.monotonic() - begun
     found = read_diagnosis(text, "")
-    noted(found, "threads: each round looked at 256 of them")
+    noted(found, "threads: each round looked at no more than 256")
     (phase,) = found.phases
     assert phase.threads[0].tid == program.tid
     assert phase.threads[0].samples >= phase.samples / 2
