@@ -125,6 +125,18 @@ def burning_java(*flags: str) -> list[str | Path]:
     return ["java", "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
 
 
+def write_uncached(path: Path, size_bytes: int) -> Path:
+    """A file that is on disk alone: what is in the page cache is held by the cgroup of who wrote it."""
+    part = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(size_bytes // len(part)):
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
+
+
 @contextmanager
 def memory_limit(size_bytes: int) -> Iterator[list[str]]:
     """A cgroup that may hold so much memory: what to put before a command that is to run in it. Takes root."""

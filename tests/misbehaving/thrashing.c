@@ -27,6 +27,7 @@ int main(int count, char **arguments) {
         perror("usage: thrashing FILE");
         return 1;
     }
+    madvise((void *)pages, size, MADV_RANDOM); /* each page is read by itself */
     run(sweeper, "sweeper");
     return obey();
 }
