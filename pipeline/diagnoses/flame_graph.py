@@ -30,14 +30,17 @@ MARGIN: Final = 10
 ROW: Final = 17
 """Pixels: of the picture, beside it, and from one function to the one that stands on it."""
 
-NARROWEST: Final = 0.2
+NARROWEST: Final = 0.3
 """Pixels: what would be narrower is not drawn."""
+
+LETTER: Final = 10
+"""Pixels: what is narrower has no room for a letter, and gets none."""
 
 _HEADING: Final = 26
 _STYLE: Final = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#111}"
     ".t{font-weight:bold;font-size:15px}.h{font-weight:bold}"
-    "rect{stroke:#fff;stroke-width:.5}g:hover>svg>rect{stroke:#000;stroke-width:2}"
+    "rect{stroke:#fff;stroke-width:.5}g:hover rect{stroke:#000;stroke-width:2}"
 )
 
 
@@ -143,11 +146,14 @@ def _drawn(placed: _Placed, samples: int, base: int, *, cold: bool) -> str:
     title = _text(f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}")
     if box.module and box.module != KERNEL:
         title += f"\n{_text(box.module)}"
+    fill = _colour(label, box.module, cold=cold)
+    at = f'x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}"'
+    if width < LETTER:
+        return f'<g><title>{title}</title><rect {at} height="{ROW - 1}" fill="{fill}"/></g>'
     # A picture of its own cuts the text where the box ends, and leaves all of it to be found.
     return (
-        f"<g><title>{title}</title>"
-        f'<svg x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}" height="{ROW}">'
-        f'<rect width="100%" height="{ROW - 1}" rx="1" fill="{_colour(label, box.module, cold=cold)}"/>'
+        f'<g><title>{title}</title><svg {at} height="{ROW}">'
+        f'<rect width="100%" height="{ROW - 1}" rx="1" fill="{fill}"/>'
         f'<text x="3" y="12">{_text(label)}</text></svg></g>'
     )
 

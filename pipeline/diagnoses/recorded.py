@@ -69,11 +69,9 @@ class Recorded:
 
         """
         bus, partition = self._reader.bus, self._reader.partition
-        start, stop = bus.offset_at(partition, begin_ts - BEFORE_S), bus.bounds(partition)[1]
+        start, stop = (bus.offset_at(partition, ts) for ts in (begin_ts - BEFORE_S, end_ts + LONGEST_S))
         found: dict[str, Diagnosis] = {}
         for each in self._read(self._reader.stored(start, stop)):
-            if each.ts > end_ts + LONGEST_S:
-                break
             if each.phases and overlaps(each, begin_ts - BEFORE_S, end_ts):
                 found[each.id] = each
         return sorted(found.values(), key=lambda each: (each.phases[0].begin_ts, each.id))

@@ -166,8 +166,17 @@ def test_what_is_too_narrow_to_be_seen_is_not_drawn() -> None:
     assert NARROWEST > (WIDTH - 2 * MARGIN) / 100_001
     told = diagnosis(Phase(True, START, START + 1, 100_001, (thread(1, "a", 1.0, seen, unseen),)))
     assert drawn(told).keys() == {"a (1)", "run_forever (hot.py)", "compute (hot.py)"}
-    often = replace(unseen, samples=100)
-    told = diagnosis(Phase(True, START, START + 1, 100_100, (thread(1, "a", 1.0, seen, often),)))
+    assert "rare" not in flame_graph(told)
+
+
+def test_a_narrow_box_has_a_title_and_no_text() -> None:
+    seen = Stack((COMPUTE, LOOP), 100_000)
+    rare = Stack((Location("rare"), LOOP), 100)
+    told = diagnosis(Phase(True, START, START + 1, 100_100, (thread(1, "a", 1.0, seen, rare),)))
+    assert "rare" not in drawn(told)
+    assert "<title>rare: 100 samples, 0.1 %</title><rect x=" in flame_graph(told)
+    often = replace(rare, samples=10_000)
+    told = diagnosis(Phase(True, START, START + 1, 110_000, (thread(1, "a", 1.0, seen, often),)))
     assert "rare" in drawn(told)
 
 
@@ -181,12 +190,13 @@ def headings(told: Diagnosis) -> list[str]:
 
 
 def drawn(told: Diagnosis) -> dict[str, tuple[float, float, float, str]]:
-    """By label: x, y, width and title of the first box of this name."""
+    """By label: x, y, width and title of the first box of this name that has text."""
     found: dict[str, tuple[float, float, float, str]] = {}
     for group in ET.fromstring(flame_graph(told)).iter(f"{SVG}g"):
         box, title = group.find(f"{SVG}svg"), group.find(f"{SVG}title")
-        assert box is not None
         assert title is not None
+        if box is None:
+            continue
         label = box.findtext(f"{SVG}text") or ""
         x, y, width = (float(box.get(name, "nan")) for name in ("x", "y", "width"))
         found.setdefault(label, (x, y, width, title.text or ""))
