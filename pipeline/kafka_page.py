@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS, Topics
 from laggard.pipeline.units import readable_duration
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.acls import Role
     from laggard.pipeline.bus import TopicSpec
 
-_OPERATORS = ("gaussian",)
+_OPERATORS = tuple(BY_NAME["operators"].default.split(","))
 _GROUP = "anomaly-readers"
 _REPLICATION = 3
 
@@ -96,8 +97,8 @@ setting to look at; an agent says it once, keeps its records in its spool and go
 
 The least that each role needs; a test runs each of them under exactly these rules, and without each single one.
 `laggard topics acls --role worker --principal User:CN=worker` prints the commands for your names, `--json` what tools
-that manage rules take. `Read` and `Write` include `Describe`. Where there are several operators, those of `gaussian`
-are needed for each of them; `prefixed` is about everything whose name begins so.
+that manage rules take. `Read` and `Write` include `Describe`. Where there are other operators (the setting
+`operators`), what is here for `gaussian` is needed for each of them; `prefixed` is about everything whose name begins so.
 """
 
 _JSON = """

@@ -109,13 +109,17 @@ class Replay(Observer):
             self.marks += 1
             self._complete_before(record)
         wanted = [task for task in self.tasks if task.wired.topic == topic]
+        said = set[str]()  # a record that cannot be used is none for several operators
         for task in wanted:
             task.receive(Incoming(task.partition, self.records, key, b"", record.ts), record)
             self._tell_scores()
             for output in task.outputs:
                 if isinstance(output, DeadLetter):
                     # Its place is that of a record on a bus; what was read from a file is known by the file's.
-                    self._report(f"{place}: {output.reason.partition(': ')[2]}")
+                    reason = output.reason.partition(": ")[2]
+                    if reason not in said:
+                        said.add(reason)
+                        self._report(f"{place}: {reason}")
                 else:
                     self._tell(output)
                     if isinstance(output, Anomaly | Progress):

@@ -191,8 +191,8 @@ def _cpu(settings: Settings) -> Wired:
             "smoothing": smoothing,
             **({} if smoothing == "none" else {"window_s": window_s}),
         },
-        # Who is slow asks what is unusual. High use may be the most usual of all.
-        answers_marks=False,
+        # Who is slow asks what is unusual. High use may be the most usual of all: it answers where it is asked first.
+        answers_marks=settings.words("operators")[0] == "cpu",
     )
 
 

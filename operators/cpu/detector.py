@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
+    from laggard.operators.cpu.events import Event
     from laggard.operators.cpu.measures import ConditionName
     from laggard.operators.cpu.smoothing import Kind
 
@@ -34,6 +35,9 @@ THRESHOLDS: Final[Mapping[ConditionName, float]] = {
 """From which reading on each condition is high: the published share; six spikes a minute; half of a quota's periods,
 of which there are five in half a second; and of memory, without which little goes on, the share from which
 systemd-oomd(8) on kills."""
+
+
+_NO_EVENTS: Final[Mapping[ConditionName, Mapping[str, Event]]] = {}
 
 
 class Cpu:
@@ -113,10 +117,11 @@ class Cpu:
         self.duration_s = duration_s
         self.smoothing: Kind = smoothing
         self.window_s = window_s
-        self._first_ts = math.nan
+        self._first_ts = self._ts = math.nan
         self._cpus_seen = 0.0
         self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
         # What follows from the last frame; never part of a snapshot.
+        self._calm = all(each.calm for each in self._watched)  # no frame without a high reading changes anything
         self._columns: tuple[Layout, Columns] | None = None
         self._judged: _Judged | None = None
 
@@ -128,12 +133,13 @@ class Cpu:
         """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
         judged = self._judge(ts, layout, values)
         self._judged = None
-        self._watched = judged.watched
-        self._cpus_seen = judged.cpus_seen
+        if judged.watched is not self._watched:
+            self._watched = judged.watched
+            self._calm = all(each.calm for each in self._watched)
+        self._cpus_seen = judged.readings.cpus_seen
         if math.isnan(self._first_ts):
             self._first_ts = ts
-        for each in self._watched:
-            each.skip(ts)
+        self._ts = ts
 
     def _judge(self, ts: float, layout: Layout, values: Matrix) -> _Judged:
         judged = self._judged
@@ -144,17 +150,28 @@ class Cpu:
         if self._columns is None or self._columns[0] is not layout:
             self._columns = layout, Columns.of(layout)
         readings = Readings(self._columns[1], values, self._cpus_seen)
-        watched = [each.after(ts, layout, readings) for each in self._watched]
-        events = {each.name: dict(each.events.open) for each in watched if each.events.open}
+        watched, events = self._watched, _NO_EVENTS
+        if not (self._calm and all(CONDITIONS[each.name].most(readings) < each.least for each in watched)):
+            self._tell_time()
+            watched = [each.after(ts, layout, readings) for each in watched]
+            events = {each.name: dict(each.events.open) for each in watched if each.events.open}
         age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
         scores = Scores(ts, layout, events, readings, self.thresholds, self.duration_s, age_s)
-        self._judged = _Judged(ts, layout, values, watched, readings.cpus_seen, scores)
+        self._judged = _Judged(ts, layout, values, watched, readings, scores)
         return self._judged
+
+    def _tell_time(self) -> None:
+        """Let those know when the last frame was that did not have to be asked about it."""
+        if math.isfinite(self._ts):
+            for each in self._watched:
+                each.skip(self._ts)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
+        self._tell_time()
         return {
             "first_ts": self._first_ts,
+            "ts": self._ts,
             "cpus_seen": self._cpus_seen,
             "conditions": {each.name: each.snapshot() for each in self._watched},
         }
@@ -171,8 +188,10 @@ class Cpu:
                     each.restore(state["conditions"][each.name])
                 except ValueError as error:
                     raise ValueError(f"{each.name}: {error}") from None
-        self._first_ts, self._cpus_seen = float(state["first_ts"]), float(state["cpus_seen"])
+        self._first_ts, self._ts = float(state["first_ts"]), float(state["ts"])
+        self._cpus_seen = float(state["cpus_seen"])
         self._watched, self._judged = watched, None
+        self._calm = all(each.calm for each in watched)
 
 
 class _Judged(NamedTuple):
@@ -182,5 +201,5 @@ class _Judged(NamedTuple):
     layout: Layout
     values: Matrix
     watched: list[Watched]
-    cpus_seen: float
+    readings: Readings
     scores: Scores

@@ -109,10 +109,6 @@ class Events:
         other.open, other._machine, other._rows = dict(self.open), self._machine.copy(), self._rows
         return other
 
-    def quiet(self, readings: Vector) -> bool:
-        """Whether there is no event, and these readings begin none."""
-        return not self._machine.active and not (readings >= self.threshold).any()
-
     def passed_s(self, ts: float) -> float:
         """How long a reading that ends at `ts` tells of, in seconds."""
         return self._machine.passed_s(ts)

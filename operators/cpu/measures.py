@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -75,35 +76,41 @@ class Columns:
 
 
 class Readings:
-    """The measures of one frame, each for all rows; None for what the frame does not have.
+    """The measures of one frame, each for all rows; None for what the frame does not have. Computed when asked for.
 
     Args:
         columns: where they are.
         values: the frame's, shape (rows, features).
-        cpus_seen: how many CPUs were in use together at most so far, for frames that do not say how many there are.
-
-    Attributes:
-        single: u1 (S1, Eq. 1): the share of one CPU that a process used, user and kernel mode together.
-        cpus_seen: with this frame.
+        cpus_seen: how many CPUs were in use together at most before, for frames that do not say how many there are.
 
     """
 
     def __init__(self, columns: Columns, values: Matrix, cpus_seen: float) -> None:
         self._columns = columns
         self._values = values
-        parts = [self._read(column) for column in (columns.user, columns.system, columns.used) if column >= 0]
-        self.single: Vector | None = sum(parts[1:], parts[0]) if parts else None
-        self.cpus_seen = cpus_seen
-        if self.single is not None and columns.cpus < 0:
-            self.cpus_seen = max(cpus_seen, float(np.nansum(np.fmax(self.single, 0.0))))
+        self._cpus_seen_before = cpus_seen
 
-    @property
+    @cached_property
+    def single(self) -> Vector | None:
+        """u1 (S1, Eq. 1): the share of one CPU that a process used, in user and kernel mode together."""
+        columns = self._columns
+        parts = [self._read(column) for column in (columns.user, columns.system, columns.used) if column >= 0]
+        return sum(parts[1:], parts[0]) if parts else None
+
+    @cached_property
+    def cpus_seen(self) -> float:
+        """How many CPUs were in use together at most, with this frame; not asked for where frames say how many."""
+        if self._columns.cpus >= 0 or self.single is None:
+            return self._cpus_seen_before
+        return max(self._cpus_seen_before, float(np.nansum(np.fmax(self.single, 0.0))))
+
+    @cached_property
     def cpus(self) -> float:
         """How many CPUs there are; NaN where the frame has a place for that and does not say it."""
         if self._columns.cpus < 0:
             return max(1.0, math.ceil(self.cpus_seen - SPARE_CPU))
-        said = self._read(self._columns.cpus)
-        return float(np.fmax.reduce(said[said >= 1.0], initial=np.nan))
+        said = self._values[:, self._columns.cpus]
+        return next((each for each in map(float, said) if 1.0 <= each <= LARGEST), math.nan)
 
     @property
     def system_wide(self) -> Vector | None:
@@ -128,6 +135,37 @@ class Readings:
         """The share of time in which some task of a host waited for memory."""
         return self._column(self._columns.memory)
 
+    # The same without a look at each row: no reading is greater.
+
+    @cached_property
+    def most_single(self) -> float:
+        """At least the greatest u1."""
+        columns = self._columns
+        return sum([self._most(column) for column in (columns.user, columns.system, columns.used)])
+
+    @property
+    def most_system_wide(self) -> float:
+        """At least the greatest u2."""
+        return self.most_single / self.cpus
+
+    @property
+    def most_quota(self) -> float:
+        """At least the greatest share of periods."""
+        return self._most(self._columns.throttled)
+
+    @property
+    def most_io(self) -> float:
+        """At least the greatest share of time."""
+        return self._most(self._columns.io)
+
+    @property
+    def most_memory(self) -> float:
+        """At least the greatest share of time."""
+        return self._most(self._columns.memory)
+
+    def _most(self, column: int) -> float:
+        return 0.0 if column < 0 else float(np.fmax.reduce(self._values[:, column], initial=0.0))
+
     def _column(self, column: int) -> Vector | None:
         return None if column < 0 else self._read(column)
 
@@ -144,23 +182,29 @@ class Condition:
         name: in settings and diagnoses.
         feature: what is told of it, with its base unit.
         reading: of a frame; for `spikes` what the spikes are made of.
+        most: no reading of the frame is greater; NaN where nobody knows.
 
     """
 
     name: ConditionName
     feature: str
     reading: Callable[[Readings], Vector | None]
+    most: Callable[[Readings], float]
 
 
 CONDITIONS: Final[Mapping[ConditionName, Condition]] = {
     each.name: each
     for each in (
-        Condition("cpu", "cpu_system_wide_ratio", lambda found: found.system_wide),
-        Condition("single_cpu", "cpu_single_ratio", lambda found: found.single),
-        Condition("spikes", "cpu_spikes_per_s", lambda found: found.system_wide),
-        Condition("quota", "cpu_quota_throttled_ratio", lambda found: found.quota),
-        Condition("io_pressure", "pressure_io_some_ratio", lambda found: found.io),
-        Condition("memory_pressure", "pressure_memory_some_ratio", lambda found: found.memory),
+        Condition(
+            "cpu", "cpu_system_wide_ratio", lambda found: found.system_wide, lambda found: found.most_system_wide
+        ),
+        Condition("single_cpu", "cpu_single_ratio", lambda found: found.single, lambda found: found.most_single),
+        Condition("spikes", "cpu_spikes_per_s", lambda found: found.system_wide, lambda found: found.most_system_wide),
+        Condition("quota", "cpu_quota_throttled_ratio", lambda found: found.quota, lambda found: found.most_quota),
+        Condition("io_pressure", "pressure_io_some_ratio", lambda found: found.io, lambda found: found.most_io),
+        Condition(
+            "memory_pressure", "pressure_memory_some_ratio", lambda found: found.memory, lambda found: found.most_memory
+        ),
     )
 }
 """By name, in the order in which they are told where a row has several that are as bad."""

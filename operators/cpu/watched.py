@@ -70,15 +70,24 @@ class Watched:
         other._spikes = None if self._spikes is None else self._spikes.copy()
         return other
 
+    @property
+    def calm(self) -> bool:
+        """Whether it has no state, so that a frame without a high reading leaves it as it is."""
+        events = self.events.open or (self._spikes is not None and self._spikes.open)
+        return not events and not self._counts and self._smoothing.kind == "none"
+
+    @property
+    def least(self) -> float:
+        """A reading of a frame is high from here on."""
+        return (self._spikes or self.events).threshold
+
     def after(self, ts: float, layout: Layout, frame: Readings) -> Watched:
-        """What it is after a frame; itself where nothing but time has passed, which `skip` then tells it."""
+        """What it is after a frame; itself where that leaves it as it is, but for the time, which `skip` then tells."""
+        if self.calm and CONDITIONS[self.name].most(frame) < self.least:
+            return self
         readings = CONDITIONS[self.name].reading(frame)
-        if not self.events.open and not self._counts:
-            source = self._spikes or self.events
-            if readings is None and not source.open:
-                return self
-            if readings is not None and self._smoothing.kind == "none" and source.quiet(readings):
-                return self
+        if readings is None and self.calm:
+            return self
         other = self.copy()
         other.step(ts, layout, np.full(len(layout.rows), np.nan) if readings is None else readings)
         return other

@@ -149,7 +149,11 @@ SETTINGS: tuple[Setting, ...] = (
         found_as="the machine's host name",
     ),
     Setting(
-        "operators", "words", "gaussian", "The operators that the worker runs.", choices=("gaussian", "cpu", "river")
+        "operators",
+        "words",
+        "gaussian,cpu",
+        "The operators that the worker runs.",
+        choices=("gaussian", "cpu", "river"),
     ),
     Setting(
         "bus.location",

@@ -81,7 +81,7 @@ class Page:
 
     def __init__(self, hosts: int, processes: int) -> None:
         settings = read_settings(environ={}, flags=[])
-        (self.wired,) = wire(settings)
+        self.wired, *_ = wire(settings)
         self.top_rows = settings.count("web.top_rows")
         telemetry = Telemetry()
         self.exporter = Exporter(telemetry, self.top_rows, {self.wired.name: 1.0})

@@ -46,6 +46,12 @@ def samples(url: str) -> dict[str, list[tuple[dict[str, str], float]]]:
     return found
 
 
+def of(operator: str, url: str, name: str) -> float:
+    """The value of a metric that an operator has once."""
+    (value,) = (value for labels, value in samples(url)[name] if labels["operator"] == operator)
+    return value
+
+
 def test_from_counters_to_page(tmp_path: Path) -> None:
     topics, stop = Topics(), threading.Event()
     with ExitStack() as stack:
@@ -81,15 +87,17 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
             agent.tick()
         agent.close()
         assert httpx.post(url + "/marks", json={"note": "slow"}).status_code == 201
-        until(lambda: samples(url)["laggard_records_total"][0][1] == 3 * TICKS + 1)
-        until(lambda: samples(url)["laggard_outputs_total"][0][1] == 1)  # the answer to the mark is committed
-        until(lambda: samples(url)["laggard_lag_records"][0][1] == 0)
+        for operator, outputs in (("gaussian", 1), ("cpu", 0)):  # the answer to the mark
+            until(lambda each=operator: of(each, url, "laggard_records_total") == 3 * TICKS + 1)
+            until(lambda each=operator, wanted=outputs: of(each, url, "laggard_outputs_total") == wanted)
+            until(lambda each=operator: of(each, url, "laggard_lag_records") == 0)
         page = samples(url)
-    labels = {"host": "web-1", "operator": "gaussian"}
-    assert [one for one, _ in page["laggard_score"]] == [{**labels, "scope": "host"}, {**labels, "scope": "process"}]
-    assert page["laggard_model_young"][0][1] == 1
+    scored = [(one["operator"], one["scope"]) for one, _ in page["laggard_score"] if one["host"] == "web-1"]
+    assert scored == [("cpu", "host"), ("cpu", "process"), ("gaussian", "host"), ("gaussian", "process")]
+    young = {one["operator"]: value for one, value in page["laggard_model_young"]}
+    assert young == {"cpu": 0, "gaussian": 1}
     assert page["laggard_agent_processes"][0][1] > 1
     assert page["laggard_agent_resident_memory_bytes"][0][1] > 1e6
     assert page["laggard_dead_letters_total"][0][1] == 0
     assert page["process_resident_memory_bytes"][0][1] > 1e6
-    assert len(page.get("laggard_row_score", [])) <= 3 + 1  # the worst three processes, and the host
+    assert len(page.get("laggard_row_score", [])) <= 2 * (3 + 1)  # the worst three processes, and the host

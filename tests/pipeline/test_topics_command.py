@@ -102,12 +102,15 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     assert "`laggard work` runs already" in err
     code, out, _ = laggard("reset", "--yes")
     assert code == 0
-    assert out.splitlines()[1:] == [
+    first, second = (line for line in out.splitlines() if " on " in line and not line.startswith(" "))
+    assert (first.split()[0], second.split()[0]) == ("gaussian", "cpu")
+    plan = [
         "  forgets    what it has learned of 0 hosts",
         "  learns     from the 0 records that laggard.counters holds now, and from what comes",
         "  publishes  what it finds from where it is on; what is published already stays",
-        "Done: gaussian will learn anew when a worker starts.",
     ]
+    assert [line for line in out.splitlines() if line.startswith(" ")] == plan * 2
+    assert out.splitlines()[-1] == "Done: gaussian, cpu will learn anew when a worker starts."
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,10 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         ((), "nobody can be asked here; expected --yes"),
         (("--json",), "--json asks nobody; expected --yes with it"),
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
-        (("--yes", "--operator", "magic"), "no operator 'magic' is set; expected one of gaussian (setting operators)"),
+        (
+            ("--yes", "--operator", "magic"),
+            "no operator 'magic' is set; expected one of gaussian, cpu (setting operators)",
+        ),
     ],
 )
 def test_reset_with_a_wrong_command_line(
@@ -169,7 +175,10 @@ def test_reset_asks_first(tmp_path: Path) -> None:
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         bus.create(Topics().specs())
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "reset", "--bus", str(tmp_path / "bus.db")]
-    for answer, code, said in ((b"n\n", INTERRUPTED, b"Go on? [y/N]"), (b"y\n", 0, b"Done: gaussian will learn anew")):
+    for answer, code, said in (
+        (b"n\n", INTERRUPTED, b"Go on? [y/N]"),
+        (b"y\n", 0, b"Done: gaussian, cpu will learn anew"),
+    ):
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             os.write(ours, answer)

@@ -6,13 +6,14 @@ import sys
 import numpy as np
 import pytest
 
+from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.river import River
 from laggard.pipeline.records import make_layout
 from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
-from laggard.pipeline.wiring import wire
+from laggard.pipeline.wiring import machines, wire
 
 
 @pytest.mark.parametrize("name", BY_NAME["operators"].choices)
@@ -33,13 +34,34 @@ def test_every_operator_that_can_be_chosen_is_wired(name: str) -> None:
 
 def test_settings_become_parameters() -> None:
     flags = [parse_assignment(each) for each in ("gaussian.context=1h", "gaussian.minimum_features=3")]
-    (wired,) = wire(read_settings(environ={}, flags=flags))
+    wired, *_ = wire(read_settings(environ={}, flags=flags))
     operator = wired.make()
     assert isinstance(operator, Gaussian)
     assert (operator.context_s, operator.minimum_features) == (3600.0, 3)
     assert wired.parameters["context_s"] == 3600.0
     assert wired.parameters["minimum_features"] == 3
     assert all(getattr(operator, name, value) == value for name, value in wired.parameters.items())
+
+
+def test_the_machines_of_the_host_are_those_of_the_operator() -> None:
+    flags = ["operators=cpu", "cpu.threshold=0.5", "cpu.duration=7s", "cpu.conditions=cpu,single_cpu,spikes,quota"]
+    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in (*flags, "cpu.spikes=3/minute")])
+    (wired,) = wire(settings)
+    operator, made = wired.make(), machines(settings)
+    assert isinstance(operator, Cpu)
+    assert {name: make().threshold for name, make in made.items()} == dict(operator.thresholds)
+    assert operator.thresholds == {"cpu": 0.5, "single_cpu": 0.5, "spikes": 0.05, "quota": 0.5}
+    assert {make().duration_s for make in made.values()} == {operator.duration_s} == {7.0}
+    assert made["cpu"]() is not made["cpu"]()
+
+
+def test_high_use_answers_a_mark_only_where_it_comes_first() -> None:
+    def answering(operators: str) -> list[str]:
+        found = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={operators}")]))
+        return [each.name for each in found if each.answers_marks]
+
+    assert answering("gaussian,cpu") == ["gaussian"]
+    assert answering("cpu") == ["cpu"]
 
 
 def test_river_gets_its_detector_and_its_parameters() -> None:

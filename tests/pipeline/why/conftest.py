@@ -103,7 +103,8 @@ class Recorded:
 
 @pytest.fixture(scope="session")
 def wired() -> tuple[Wired, ...]:
-    return wire(read_settings(environ={}, flags=[Given("gaussian.context", "40m", "test")]))
+    flags = {"operators": "gaussian", "gaussian.context": "40m"}
+    return wire(read_settings(environ={}, flags=[Given(name, value, "test") for name, value in flags.items()]))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
-from laggard.pipeline.records import Decoder, Frame, Mark, Request, make_layout, write_line
+from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, Mark, Request, make_layout, write_line
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.task import Task
@@ -170,14 +170,25 @@ def test_json(recording, capsys):
 def test_scores_are_asked_for(recording, capsys):
     assert run(["replay", str(recording), "--json", "--scores"]) == 0
     told = objects(capsys.readouterr().out)
-    assert [each["kind"] for each in told].count("score") == 170
+    assert [each["operator"] for each in told if each["kind"] == "score"] == ["gaussian", "cpu"] * 170
     assert {tuple(each) for each in told if each["kind"] == "score"} == {("kind", "ts", "operator", "host", "score")}
-    assert [each["ts"] for each in told if each["kind"] == "score"] == [at(tick) for tick in range(170)]
+    for operator in ("gaussian", "cpu"):
+        scores = [each["ts"] for each in told if each["kind"] == "score" and each["operator"] == operator]
+        assert scores == [at(tick) for tick in range(170)]
 
 
 def test_parameters_are_set(recording, capsys):
     assert run(["replay", str(recording), "--json", "--set", "gaussian.minimum_features=1000"]) == 0
     assert objects(capsys.readouterr().out)[0]["parameters"]["minimum_features"] == 1000
+
+
+def test_what_is_late_is_named_once_however_many_operators_find_it_so(tmp_path, capsys):
+    early, *others = frames("web-1", range(5))
+    lines = [write_line(each) for each in (early, *others, replace(early, sequence=UNNUMBERED))]
+    (tmp_path / "late.jsonl").write_text("".join(line + "\n" for line in lines))
+    assert run(["replay", "late.jsonl"]) == FAILED
+    err = capsys.readouterr().err
+    assert err.count("late.jsonl:11: late: expected a time of at least") == 1
 
 
 def test_text(recording, capsys):
