@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.records.diagnosis_json import MAX_NOTES, diagnosis_id
-from laggard.pipeline.triggers import LOOK_RATIO, MAX_SUSPECTS, RESOURCES, Triggers
+from laggard.pipeline.triggers import LOOK_RATIO, LOOK_S, MAX_SUSPECTS, RESOURCES, Triggers
 from laggard.producers.clock import Clock, Timeline
 from laggard.producers.diagnosis.bounds import Budget
 from laggard.producers.diagnosis.session import Session
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.unfinished import Unfinished
     from laggard.producers.diagnosis.bounds import Limits
 
-LOOK_S: Final = 0.5
-"""Between two looks at the host, so that an event is seen within a second of when it is one ..."""
-
 LONGEST_LOOK_S: Final = 2.0
-"""... and where looks are expensive (`LOOK_RATIO`)."""
+"""Between two looks at the host, where they are expensive (`LOOK_RATIO`)."""
 
 MAX_SESSIONS: Final = 6
 """So many processes are looked into at once, `MAX_SUSPECTS` of them for the pressure of the host at most. Others wait;
@@ -128,7 +125,7 @@ class Diagnosing:
         self._budget = Budget(budget_ratio)
         self._looks: dict[int, _Look] = {}
         self._waiting: dict[Key, list[int]] = {}  # of each event, the processes that were not looked into yet
-        self._look_s = LOOK_S
+        self._look_s = 0.0
         self._looked_ns: int | None = None
         self._looking_s = 0.0  # CPU time
         self._open: dict[str, Diagnosis] = {}  # by id, what was told last of those that are not closed
@@ -219,7 +216,7 @@ class Diagnosing:
             self._fill()
         took_s = (self._clock.cpu() - begun) / 1e9
         self._looking_s += took_s
-        self._look_s = min(max(LOOK_S, took_s / LOOK_RATIO), LONGEST_LOOK_S)
+        self._look_s = max(self._triggers.interval_s, min(took_s / LOOK_RATIO, LONGEST_LOOK_S))
 
     def _turn(self, key: Key, *, high: bool) -> None:
         """An event goes into a dip, or comes back from one."""

@@ -6,6 +6,7 @@ for a tick and a worker.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
     Vector = NDArray[np.float64]
 
-LOOK_RATIO: Final = 0.005
-"""What readings may take of one core: where they take more, they are further apart."""
+LOOK_S: Final = 0.5
+"""Between two looks at everything, so that an event is seen within a second of when it is one."""
 
-IDLE_RATIO: Final = 0.3
+GLANCE_S: Final = 0.25
+"""Between two looks at the host alone, while nobody can use too much."""
+
+IDLE_RATIO: Final = 0.6
 """Processes are not asked while the host uses less than this part of what the least condition needs: nobody can be
-above it then. It is a part, as use begins in the middle between two readings."""
+above it then. It is a part, as use begins in the middle between two looks."""
+
+LOOK_RATIO: Final = 0.005
+"""What looks may take of one core: where they take more, they are further apart."""
 
 MAX_SUSPECTS: Final = 3
 """So many processes are concerned where the host's pressure is high, which is nobody's own ..."""
@@ -130,6 +137,7 @@ class Triggers:
 
     Attributes:
         events: what is wrong now.
+        interval_s: when to look again, after the last look.
 
     """
 
@@ -137,6 +145,7 @@ class Triggers:
         self, conditions: Mapping[str, Machine], clock: Clock, timeline: Timeline, root: str, groups: str
     ) -> None:
         self.events: dict[Key, Event] = {}
+        self.interval_s = LOOK_S
         self._conditions = conditions
         self._processes = [each for each in _PROCESSES if each in conditions]
         self._clock = clock
@@ -147,7 +156,7 @@ class Triggers:
         self._suspects: Suspects | None = None
         self._suspect_at_s = 0.0
         self._use: Use | None = None
-        self._rows: dict[str, int] = {}
+        self._before_s = math.nan  # when everything was looked at last
         self._changes: list[Change] = []
         self.forget()
 
@@ -161,38 +170,46 @@ class Triggers:
         self.events.clear()
         self._utilisation.forget()
         self._use = self._suspects = None
-        for condition, machine in self._conditions.items():
-            rows = 1 if condition in RESOURCES else 0
-            machine.align(np.full(rows, -1, np.intp))
-            self._rows[condition] = rows
+        self._before_s = math.nan
+        for machine in self._conditions.values():
+            machine.align(np.zeros(0, np.intp))
 
     def look(self) -> Sequence[Change]:
         """Read what is used and waited for, let each machine take a step, and tell what changed."""
-        ts, at_s = self._timeline.now(), self._clock.monotonic() / 1e9
+        at_s = self._clock.monotonic() / 1e9
         self._changes = []
-        utilisation, conditions = self._utilisation, self._conditions
-        busy = utilisation.busy_ratio()
-        if "quota" in conditions:
+        busy = self._utilisation.busy_ratio()
+        is_idle = busy < IDLE_RATIO * self._least_busy() and not any(each.active for each in self._conditions.values())
+        self.interval_s = GLANCE_S if is_idle else LOOK_S
+        if is_idle and self._use is not None:
+            self._rest()
+        if not is_idle or not at_s - self._before_s < LOOK_S - GLANCE_S / 2:
+            self._look(self._timeline.now(), at_s, is_idle=is_idle)
+        return self._changes
+
+    def _look(self, ts: float, at_s: float, *, is_idle: bool) -> None:
+        utilisation = self._utilisation
+        if "quota" in self._conditions:
             throttling = self._quotas.read()
             self._align("quota", throttling.source, throttling.groups)
             self._step("quota", ts, at_s, throttling.ratios, throttling.groups)
-        if busy < IDLE_RATIO * self._least_busy() and not any(machine.active for machine in conditions.values()):
-            utilisation.forget()
-            self._use = None
-            for each in self._processes:
-                self._align(each, np.zeros(0, np.intp), ())
-                self._step(each, ts, at_s, np.zeros(0), ())
-        else:
+        if not is_idle:
             use = self._use = utilisation.read()
             for each in self._processes:
-                self._align(each, use.source, use.pids)
+                if not use.same:
+                    self._align(each, use.source, use.pids)
                 ratios = use.single / utilisation.cpus if each == "cpu" else use.single
                 self._step(each, ts, at_s, ratios, use.pids)
         for each, resource in RESOURCES.items():
-            if each in conditions:
+            if each in self._conditions:
                 self._step(each, ts, at_s, np.array([utilisation.pressure_ratio(resource)]), ("",))
         self._suspect(at_s)
-        return self._changes
+        self._before_s = at_s
+
+    def _rest(self) -> None:
+        """Ask no processes any more."""
+        self._utilisation.forget()
+        self._use = None
 
     def used(self) -> Mapping[int, float]:
         """What each process uses of one CPU, by its id, as far as it is known."""
@@ -208,10 +225,10 @@ class Triggers:
 
     def _align(self, condition: str, source: Indices, names: Sequence[int | str]) -> None:
         """Give a machine the rows that there are now; what was wrong with those that are gone is over."""
-        if np.array_equal(source, np.arange(self._rows.get(condition, 0))):
+        machine = self._conditions[condition]
+        if not machine.active:
             return
-        self._rows[condition] = len(source)
-        self._conditions[condition].align(source)
+        machine.align(source)
         there = {name for name, place in zip(names, source.tolist(), strict=True) if place >= 0}
         for key in [key for key in self.events if key[0] == condition and key[1] not in there]:
             self._change(key, "over")
@@ -219,8 +236,16 @@ class Triggers:
     def _step(
         self, condition: str, ts: float, at_s: float, values: NDArray[np.float64], names: Sequence[int | str]
     ) -> None:
-        """Let a machine take a step, and do what follows from it."""
+        """Let a machine take a step, and do what follows from it.
+
+        Of a machine with nothing but Normal rows and low readings time alone passes: it takes its steps when needed.
+        """
         machine = self._conditions[condition]
+        if not machine.active:
+            if not np.fmax.reduce(values, initial=-np.inf) >= machine.threshold:
+                return
+            machine.align(np.full(len(values), -1, np.intp))
+            machine.step(self._before_s, np.zeros(len(values)))
         changed = machine.step(at_s, values)
         for row, before, after, lasted_s in zip(
             changed.rows.tolist(),

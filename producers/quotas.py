@@ -34,6 +34,9 @@ MAX_QUOTAS: Final = 512
 """So many groups with a quota are followed."""
 
 
+_NONE: Final[Vector] = np.zeros(0)
+
+
 class Throttling(NamedTuple):
     """How groups were held back since the reading before.
 
@@ -63,6 +66,7 @@ class Quotas:
         self._clock = clock
         self._base, self._limit = _hierarchy(root)
         self._groups: tuple[str, ...] = ()
+        self._places: Indices = np.zeros(0, np.intp)
         self._counted: list[tuple[int, int] | None] = []  # periods, and those in which the quota was used up
         self._files = HeldFiles(MAX_QUOTAS)
         self._descriptors: list[int] = []
@@ -74,7 +78,7 @@ class Quotas:
 
     def read(self) -> Throttling:
         """Read how each group was held back."""
-        before, source = self._counted, np.arange(len(self._groups))
+        before, source = self._counted, self._places
         now = self._clock.monotonic()
         if self._base and (self._sought_ns is None or now - self._sought_ns >= SEEK_S * 1e9):
             self._sought_ns = now
@@ -84,6 +88,9 @@ class Quotas:
             before = [self._counted[place] if place >= 0 else None for place in source]
             self._files.release(self._descriptors)
             self._groups, self._descriptors = groups, [-1] * len(groups)
+            self._places = np.arange(len(groups))
+        elif not self._groups:
+            return Throttling((), source, _NONE)
         self._counted = [self._count(place) for place in range(len(self._groups))]
         ratios = np.full(len(self._groups), np.nan)
         for place, (then, now_counted) in enumerate(zip(before, self._counted, strict=True)):

@@ -6,6 +6,7 @@ one was started since; and all of that can be left out while the host is idle, w
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ from laggard.producers.kernel import Kernel, content, cpu_clock
 from laggard.producers.proc import ProcError, parse_pressure, parse_stat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from laggard.producers.clock import Clock
@@ -28,9 +31,13 @@ if TYPE_CHECKING:
 PRESSURES: Final = ("io", "memory")
 """The resources of which the host's pressure is read."""
 
+LIST_S: Final = 1.0
+"""How often processes are listed, where some were started. What one did that was started since is told as its mean."""
+
 COUNT_S: Final = 10.0
 """How often CPUs are counted: seldom one is taken away or added."""
 
+_SLACK_S: Final = 0.1  # readings are not quite so far apart as planned
 _SPARE_CPU: Final = 0.1  # of a CPU: clocks are not read at quite the same moment
 _UPTIME, _LOAD, *_ = _FILES = ("uptime", "loadavg", *(f"pressure/{each}" for each in PRESSURES))
 
@@ -41,6 +48,7 @@ class Use(NamedTuple):
     Attributes:
         pids: of each row.
         source: for each row its place in the reading before, -1 where it was not there. Shape (rows,).
+        same: whether the rows are those of the reading before, in the same places.
         single: u1 (S1, Eq. 1): user and kernel time over time, as a share of one CPU; NaN where there is nothing to
             compare with. Shape (rows,).
 
@@ -48,6 +56,7 @@ class Use(NamedTuple):
 
     pids: tuple[int, ...]
     source: Indices
+    same: bool
     single: Vector
 
 
@@ -80,10 +89,14 @@ class Utilisation:
         self._tells_starts = _is_of(root, "loadavg")
         self._idle: tuple[int, float] | None = None
         self._stalled: dict[str, tuple[int, float]] = {}
+        self._entries: set[str] = set()  # those of the last listing, but for processes that have ended since
         self._pids: tuple[int, ...] = ()
         self._clocks: list[int] = []
         self._used_s: Vector = np.zeros(0)
+        self._places: Indices = np.zeros(0, np.intp)
         self._read_ns: int | None = None
+        self._listed_ns = 0
+        self._unlisted_s = 0.0
         self._last_start = b""
 
     def close(self) -> None:
@@ -122,43 +135,73 @@ class Utilisation:
 
     def forget(self) -> None:
         """Let the next reading be a first one."""
-        self._pids, self._clocks, self._used_s = (), [], np.zeros(0)
+        self._entries, self._last_start = set(), b""
+        self._set((), [], np.zeros(0))
         self._read_ns = None
-        self._last_start = b""
 
     def read(self) -> Use:
         """Read what every process used."""
-        pids, clocks, source = self._list()
         now = self._clock.monotonic()
-        used_s = self._used(pids, clocks)
-        single = np.full(len(pids), np.nan)
-        if self._read_ns is not None and now > self._read_ns:
-            elapsed_s = (now - self._read_ns) / 1e9
-            before_s = np.where(source >= 0, np.append(self._used_s, 0.0)[source], 0.0)
-            single = (used_s - before_s) / elapsed_s
-            # Less than before, or more than there was: another process has the pid of one that ended.
-            other = (single < 0.0) | (single > self.cpus * (1.0 + _SPARE_CPU))
-            single[other & (source >= 0)] = np.nan
-            source[other] = -1
+        listed = self._list(now)
+        used_s = self._used(self._pids, self._clocks)
+        elapsed_s = np.nan if self._read_ns is None or now <= self._read_ns else (now - self._read_ns) / 1e9
+        single = (used_s - self._used_s) / elapsed_s
+        source, same, self._read_ns = self._places, True, now
+        if listed is not None:
+            # Those that were started since began at 0.
+            source, same = listed, False
+            since_s = np.where(source >= 0, elapsed_s, max(elapsed_s, self._unlisted_s))
+            single *= elapsed_s / since_s
+        # Less than before, or more than there was: another process has the pid of one that ended.
+        most = self.cpus * (1.0 + _SPARE_CPU)
+        if not (single.min(initial=0.0) >= 0.0 and single.max(initial=0.0) <= most and math.isfinite(elapsed_s)):
+            source, same, single = self._sorted_out(source, used_s, single, most)
+        else:
+            self._used_s = used_s
+        return Use(self._pids, source, same, single)
+
+    def _sorted_out(self, source: Indices, used_s: Vector, single: Vector, most: float) -> tuple[Indices, bool, Vector]:
+        """Leave out those that have ended, and let those that are others begin anew."""
+        other = (single < 0.0) | (single > most)
+        single[other & (source >= 0)] = np.nan
+        source = np.where(other, -1, source)
         there = np.isfinite(used_s)
         if not there.all():
-            pids = tuple(pid for pid, is_there in zip(pids, there, strict=True) if is_there)
-            clocks = [clock for clock, is_there in zip(clocks, there, strict=True) if is_there]
-            source, single, used_s = source[there], single[there], used_s[there]
-        self._pids, self._clocks, self._used_s, self._read_ns = pids, clocks, used_s, now
-        return Use(pids, source, single)
+            places = np.flatnonzero(there).tolist()
+            self._entries -= {str(self._pids[place]) for place in np.flatnonzero(~there).tolist()}
+            self._set([self._pids[place] for place in places], [self._clocks[place] for place in places], used_s[there])
+        else:
+            self._used_s = used_s
+        return source[there], False, single[there]
 
-    def _list(self) -> tuple[tuple[int, ...], list[int], Indices]:
-        """All processes, their clocks, and for each its place in the reading before."""
+    def _set(self, pids: Sequence[int], clocks: list[int], used_s: Vector) -> None:
+        self._pids, self._clocks, self._used_s = tuple(pids), clocks, used_s
+        self._places = np.arange(len(pids))
+
+    def _list(self, now: int) -> Indices | None:
+        """Add the processes that were started since; gives for each its place before, None where there are none.
+
+        Those that were not there have used nothing so far. Those that have ended are found out when they are asked.
+        """
+        since_s = (now - self._listed_ns) / 1e9
+        if self._read_ns is not None and since_s < LIST_S - _SLACK_S:
+            return None
+        self._listed_ns = now
         if self._tells_starts:
             # The last field is the id of the newest process or thread.
             start = self._text(_LOAD).rpartition(b" ")[2]
             if start == self._last_start:
-                return self._pids, self._clocks, np.arange(len(self._pids))
+                return None
             self._last_start = start
-        pids = tuple(int(entry) for entry in os.listdir(self._root) if entry.isdecimal())  # noqa: PTH208 - names
-        known = {pid: place for place, pid in enumerate(self._pids)}
-        return pids, [cpu_clock(pid) for pid in pids], np.array([known.get(pid, -1) for pid in pids], np.intp)
+        entries = set(os.listdir(self._root))  # noqa: PTH208 - names
+        started = [int(entry) for entry in entries - self._entries if entry.isdecimal()]
+        self._entries, self._unlisted_s = entries, since_s
+        if not started:
+            return None
+        source = np.append(self._places, [-1] * len(started))
+        clocks = [*self._clocks, *map(cpu_clock, started)]
+        self._set([*self._pids, *started], clocks, np.append(self._used_s, np.zeros(len(started))))
+        return source
 
     def _used(self, pids: tuple[int, ...], clocks: list[int]) -> Vector:
         """CPU time of each, in seconds; NaN for one that has ended."""
@@ -169,7 +212,7 @@ class Utilisation:
         for clock in clocks:
             try:
                 used.append(ask(clock))
-            except OSError:
+            except OSError:  # it has ended
                 used.append(np.nan)
         return np.array(used, np.float64) / 1e9
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from laggard.producers.clock import Clock
-from laggard.producers.utilisation import Utilisation
+from laggard.producers.utilisation import LIST_S, Utilisation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +68,10 @@ def test_a_process_that_was_not_there_before_began_at_nothing(
     machine: Machine, time: Time, utilisation: Utilisation
 ) -> None:
     machine.run(7)
-    utilisation.read()
-    time.pass_(0.5)
-    machine.run(9, user=round(0.2 * TICKS))
+    for _ in range(round(LIST_S / 0.5)):
+        utilisation.read()
+        time.pass_(0.5)
+    machine.run(9, user=round(0.4 * LIST_S * TICKS))
     tell(machine, idle_s=0.0, newest=9)
     use = utilisation.read()
     assert dict(zip(use.pids, use.source.tolist(), strict=True)) == {7: 0, 9: -1}
@@ -87,7 +88,9 @@ def test_who_has_ended_is_not_there_any_more(machine: Machine, time: Time, utili
     assert set(use.pids) == {7, 9}
     assert [before.pids[place] for place in use.source] == list(use.pids)
     time.pass_(0.5)
-    assert utilisation.read().source.tolist() == [0, 1]
+    again = utilisation.read()
+    assert again.same
+    assert again.source.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("user_s", [1.0, 2000.0], ids=["it used less", "it used more than there was"])
@@ -107,11 +110,15 @@ def test_processes_are_listed_only_when_one_was_started(machine: Machine, time: 
     machine.run(7)
     utilisation.read()
     machine.run(8)
-    time.pass_(0.5)
+    time.pass_(LIST_S)
     assert set(single(utilisation)) == {7}
     tell(machine, idle_s=0.0, newest=8)
-    time.pass_(0.5)
+    time.pass_(LIST_S)
     assert set(single(utilisation)) == {7, 8}
+    machine.run(9)
+    tell(machine, idle_s=0.0, newest=9)
+    time.pass_(LIST_S / 2)
+    assert set(single(utilisation)) == {7, 8}, "so soon they are not listed again"
 
 
 def test_what_was_forgotten_is_not_compared_with(machine: Machine, time: Time, utilisation: Utilisation) -> None:
