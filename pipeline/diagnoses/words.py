@@ -151,7 +151,7 @@ def blocked(spot: Spot, quote: str = "`") -> str:
     # Without what the compiler adds: `poll_schedule_timeout.constprop.0`.
     inside = spot.wait_channel.partition(".")[0] or spot.system_call
     if not inside:
-        return "blocked"
+        return "blocked" if spot.location is None else f"blocked in {function(spot.location, quote)}"
     told = f"blocked in {quote}{printable(inside)}{quote}"
     if spot.system_call and spot.system_call != inside:
         told += f" ({printable(spot.system_call)})"
@@ -160,9 +160,9 @@ def blocked(spot: Spot, quote: str = "`") -> str:
 
 def chain(spot: Spot) -> list[str]:
     """Who called: the nearest first; of what is blocked, without the kernel's functions, which `blocked` tells."""
-    inner = () if spot.location is None or spot.state == "running" else (spot.location,)
-    called = (*inner, *spot.callers)
-    return [printable(label(each)) for each in called if spot.state == "running" or each.module != KERNEL]
+    if not waits(spot) or spot.location is None:
+        return [printable(label(each)) for each in spot.callers]
+    return [printable(label(each)) for each in (spot.location, *spot.callers) if each.module != KERNEL]
 
 
 def lasted(length_s: float) -> str:

@@ -174,6 +174,12 @@ def test_blocked_threads_are_told_by_what_they_wait_in_and_who_called() -> None:
     ]
 
 
+def test_where_it_is_not_known_what_blocks_the_function_is_told() -> None:
+    stacks = (Stack((FSYNC, LOOP), 2, "blocked"), Stack((), 1, "blocked"))
+    lines = page(diagnosis(Phase(True, START, START + 10, 3, (thread(1, "a", 0.0, *stacks),))))
+    assert lines[4:6] == ["          66.7 %  blocked in fsync (libc.so.6) < run_forever", "          33.3 %  blocked"]
+
+
 def test_cpu_time_is_shared_out_by_the_clock_of_each_thread_not_by_how_often_it_was_seen() -> None:
     often = thread(1, "often", 1.0, Stack((PARSE,), 900), WAITING)
     seldom = thread(2, "seldom", 3.0, Stack((COMPUTE,), 10), Stack((LOOP,), 10))
