@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
+from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,27 +16,41 @@ from kafka import KafkaProducer
 
 from laggard.pipeline.bus import BusError, Outgoing, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.joiner import Joiner
+from laggard.pipeline.joining import Joining
 from laggard.pipeline.member import Pace
 from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
 from laggard.pipeline.runner import Runner
 from laggard.pipeline.snapshots import decode_state, encode_state
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
-from tests.pipeline.runner.conftest import WIRED, stream
+from tests.pipeline.runner.conftest import WIRED, at, frame, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming
     from laggard.pipeline.bus.kafka.options import KafkaOptions
+    from laggard.pipeline.stage import Stage
     from tests.brokers import Cluster
 
 pytestmark = pytest.mark.slow
+
+JOINING = Joining()
 
 BEGAN = float(round(time.time()) - 6000)
 """The broker deletes what is older than its topic's retention, and the stream's clock begins in 1970."""
 
 RECORDS = [one if isinstance(one, bytes) else replace(one, ts=BEGAN + one.ts) for one in stream(200, hosts=12)]
+CALM = [
+    replace(frame(f"h{host}", tick, 5.0, scope=scope), ts=BEGAN + at(tick))
+    for tick in range(200, 230)
+    for host in range(12)
+    for scope in ("process", "host")
+]
+"""Ten minutes in which all anomalies end."""
+
 PARTITIONS = 3
 PATIENCE_S = 150.0
 
@@ -73,16 +89,16 @@ class Group:
         self._opened = ExitStack()
         self.bus: Bus = self._opened.enter_context(KafkaBus(options))
         self.bus.create(self.topics.specs(partitions=PARTITIONS))
-        self.bus.create(self.topics.specs([self.topics.snapshots(WIRED.snapshots)]))
+        self.bus.create(self.topics.specs([self.topics.snapshots(each.snapshots) for each in (WIRED, JOINING)]))
 
     def partitions(self) -> Sequence[Partition]:
         return self.bus.partitions(self.input)
 
-    def join(self, **options: Any) -> Runner:
+    def join(self, stages: Sequence[Stage] = (WIRED,), **options: Any) -> Runner:
         bus = self._opened.enter_context(Gated(self._options))
         options = {"pace": Pace(0.0, 7, 7), "snapshot_records": 4, **options}
         self.buses.append(bus)
-        self.runners.append(Runner(bus, [WIRED], self.topics, **options))
+        self.runners.append(Runner(bus, stages, self.topics, **options))
         return self.runners[-1]
 
     def until(self, holds: Callable[[], bool], *runners: Runner) -> None:
@@ -134,6 +150,20 @@ class Group:
             if each.key
         }
         return outputs, states
+
+    def incidents(self) -> tuple[list[str], list[str]]:
+        """The records of incidents, by partition in their order; and those that follow from the anomalies before."""
+        told: list[str] = []
+        follow: list[str] = []
+        for partition in self.bus.partitions(self.topics.name(ANOMALIES)):
+            joiners: dict[str, Joiner] = defaultdict(Joiner)
+            for record in self.bus.read(partition, 0):
+                match read_output(record.value, "here"):
+                    case Incident() as one:
+                        told.append(write_output(one))
+                    case Anomaly() | Progress() as found:
+                        follow += map(write_output, joiners[found.key].take(found))
+        return told, follow
 
     def end(self) -> None:
         for bus in self.buses:
@@ -187,6 +217,8 @@ def comparable(left: Any) -> Any:
         del state["heard"]
         for one in state["streams"].values():
             del one["offset"]
+            for course in one.get("courses", ()):
+                del course["id"]
             if incident := one.get("incidents", {}).get("open"):
                 del incident["id"]
         known[key] = encode_state(state)
@@ -298,6 +330,36 @@ def test_a_standby_takes_over_without_replaying(group: Group, want: Any, monkeyp
     assert group.buses[1].replayed == replayed
     group.stop(warm)
     assert comparable(group.left()) == comparable(want)
+
+
+def test_incidents_are_joined_exactly_once_while_partitions_move(group: Group) -> None:
+    both = (WIRED, JOINING)
+    group.append(RECORDS[:80])
+    one, two = group.join(both), group.join(both)
+    group.until(lambda: group.taken() == 80, one)
+    group.until(lambda: len(group.has(two)) == 1 and not two.recovering(), one, two)
+    group.append(RECORDS[80:140])
+    group.until(lambda: group.taken() == 140, one, two)
+    group.die(one)
+    # The operator and what joins its anomalies in workers of their own, the one after the other dead.
+    three, four = group.join([WIRED]), group.join([JOINING])
+    group.until(lambda: bool(group.has(three)) and not three.recovering(), two, three, four)
+    group.die(two)
+    group.append(RECORDS[140:])
+    group.until(lambda: group.taken() == len(RECORDS) and not four.recovering(), three, four)
+
+    group.append(CALM)
+    group.until(lambda: group.taken() == len(RECORDS) + len(CALM), three, four)
+
+    def joined() -> bool:
+        told, follow = group.incidents()
+        return told == follow
+
+    group.until(joined, three, four)
+    told, _ = group.incidents()
+    changes = [json.loads(each)["change"] for each in told]
+    assert changes.count("opened") == changes.count("closed") > 5
+    assert "extended" in changes
 
 
 @pytest.mark.parametrize("missing", [ANOMALIES.name, DEAD_LETTERS.name, f"snapshots.{WIRED.snapshots}"])
