@@ -262,7 +262,7 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
             samples += present(
                 which,
                 feature_value=found.value,
-                feature_usual=found.mean,
+                feature_usual=math.nan if row.basis == "threshold" else found.mean,
                 feature_usual_deviation=found.standard_deviation,
             )
     if one.anomalies is not None:
@@ -328,6 +328,8 @@ def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, Ro
         for row in ranking.rows:
             if len(worst) == names:
                 break
+            if row.basis == "threshold" and not row.score:
+                return ranking, worst  # it is far from its limit, and so are those behind it
             if not math.isnan(row.score):
                 worst.setdefault(label(row.name), row)
         if len(worst) == names or asked == rows:

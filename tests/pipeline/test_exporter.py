@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline import exporter, shown_incidents
@@ -317,6 +318,18 @@ def test_an_operators_answer_is_shown_as_it_was_given() -> None:
     assert worst == pytest.approx(pages[1].samples("laggard_score")["web-1",])
     assert ("web-1", "worker-7", "feature_3") in pages[1].samples("laggard_feature_score")
     assert pages[1].samples("laggard_rows_left_out") == {("web-1",): 28}
+
+
+def test_rows_that_are_compared_with_a_limit_are_shown_where_they_come_near_it_and_it_is_not_what_is_usual() -> None:
+    page, operator = Page(), Cpu()
+    layout = make_layout(["java[7@1]", "sh[8@1]"], ["java", "sh"], ["cpu_user_ratio", "cpus"])
+    for number in range(8):
+        given = Frame("host", "web-1", "process", TS + number, 1, layout, np.array([[3.8, 4.0], [0.1, 4.0]]))
+        page.exporter.scored("cpu", given, operator.score(given.ts, layout, given.values), CALM)
+        operator.learn(given.ts, layout, given.values)
+    assert page.samples("laggard_row_score") == {("web-1", "java"): pytest.approx(1.95)}
+    assert page.samples("laggard_feature_value") == {("web-1", "java", "cpu_system_wide_ratio"): 0.95}
+    assert page.samples("laggard_feature_usual") == {}
 
 
 def test_not_one_id_is_a_label() -> None:
