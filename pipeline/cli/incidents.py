@@ -114,7 +114,8 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     end = (
         begin + DIAGNOSED_S if incident.change != "closed" else max(min(begin + DIAGNOSED_S, incident.until_ts), begin)
     )
-    blamed = {one.blame.row for one in (incident, *incident.evidence) if one.blame}
+    blames = (incident.blame, *(each.blame for each in incident.evidence))
+    blamed = {blame.row for blame in blames if blame}
     try:
         found = Recorded(bus, topics_of(settings), incident.key).around(
             incident.opened_ts, max(end, incident.opened_ts)

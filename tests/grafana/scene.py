@@ -206,13 +206,18 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             known = f"count({learned}) == {2 * len(hosts)}"
             awaited(lambda: query(url, known), within_s=60)
             time.sleep(max(begins - time.time(), 0.0))
-            _play(bus, topic, script, hosts, begins)
-            awaited(lambda: query(url, "sum(laggard_lag_records) == 0"), within_s=60)
+            ends = _play(bus, topic, script, hosts, begins)
+            # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
+            shown = f"min(laggard_frame_timestamp_seconds) >= {ends:.3f} and sum(laggard_lag_records) == 0"
+            awaited(lambda: query(url, shown), within_s=120)
             yield Played(url, begins, time.time())
 
 
-def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begins: float) -> None:
-    """Publish what happens in real time; what has happened while the models learned is caught up first."""
+def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begins: float) -> float:
+    """Publish what happens in real time; what has happened while the models learned is caught up first.
+
+    Gives the time from which on all hosts have a frame that is the last.
+    """
     marks = sorted((begins + at_s, host) for at_s, host in script.marks)
     junk = begins + script.junk_s
     due = begins
@@ -229,6 +234,7 @@ def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begin
             late = replace(tick[0][0], ts=due - 30.0, sequence=tick[0][0].sequence + 10**6)
             bus.append([Outgoing(topic, late.key, b"junk", due), _outgoing(topic, late)])
             junk = float("inf")
+    return min(frame.ts for frames in tick for frame in frames) - 0.001  # in whole milliseconds
 
 
 def _outgoing(topic: str, frame: Frame) -> Outgoing:

@@ -199,7 +199,7 @@ def test_an_incident_becomes_a_region_and_a_mark_a_line(every_version: Scene) ->
 
 
 def test_started_again_it_writes_nothing_twice(scene: Scene) -> None:
-    told = [incident(1, NOW), incident(2, NOW + 100), mark(NOW + 20)]
+    told: list[Incident | RankingOutput] = [incident(1, NOW), incident(2, NOW + 100), mark(NOW + 20)]
     told += [incident(1, NOW, "extended", nth=2, ts=NOW + 120, sentence="worse"), closed(2, NOW + 100, NOW + 200)]
     scene.append(*told)
     scene.settle()
