@@ -39,7 +39,7 @@ is asked more rarely."""
 
 THREADS = 64
 """So many threads are asked at most, those that used most CPU time since the last time. Each costs two descriptors and
-36 KiB of the kernel's memory."""
+68 KiB of the kernel's memory."""
 
 AIM_SHARE = 0.01
 """Which threads there are is looked up again when this share of the time since has not been spent on it: of a process
@@ -189,6 +189,8 @@ class Perf:
     def _ask_cores(self) -> bool:
         """Ask all cores of the machine. Returns whether that may be done."""
         process = _process_of(self._path)
+        if process == ANY:
+            return False
         cpus = _online_cores()
         self._period_ns = max(self._period_ns, round(len(cpus) / CORES_RATE_HZ * 1e9))
         for cpu in cpus:

@@ -54,7 +54,7 @@ def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
 def test_one_waits_for_the_disk(tmp_path):
     with misbehaving([compiled("writing"), tmp_path / "log"]) as program:
         wait_for_rounds(program, 5)
-        states = []
+        states: list[bytes] = []
         before = used_s(program)
         begin = time.monotonic()
         while len(states) < 300:
@@ -86,6 +86,7 @@ with misbehaving([compiled("burning")]) as program:
 """
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, cwd=root, text=True) as process:
+        assert process.stdout
         pid = int(process.stdout.readline())
         os.kill(process.pid, signal.SIGKILL)
     until = time.monotonic() + 20

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from laggard.producers.diagnosis.contract import Profiler, Sample
     from tests.misbehaving.programs import Misbehaving
 
@@ -24,7 +26,7 @@ def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 3
     return samples
 
 
-def assert_found(samples: list[Sample], program: Misbehaving, *, callers: tuple[str, ...] = ()) -> None:
+def assert_found(samples: Sequence[Sample], program: Misbehaving, *, callers: tuple[str, ...] = ()) -> None:
     """The busy thread is met most, and in its function in at least 90 % of the samples; its callers are behind it."""
     running = [sample for sample in samples if sample.state == "running"]
     threads = Counter(sample.tid for sample in running)

@@ -57,6 +57,7 @@ def test_maps_are_parsed():
 
 def test_a_function_of_this_process(files):
     address = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
+    assert address
     location = space_of(os.getpid(), files).locate(address)
     assert location.function.endswith("getpid")
     assert "libc" in location.module
@@ -104,6 +105,7 @@ def test_where_the_first_thread_has_ended_the_others_still_have_their_functions(
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout
             address = int(process.stdout.readline())
             until = time.monotonic() + 10
             while Path(f"/proc/{process.pid}/maps").read_bytes() and time.monotonic() < until:
@@ -144,10 +146,11 @@ def test_code_that_was_made_at_run_time_is_named_by_its_map(files):
         "print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)\n"
         "input()\n"
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         path = Path(f"/tmp/perf-{process.pid}.map")
         try:
+            assert process.stdout
             begin = int(process.stdout.readline())
             space = space_of(process.pid, files)
             assert space.code_map == f"/proc/{process.pid}/root{path}"

@@ -44,6 +44,12 @@ def burning():
         yield program
 
 
+def wait_for_line(process):
+    """Until it says that it has begun."""
+    assert process.stdout
+    assert process.stdout.readline()
+
+
 def tracer_of(pid):
     """The process that traces it; 0 where none does."""
     return int(Path(f"/proc/{pid}/status").read_text().partition("TracerPid:\t")[2].split("\n")[0])
@@ -121,7 +127,7 @@ def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
     """Without the supervisor's signal 17 of 60 such kills left it stopped, with it none."""
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
-            driver.stdout.readline()
+            wait_for_line(driver)
             for number in range(40):
                 kill_tracer(burning, number % 10 * 0.0005)
                 before = used_s(burning)
@@ -140,7 +146,7 @@ def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burn
     for _ in range(3):
         with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
             try:
-                driver.stdout.readline()
+                wait_for_line(driver)
                 kill_tracer(burning, delay_s)
             finally:
                 driver.kill()
@@ -151,7 +157,7 @@ def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burn
 def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
-            driver.stdout.readline()
+            wait_for_line(driver)
             until = time.monotonic() + 20
             while not tracer_of(burning.pid):
                 assert time.monotonic() < until
@@ -214,7 +220,7 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", seize, str(burning.pid)], stdout=subprocess.PIPE) as tracer:
-        tracer.stdout.readline()
+        wait_for_line(tracer)
         assert eustack.available(burning.pid).endswith(f"is traced already, by process {tracer.pid}")
         tracer.kill()
 

@@ -114,7 +114,7 @@ def test_in_its_own_pid_namespace_and_as_another_user():
 
 
 def _inner(task):
-    return int(re.search(r"^NSpid:.*?(\d+)$", (task / "status").read_text(), re.MULTILINE)[1])
+    return int(re.findall(r"^NSpid:.*?(\d+)$", (task / "status").read_text(), re.MULTILINE)[0])
 
 
 def test_a_map_that_somebody_else_has_written_is_used_and_left():

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from laggard.producers.diagnosis import perf
-from laggard.producers.diagnosis.contract import ProfilerError
-from laggard.producers.diagnosis.events import CONTEXT_KERNEL, CONTEXT_USER, Events, Found, parse_records
+from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.diagnosis.events import ANY, CONTEXT_KERNEL, CONTEXT_USER, Events, Found, parse_records
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
@@ -27,6 +27,12 @@ OTHERS_UID = 65534
 
 def _process_cpu_s(pid):
     return time.clock_gettime(cpu_clock(pid))
+
+
+def _line(process):
+    """The next line that it says."""
+    assert process.stdout
+    return process.stdout.readline()
 
 
 def held():
@@ -71,11 +77,11 @@ for seconds in (0.03, 0.01):
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         try:
-            tids = [int(process.stdout.readline()) for _ in range(2)]
+            tids = [int(_line(process)) for _ in range(2)]
             profiler = perf.Perf(process.pid, cores=cores)
             profiler.start()
             before = [_cpu_s(process.pid, tid) for tid in tids]
-            counts = Counter()
+            counts: Counter[int] = Counter()
             for _ in range(8):
                 time.sleep(0.5)
                 counts.update(sample.tid for sample in profiler.take())
@@ -161,7 +167,7 @@ while True:
 def test_what_was_in_threads_that_nobody_met_is_noted():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.stdout.readline()
+            _line(process)
             profiler = perf.Perf(process.pid, cores=False)
             profiler.start()
             until = time.monotonic() + 30
@@ -178,10 +184,10 @@ def test_what_was_in_threads_that_nobody_met_is_noted():
 def test_where_cores_are_asked_threads_are_met_however_short_they_live():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.stdout.readline()
+            _line(process)
             profiler = perf.Perf(process.pid)
             profiler.start()
-            samples = []
+            samples: list[Sample] = []
             before = _process_cpu_s(process.pid)
             for _ in range(10):
                 time.sleep(0.3)
@@ -193,6 +199,24 @@ def test_where_cores_are_asked_threads_are_met_however_short_they_live():
     assert profiler.notes == []
     assert len({sample.tid for sample in samples}) > 20
     assert len(samples) == pytest.approx(used_s * perf.FREQUENCY_HZ, rel=0.2)
+
+
+def test_an_idle_core_says_nothing():
+    """Else its samples would take the room of the process's."""
+    cpu = min(os.sched_getaffinity(0))
+    events = Events(ANY, cpu=cpu, period_ns=1_000_000, kernel=True)
+    try:
+        time.sleep(0.3)
+        found = events.take()
+    finally:
+        events.close()
+    assert 0 not in {one.tid for one in found}
+
+
+def test_of_a_process_that_is_gone_no_core_is_asked():
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert not perf.Perf(process.pid)._ask_cores()
 
 
 def test_many_running_threads_are_asked_more_rarely():
@@ -207,6 +231,7 @@ def test_what_is_not_taken_in_time_is_counted():
     stop = threading.Event()
     thread = threading.Thread(target=lambda: [None for _ in iter(stop.is_set, True)])
     thread.start()
+    assert thread.native_id
     events = Events(thread.native_id, period_ns=100_000, kernel=False)
     try:
         time.sleep(1)

@@ -13,7 +13,7 @@ import pytest
 
 from laggard.producers.diagnosis import pyspy
 from laggard.producers.diagnosis.children import Child
-from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.states import thread_states
 from tests.misbehaving.programs import burning_python, compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
@@ -58,7 +58,7 @@ def test_an_idle_process_waits_and_nothing_runs():
     with misbehaving(burning_python(), busy=False) as program:
         profiler = pyspy.attach(program.pid)
         profiler.start()
-        samples = []
+        samples: list[Sample] = []
         until = time.monotonic() + 20
         while profiler._runs < 2 and time.monotonic() < until:
             time.sleep(0.05)
@@ -127,6 +127,7 @@ def test_the_python_process_runs_on_whatever_is_killed():
         while not profiler._recording:
             assert time.monotonic() < until
             profiler.take()
+        assert profiler._child
         os.kill(profiler._child._process.pid, signal.SIGKILL)
         with pytest.raises(ProfilerError, match="it ended with -9"):
             take_until(profiler, time.monotonic() + 10)
