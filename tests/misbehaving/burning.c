@@ -9,12 +9,6 @@
 
 static volatile unsigned long result;
 
-__attribute__((noipa)) unsigned long grind(unsigned long rounds) {
-    unsigned long x = rounds | 1;
-    for (unsigned long i = 0; i < rounds; i++) x = x * 6364136223846793005UL + 1442695040888963407UL;
-    return x;
-}
-
 __attribute__((noipa)) void serve(void) {
     result += grind(1000000);
     rounds++;

@@ -18,6 +18,13 @@ static inline void announce(const char *function) {
 
 static inline void rest(long microseconds) { usleep(microseconds); }
 
+/* What is hot. */
+__attribute__((noipa, unused)) static unsigned long grind(unsigned long rounds) {
+    unsigned long x = rounds | 1;
+    for (unsigned long i = 0; i < rounds; i++) x = x * 6364136223846793005UL + 1442695040888963407UL;
+    return x;
+}
+
 /* `busy`, `idle` and `count`, one a line; ends the program at the end of the input. */
 static inline int obey(void) {
     char line[64];
