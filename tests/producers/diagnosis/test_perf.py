@@ -54,8 +54,7 @@ def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores)
     found = {sample.locations[0] for sample in samples if sample.locations[0].function == program.function}
     assert {location.module for location in found} == {str(compiled("burning"))}
     assert {sample.tid for sample in samples} <= threads  # of no other process
-    assert begin <= samples[0].ts <= samples[-1].ts <= end
-    assert [sample.ts for sample in samples] == sorted(sample.ts for sample in samples)
+    assert all(begin <= sample.ts <= end for sample in samples)
     assert held() == before
 
 
