@@ -339,6 +339,27 @@ METRICS: tuple[Metric, ...] = (
         "How long the machine was suspended before the last tick.",
         feature="suspended_s",
     ),
+    Metric(
+        "agent_diagnosed_processes",
+        "gauge",
+        ("host",),
+        "Processes that the agent looks into now, while something is wrong.",
+        feature="diagnosed_processes",
+    ),
+    Metric(
+        "agent_diagnosis_cpu_ratio",
+        "gauge",
+        ("host",),
+        "What that took of one core at the last tick, with watching for them and programs that run beside.",
+        feature="diagnosis_cpu_ratio",
+    ),
+    Metric(
+        "agent_diagnosis_failures",
+        "counter",
+        ("host",),
+        "Times that something went wrong in it, since the agent began.",
+        feature="diagnosis_failures",
+    ),
 )
 
 

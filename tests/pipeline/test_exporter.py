@@ -165,7 +165,9 @@ def busy() -> Page:
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
-    page.exporter.received(agent_frame([0.004, 31e6, 0.002, 0.001, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0]))
+    page.exporter.received(
+        agent_frame([0.004, 31e6, 2e-3, 1e-3, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0, 2, 0.03, 1])
+    )
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
         if name != "partition":
@@ -338,9 +340,9 @@ def test_not_one_id_is_a_label() -> None:
 
 def test_values_that_are_not_there_are_not_shown() -> None:
     page = Page()
-    page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * 9))
+    page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * (len(AGENT_FEATURES) - 5)))
     page.exporter.received(frame(["nginx"]))
-    page.exporter.received(dataclasses.replace(agent_frame([0.0] * 14), values=np.zeros((0, 14))))
+    page.exporter.received(dataclasses.replace(agent_frame([0.0] * len(AGENT_FEATURES)), values=np.zeros((0, 14))))
     assert page.samples("laggard_agent_processes") == {("web-1",): 285}
     assert page.samples("laggard_agent_cpu_ratio") == {}
 
@@ -634,7 +636,7 @@ def test_what_another_worker_has_is_not_shown() -> None:
     page = Page()
     for host in ("web-1", "web-2"):
         page.scored([("a", 0.5)], host=host)
-        page.exporter.received(agent_frame([0.0] * 14, host))
+        page.exporter.received(agent_frame([0.0] * len(AGENT_FEATURES), host))
         page.exporter.marked("gaussian", Mark(host, TS, "slow"))
     page.exporter.scored("river", frame(["a"]), Given([("a", 0.5)]), CALM)
     page.exporter.lost("gaussian", ["web-1", "unknown"])
@@ -654,7 +656,7 @@ def test_the_page_does_not_depend_on_the_order_of_what_comes() -> None:
             page.scored([("x", 0.5), ("y", 0.7)], host=host)
             page.scored([("host", 0.7)], host=host, scope="host")
             page.exporter.marked("gaussian", Mark(host, TS, "slow"))
-            page.exporter.received(agent_frame([0.0] * 14, host))
+            page.exporter.received(agent_frame([0.0] * len(AGENT_FEATURES), host))
             page.telemetry.task("gaussian", Partition("laggard.counters", ord(host))).records += 1
         texts.add(page.text())
     assert len(texts) == 1
