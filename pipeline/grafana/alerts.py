@@ -7,9 +7,10 @@ here with places in braces:
     {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
     {subject}, {key}        whom an incident is about
 
-`as` says how a number or a label is written: `amount` by the unit that the label `feature` ends with, `count`,
-`duration`, `time`, `epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, where there is such a
-label), `argument` (of a command) and `where` (" in X", likewise); `young` is a remark where the number is 1.
+`as` says how a number or a label is written: `amount` by the unit that the label `feature` ends with, and likewise
+`usually` (", usually X") and `spread` (" ± X"), which say nothing where that is not known; `count`, `duration`, `time`,
+`epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, where there is such a label), `argument` (of a
+command) and `where` (" in X", likewise); `young` is a remark where the number is 1.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ _INCIDENT_NUMBERS: Final = {
     "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
 }
 
-_EVIDENCE: Final = "{feature} reached {value as amount}, usually {usual as amount} ± {deviation as amount}"
+_EVIDENCE: Final = "{feature} reached {value as amount}{usual as usually}{deviation as spread}"
 
 # What an operator without a budget of false alarms tells is a fact, which may be as frequent as it likes.
 _BUDGETED: Final = (

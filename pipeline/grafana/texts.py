@@ -137,7 +137,7 @@ class Texts:
 
     def _number(self, alert: Alert, name: str, form: str) -> str:
         write, otherwise = _FORMS_OF_NUMBERS[form]
-        feature = self._label(alert, "feature") if form == "amount" else ""
+        feature = self._label(alert, "feature") if form in _IN_UNITS else ""
         return self._dialect.number(alert, name, lambda operand: write.format(operand, feature), otherwise)
 
     def _label(self, alert: Alert, name: str) -> str:
@@ -166,8 +166,13 @@ _FORMS_OF_LABELS: Final = {
 }
 """How a label is written: the operand is 0, its name 1."""
 
+_AMOUNT_OF: Final = '{{{{ template "amount" (args {0} {1}) }}}}'
+_IN_UNITS: Final = ("amount", "usually", "spread")
+
 _FORMS_OF_NUMBERS: Final = {
-    "amount": ('{{{{ template "amount" (args {0} {1}) }}}}', "unknown"),
+    "amount": (_AMOUNT_OF, "unknown"),
+    "usually": (f", usually {_AMOUNT_OF}", ""),
+    "spread": (f" ± {_AMOUNT_OF}", ""),
     "count": ("{{{{ humanize {0} }}}}", "unknown"),
     "duration": ("{{{{ humanizeDuration {0} }}}}", "unknown"),
     "time": ("{{{{ humanizeTimestamp {0} }}}}", "an unknown time"),
