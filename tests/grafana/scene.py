@@ -204,7 +204,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
                     bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
             learned = f'laggard_model_age_seconds{{operator="gaussian"}} > {BEFORE_S - 10}'
             known = f"count({learned}) == {2 * len(hosts)}"
-            awaited(lambda: query(url, known), within_s=60)
+            awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
             time.sleep(max(begins - time.time(), 0.0))
             ends = _play(bus, topic, script, hosts, begins)
             # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
