@@ -75,6 +75,15 @@ def parse_namespace_ids(text: bytes) -> tuple[int, ...]:
 
 def parse_user_id(text: bytes) -> int | None:
     """Parse the line Uid of `/proc/PID/status`: its real user; None where that is not told."""
-    _, _, rest = text.partition(b"\nUid:")
-    words = rest.split(None, 1)
+    return _number(text, b"\nUid:")
+
+
+def parse_process_id(text: bytes) -> int | None:
+    """Parse the line Tgid of `/proc/PID/status`: the process that a thread belongs to; None where that is not told."""
+    return _number(text, b"\nTgid:")
+
+
+def _number(text: bytes, key: bytes) -> int | None:
+    """The first number of a line of `status`."""
+    words = text.partition(key)[2].split(None, 1)
     return int(words[0]) if words and words[0].isdigit() else None

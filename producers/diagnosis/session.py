@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Diagnosis, Location
 from laggard.producers.clock import Clock, Timeline
-from laggard.producers.diagnosis.addresses import AddressSpace
+from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Limits
 from laggard.producers.diagnosis.parsers import parse_namespace_ids, parse_user_id
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
+_DELETED = " (deleted)"
 _BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
@@ -116,6 +117,7 @@ class Session:
         self._phases = [PhaseRecord(self._timeline.now(), high=True)]
         self._phase = self._phases[0]
         self._directory = self._stat = -1
+        self._comm, self._program = b"", ""
         self._threads: Threads | None = None
         self._symbols = SymbolFiles()
         self._see(target.pid)
@@ -214,6 +216,7 @@ class Session:
         if stat.start_ticks != self.target.start_ticks:
             self._end(f"it ended: its pid {pid} is another process's now")
             return
+        self._comm = stat.comm
         bits = 64
         if stat.flags & PF_KTHREAD:
             self._notes["kind"] = "a thread of the kernel: it has no program, only functions of the kernel"
@@ -252,13 +255,12 @@ class Session:
             self._notes["namespace"] = (
                 f"in its own pid namespace its pid is {inner[-1]}; here those of the host are told"
             )
-        with contextlib.suppress(OSError):
-            program = str(Path(f"{path}/exe").readlink())
-            if program.endswith(" (deleted)"):
-                self._notes["deleted"] = (
-                    f"its program {printable(program.removesuffix(' (deleted)'))} was deleted or replaced since it"
-                    " began: names are those of what it still runs"
-                )
+        self._program = program = _program(path)
+        if program.endswith(_DELETED):
+            self._notes["deleted"] = (
+                f"its program {printable(program.removesuffix(_DELETED))} was deleted or replaced since it began: names"
+                " are those of what it still runs"
+            )
         try:
             return self._aside.ask(lambda: _bits(f"{path}/exe"))
         except OSError:  # TimeoutError, too
@@ -300,6 +302,12 @@ class Session:
         if stat.state in (b"Z", b"X") and stat.threads <= 1:
             self._end(f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status")
             return []
+        if stat.comm != self._comm:  # it has a new name, perhaps because it is a new program
+            self._comm = stat.comm
+            program = _program(f"/proc/self/fd/{self._directory}")
+            if program.removesuffix(_DELETED) != self._program.removesuffix(_DELETED):
+                self._end(f"it began to run another program, {printable(program)}")
+                return []
         looked, ended = threads.look()
         self._samples += 1
         self._phase.add(ts, looked, ended)
@@ -345,7 +353,7 @@ class Session:
         found = self._locations.get(address)
         if found is None:
             try:
-                found = self._aside.ask(lambda: self._space.locate(address)) or Location(offset=address)
+                found = self._aside.ask(lambda: self._space.locate(address))
             except TimeoutError:
                 self._notes["maps"] = (
                     "some functions have no names: what it has mapped could not be read in time, as if its memory or a"
@@ -355,6 +363,10 @@ class Session:
             except (OSError, ProcError) as error:
                 self._notes["maps"] = f"some functions have no names: {error}"
                 return Location(offset=address)
+            if found is None:  # not mapped, as far as is known: the mappings are read again after a while
+                return Location(offset=address)
+            if len(self._locations) >= CACHED:
+                self._locations.clear()
             self._locations[address] = found
         return found
 
@@ -422,6 +434,14 @@ class Session:
             share = self._budget.share * (0.5 if self._profiling.possible else 1.0)
             pays_ns = round((spent_s - profiled_s) / share * 1e9)
             self._paid_ns = max(self._paid_ns, self._clock.monotonic()) + pays_ns
+
+
+def _program(path: str) -> str:
+    """What a process runs, as the kernel knows it; empty where that may not be seen."""
+    try:
+        return str(Path(f"{path}/exe").readlink())
+    except OSError:
+        return ""
 
 
 def _bits(program: str) -> int:

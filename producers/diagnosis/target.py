@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from laggard.producers.diagnosis.parsers import parse_process_id
 from laggard.producers.kernel import content
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_command, parse_name, parse_stat
 
@@ -32,10 +33,10 @@ class Target(NamedTuple):
 
 
 def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target:
-    """The process that has this pid now.
+    """The process that has this pid now, or a thread of this id.
 
     Args:
-        pid: its id on the host.
+        pid: on the host.
         root: where procfs is mounted.
         command_lines: whether to read its command line, which may hold secrets.
 
@@ -43,6 +44,7 @@ def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target
         TargetError: there is none, or it is hidden from us.
 
     """
+    pid = parse_process_id(content(f"{root}/{pid}/status")) or pid
     path = f"{root}/{pid}"
     text = content(f"{path}/stat")
     if not text:

@@ -9,6 +9,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import (
     Blocked,
     parse_namespace_ids,
+    parse_process_id,
     parse_stack,
     parse_syscall,
     parse_user_id,
@@ -64,6 +65,11 @@ def test_ids_in_pid_namespaces_come_with_the_outermost_first():
 def test_a_process_is_its_real_users():
     assert parse_user_id(b"Name:\tx\nUid:\t1000\t0\t0\t0\n") == 1000
     assert parse_user_id(b"Name:\tx\n") is None
+
+
+def test_a_thread_belongs_to_a_process():
+    assert parse_process_id(b"Name:\tx\nTgid:\t4711\nPid:\t4712\n") == 4711
+    assert parse_process_id(b"") is None
 
 
 @pytest.mark.parametrize(

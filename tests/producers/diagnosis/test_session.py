@@ -80,6 +80,11 @@ def wait_for(condition, what):
         time.sleep(0.01)
 
 
+def tell(process):
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+
+
 def wait_for_state(pid, wanted):
     wait_for(lambda: state(pid) == wanted, f"process {pid} is not in state {wanted}")
 
@@ -225,6 +230,53 @@ def test_no_process_of_this_pid_is_a_clear_error():
         program.process.wait()
         with pytest.raises(TargetError, match=f"no process has the pid {program.pid}, or /proc hides it"):
             find(program.pid)
+
+
+def test_a_thread_is_found_as_its_process():
+    with misbehaving([compiled("burning")]) as program:
+        assert program.tid != program.pid
+        assert find(program.tid) == find(program.pid)
+
+
+def test_a_process_that_becomes_another_program_is_not_mixed_with_it():
+    with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE) as process:
+        try:
+            with session_of(process.pid) as session:
+                look(session, 0.5)
+                assert not session.ended
+                tell(process)
+                look(session)
+                found = diagnosis_of(session)
+        finally:
+            process.kill()
+    assert session.ended.startswith("it began to run another program, /")
+    assert session.ended.endswith("sleep")
+    assert {stack.system_call for stack in found.phases[0].threads[0].stacks} == {"read"}
+
+
+def test_a_process_that_only_changes_its_name_is_looked_at_further():
+    program = """
+import sys
+print(flush=True)
+sys.stdin.readline()
+with open("/proc/self/comm", "w") as file:
+    file.write("renamed")
+sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            with session_of(process.pid) as session:
+                look(session, 0.3)
+                tell(process)
+                wait_for(
+                    lambda: diagnosis_of(session).phases[0].threads[0].name == "renamed" or session.sample(), "name"
+                )
+                assert not session.ended
+        finally:
+            process.kill()
 
 
 def test_another_process_with_its_pid_is_never_looked_at():
