@@ -100,9 +100,11 @@ def concerning(recorded: Recorded, ts: float, began_ts: float, blamed: Sequence[
         ts: the moment, seconds since the Unix epoch.
         began_ts: since when it has been so; NaN where that is not known. No more than `LONGEST_S` before the moment
             is looked at.
-        blamed: rows, the worst first. They come first, the others in the order of time.
+        blamed: rows, the worst first. They come first, then those that were under way, that which lasted longest into
+            the moment first.
 
     """
     begin_ts = max(began_ts, ts - LONGEST_S) if began_ts <= ts else ts
     found = [each for each in recorded.around(begin_ts, ts) if each.row in blamed or overlaps(each, ts - BEFORE_S, ts)]
-    return sorted(found, key=lambda each: blamed.index(each.row) if each.row in blamed else len(blamed))
+    ranks = {row: rank for rank, row in enumerate(blamed)}
+    return sorted(found, key=lambda each: (ranks.get(each.row, len(ranks)), -each.phases[-1].end_ts))

@@ -106,7 +106,7 @@ def looked(diagnosis: Diagnosis) -> str:
     if diagnosis.progress != "closed":
         told += "; it goes on"
     elif not diagnosis.complete and diagnosis.reason != ASKED:
-        told += "; it was not looked at to the end"
+        told += "; cut short"
     return f"{told}."
 
 

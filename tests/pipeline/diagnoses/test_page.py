@@ -135,7 +135,7 @@ def test_what_could_not_be_seen_is_said() -> None:
     ("change", "said"),
     [
         ({"progress": "extended"}, "(looked at from 85 % on); it goes on."),
-        ({"complete": False}, "(looked at from 85 % on); it was not looked at to the end."),
+        ({"complete": False}, "(looked at from 85 % on); cut short."),
         ({"reason": "asked", "complete": False}, "with proc, py-spy."),
         ({"reason": "quota", "value": 0.4}, "because its CPU quota held it back 40 % of the time (looked at from 85 %"),
         ({"reason": "moon", "threshold": math.nan}, ", because of moon."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.diagnoses.recorded import BEFORE_S, LONGEST_S, Recorded
+from laggard.pipeline.diagnoses.recorded import BEFORE_S, LONGEST_S, Recorded, concerning
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.topics import DIAGNOSES, Topics
 from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, START, TWO_DIPS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 TOPICS = Topics()
 HOT = replace(ONE_HOT, id="hot", ts=START + 10.0)
-DISK = replace(ON_DISK, id="disk", ts=START + 10.5)
+DISK = replace(ON_DISK, id="disk", ts=START + 10.5, phases=(replace(ON_DISK.phases[0], end_ts=START + 10.5),))
 BEGUN = replace(TWO_DIPS, id="dips", ts=START + 80.0, progress="opened", phases=TWO_DIPS.phases[:1])
 WHOLE = replace(TWO_DIPS, id="dips", ts=START + 170.0)
 ELSEWHERE = replace(ONE_HOT, id="elsewhere", host="web-2", ts=START + 171.0)
@@ -83,3 +84,20 @@ def test_those_of_a_moment(bus: EmbeddedBus, begin: float, end: float, found: li
 def test_what_is_far_behind_a_moment_is_not_read(bus: EmbeddedBus) -> None:
     append(bus, HOT, replace(DISK, ts=START + 5.0 + LONGEST_S + 1.0))
     assert [each.id for each in Recorded(bus, TOPICS, "web-1").around(START + 5.0, START + 5.0)] == ["hot"]
+
+
+@pytest.mark.parametrize(
+    ("ts", "began", "blamed", "found"),
+    [
+        (60.0, math.nan, [], ["dips", "disk", "hot"]),
+        (60.0, math.nan, ["hot[1]"], ["hot", "dips", "disk"]),
+        (60.0, 55.0, ["disk[1]", "hot[1]"], ["disk", "hot", "dips"]),
+        (200.0, math.nan, ["hot[1]"], ["dips"]),
+        (200.0, 5.0, ["hot[1]"], ["hot", "dips"]),
+        (LONGEST_S + BEFORE_S + 20.0, 5.0, ["hot[1]"], []),
+    ],
+)
+def test_what_concerns_a_moment(bus: EmbeddedBus, ts: float, began: float, blamed: list[str], found: list[str]) -> None:
+    append(bus, replace(HOT, row="hot[1]"), replace(DISK, row="disk[1]"), BEGUN, replace(WHOLE, row="dips[1]"))
+    told = concerning(Recorded(bus, TOPICS, "web-1"), START + ts, START + began, blamed)
+    assert [each.id for each in told] == found
