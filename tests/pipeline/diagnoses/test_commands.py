@@ -109,6 +109,16 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
     assert burner.poll() is None
 
 
+def test_the_function_that_burns_is_named(diagnose: Call, start: Start) -> None:
+    burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
+    code, out, err = diagnose(str(burner.pid), "--samples", "20", "--method", "py-spy", "--folded", "-")
+    assert (code, err) == (0, "")
+    running = [line for line in out.splitlines() if "[blocked]" not in line]
+    named = [line for line in running if line.rpartition(" ")[0].endswith(";squander (<string>)")]
+    counts = [sum(int(line.rpartition(" ")[2]) for line in lines) for lines in (named, running)]
+    assert counts[0] >= 0.9 * counts[1] > 0
+
+
 def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call, start: Start) -> None:
     burner = start("lag-burner", BURN)
     began = time.monotonic()
