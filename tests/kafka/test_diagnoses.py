@@ -1,0 +1,113 @@
+"""Diagnoses of a real agent on a real broker: nothing of them is lost, and they hold back nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
+
+from laggard.pipeline.bus import TopicSpec
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.diagnosing import KILLED, STOPPED
+from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from tests.misbehaving.programs import burning_python, misbehaving
+from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.test_diagnosing_live import EAGER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.bus import Incoming
+    from laggard.pipeline.records.diagnosis import Diagnosis
+    from tests.brokers import Cluster
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    # kafka-python leaves sockets that were refused to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+COUNTERS, DIAGNOSES = "looked.counters", "looked.diagnoses"
+HOST = "watched"
+
+
+@contextmanager
+def agent(cluster: Cluster, state: Path) -> Iterator[subprocess.Popen[str]]:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(state),
+        "LAGGARD_STATE": str(state),
+        "LAGGARD_HOST": HOST,
+        "LAGGARD_BUS_LOCATION": cluster.location,
+        "LAGGARD_TOPICS_PREFIX": "looked.",
+        **EAGER,
+        # One busy thread is looked into, whatever else this machine has to do.
+        "LAGGARD_CPU_THRESHOLD": "10%",
+    }
+    with subprocess.Popen([*LAGGARD, "agent"], env=environ, stderr=subprocess.PIPE, text=True) as one:
+        try:
+            yield one
+        finally:
+            if one.poll() is None:
+                one.kill()
+
+
+def records(bus: KafkaBus, topic: str) -> list[Incoming]:
+    return list(bus.read(bus.partition_of(topic, HOST), 0, key=HOST))
+
+
+def await_that(something: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 60.0
+    while not something():
+        assert time.monotonic() < until, what
+        time.sleep(0.2)
+
+
+def test_diagnoses_wait_for_their_topic_and_outlive_the_agent(broker: Cluster, tmp_path: Path) -> None:
+    options = KafkaOptions(bootstrap=servers_of(broker.location), request_timeout_s=2.0)
+    with KafkaBus(options) as bus, misbehaving(burning_python()) as program:
+        bus.create([TopicSpec(COUNTERS, 2)])
+        with agent(broker, tmp_path) as first:
+            await_that((tmp_path / "diagnoses.jsonl").exists, "nothing is looked into")
+            frames = len(records(bus, COUNTERS))
+            await_that(lambda: len(records(bus, COUNTERS)) >= frames + 6, "frames wait for the topic of diagnoses")
+            first.kill()
+            assert first.stderr is not None
+            assert DIAGNOSES in first.stderr.read()
+        bus.create([TopicSpec(DIAGNOSES, 2)])
+
+        def diagnoses() -> list[Diagnosis]:
+            found = [read_diagnosis(each.value, "test") for each in records(bus, DIAGNOSES)]
+            return [each for each in found if each.pid == program.pid]
+
+        with agent(broker, tmp_path) as second:
+            await_that(lambda: len({each.id for each in diagnoses()}) == 2, "the killed one's and the next one's")
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(30) == 0
+        told = diagnoses()
+        assert program.process.poll() is None
+        for record in records(bus, DIAGNOSES):
+            document = json.loads(record.value)
+            VALIDATORS["diagnosis"].validate(document)
+            event = from_binary_event(KafkaMessage(dict(record.headers), record.key.encode(), record.value))
+            assert event.get_type() == "laggard.diagnosis"
+            assert event.get_data() == document
+    ids = list(dict.fromkeys(each.id for each in told))
+    assert len(ids) == 2
+    for one, note in zip(ids, (KILLED, STOPPED), strict=True):
+        progress = [each.progress for each in told if each.id == one]
+        assert progress[0] == "opened"
+        assert (progress.count("opened"), progress.count("closed")) == (1, 1)
+        assert next(each for each in told if each.id == one and each.progress == "closed").notes[0] == note
