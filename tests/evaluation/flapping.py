@@ -77,7 +77,8 @@ def wandering(chance: np.random.Generator, steps: int) -> Vector:
 
 def periodic(chance: np.random.Generator, steps: int) -> Vector:
     """A wave round the threshold with a period of 20 s."""
-    return THRESHOLD + 0.1 * np.sin(2.0 * np.pi * (np.arange(steps) * FINE_S / 20.0 + chance.random()))
+    periods = np.arange(steps) * FINE_S / 20.0 + chance.random()
+    return np.asarray(THRESHOLD + 0.1 * np.sin(2.0 * np.pi * periods), np.float64)
 
 
 def bursts(chance: np.random.Generator, steps: int) -> Vector:

@@ -70,8 +70,8 @@ def test_commands(
     with KafkaBus(KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix)) as bus:
         code, _, err = called("why")
         assert (code, "`laggard topics create` creates" in err) == (1, True), err
-        snapshots = topics.name(topics.snapshots(WIRED[0].snapshots))
-        bus.create([*topics.specs(partitions=2), TopicSpec(snapshots, 2, compacted=True)])
+        snapshots = [topics.name(topics.snapshots(each.snapshots)) for each in WIRED]
+        bus.create([*topics.specs(partitions=2), *(TopicSpec(name, 2, compacted=True) for name in snapshots)])
         assert called("why")[0] == NO_DATA
         topic = topics.name(COUNTERS)
         bus.append([Outgoing(topic, each.key, encode(each), each.ts) for each in records])

@@ -18,6 +18,7 @@ from .conftest import Names, names, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from laggard.operators.cpu.smoothing import Kind
     from laggard.operators.ranking import Ranking, RowScore
 
 START = 1e9
@@ -217,7 +218,7 @@ def test_a_mean_is_that_of_the_readings_of_its_window(ticks: list[tuple[float, l
         smooth = smoothing.step(["a", "b"], np.array(readings), passed_s)
         past.append((passed_s, readings))
         for row in range(2):
-            kept, age_s = [], 0.0
+            kept, age_s = list[tuple[float, float]](), 0.0
             for span_s, each in reversed(past[-MOST_READINGS:]):
                 age_s += span_s
                 if kept and age_s > window_s * (1.0 + 1e-9):
@@ -232,8 +233,9 @@ def test_a_mean_is_that_of_the_readings_of_its_window(ticks: list[tuple[float, l
 
 
 def test_a_steady_reading_at_the_threshold_is_high_however_it_is_smoothed() -> None:
-    for kind in ("none", "mean", "trimmed"):
-        operator = Cpu(smoothing=kind)  # type: ignore[arg-type]
+    kinds: tuple[Kind, ...] = ("none", "mean", "trimmed")
+    for kind in kinds:
+        operator = Cpu(smoothing=kind)
         assert follow(operator, [[[0.85, 0.0, 1.0]]] * 9, JAVA)[-1].score == pytest.approx(1.85)
 
 

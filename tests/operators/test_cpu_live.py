@@ -64,9 +64,11 @@ def test_both_shares_are_those_of_the_kernels_clock(table: ProcessTable) -> None
         assert child.stdin is not None
         assert child.stdout is not None
 
+        ask, answers = child.stdin, child.stdout
+
         def used_s() -> float:
-            print(file=child.stdin)
-            return float(child.stdout.readline().split()[0])
+            print(file=ask)
+            return float(answers.readline().split()[0])
 
         try:
             used_s()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from laggard.operators.cpu import Machine, State
 from laggard.operators.cpu.machine import TRANSITIONS
 
 from .conftest import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 N, H, D, W = State.NORMAL, State.HIGH, State.DIAGNOSIS, State.NORMAL_WAIT
 
@@ -86,7 +90,7 @@ class Plain:
             self.silent_s = 0.0
 
 
-def states(readings: list[float], interval_s: float = 1.0, start: float = 1e9) -> list[State]:
+def states(readings: Sequence[float], interval_s: float = 1.0, start: float = 1e9) -> list[State]:
     machine = Machine(1, threshold=THRESHOLD, duration_s=DURATION_S)
     found = []
     for number, reading in enumerate(readings):

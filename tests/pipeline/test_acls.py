@@ -164,6 +164,7 @@ def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAd
 
 def machine_of(cluster: Cluster, user: str, folder: Path) -> Machine:
     settings = {
+        "operators": OPERATOR,
         "bus.location": f"kafka://{cluster.bootstrap}",
         "kafka.sasl": "plain",
         "kafka.username": user,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
@@ -25,7 +26,7 @@ from laggard.pipeline.wiring import wire
 from laggard.producers.agent import Agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 TICKS = 3
@@ -46,10 +47,13 @@ def samples(url: str) -> dict[str, list[tuple[dict[str, str], float]]]:
     return found
 
 
-def of(operator: str, url: str, name: str) -> float:
-    """The value of a metric that an operator has once."""
-    (value,) = (value for labels, value in samples(url)[name] if labels["operator"] == operator)
-    return value
+def shows(url: str, operator: str, wanted: Mapping[str, float]) -> bool:
+    """Whether these metrics of an operator, each of which it has once, have these values."""
+    page = samples(url)
+    return all(
+        [value for labels, value in page[name] if labels["operator"] == operator] == [each]
+        for name, each in wanted.items()
+    )
 
 
 def test_from_counters_to_page(tmp_path: Path) -> None:
@@ -87,10 +91,13 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
             agent.tick()
         agent.close()
         assert httpx.post(url + "/marks", json={"note": "slow"}).status_code == 201
-        for operator, outputs in (("gaussian", 1), ("cpu", 0)):  # the answer to the mark
-            until(lambda each=operator: of(each, url, "laggard_records_total") == 3 * TICKS + 1)
-            until(lambda each=operator, wanted=outputs: of(each, url, "laggard_outputs_total") == wanted)
-            until(lambda each=operator: of(each, url, "laggard_lag_records") == 0)
+        for operator, answers in (("gaussian", 1), ("cpu", 0)):
+            counted = {
+                "laggard_records_total": 3 * TICKS + 1,
+                "laggard_outputs_total": answers,
+                "laggard_lag_records": 0,
+            }
+            until(partial(shows, url, operator, counted))
         page = samples(url)
     scored = [(one["operator"], one["scope"]) for one, _ in page["laggard_score"] if one["host"] == "web-1"]
     assert scored == [("cpu", "host"), ("cpu", "process"), ("gaussian", "host"), ("gaussian", "process")]
