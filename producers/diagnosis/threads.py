@@ -251,13 +251,19 @@ class Threads:
             stack = self._kernel_stack(place)
             return Look(stack, "blocked", self._wait_channel(place, stack))
         try:
-            blocked = parse_syscall(self._permitted(place, "syscall"), f"{place}/syscall")
+            text = self._permitted(place, "syscall")
+            if stat.state != _UNINTERRUPTIBLE:  # only what is stuck in the kernel is worth its stack there
+                stack: tuple[Location, ...] = ()
+            else:
+                stack = self._kernel_stack(place)
+                again = self._permitted(place, "syscall")
+                if again != text:  # it went on in between: the stack may be that of another call
+                    text, stack = again, ()
         except PermissionError:
             return Look((), "blocked", self._wait_channel(place, ()))
+        blocked = parse_syscall(text, f"{place}/syscall")
         if blocked is None:
             return RUNNING
-        # Only what is stuck in the kernel is worth its stack: of the others the system call says it.
-        stack = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
         called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
         locations = (*stack, self._locate(blocked.address)) if blocked.address else stack
         return Look(locations, "blocked", self._wait_channel(place, stack), called)

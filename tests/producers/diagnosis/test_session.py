@@ -423,6 +423,21 @@ def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
     assert "libc" in stack.locations[-1].module
 
 
+@AS_ROOT
+def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_together(tmp_path):
+    with misbehaving([compiled("writing"), tmp_path / "log"]) as program:
+        found = diagnose(program.pid, samples=60)
+    first = found.phases[0].threads[0]
+    assert (first.tid, first.name) == (program.tid, "writer")
+    deep = [stack for stack in first.stacks if len(stack.locations) > 1]
+    assert deep
+    for stack in deep:
+        assert stack.system_call in {"fdatasync", "pwrite64"}
+        inside = " ".join(location.function for location in stack.locations if location.module == "[kernel]")
+        assert ("fdatasync" in inside) == (stack.system_call == "fdatasync"), stack
+        assert stack.wait_channel == stack.locations[0].function
+
+
 def test_a_stopped_process_is_called_so_and_stays_stopped():
     with misbehaving([compiled("burning")]) as program:
         program.process.send_signal(signal.SIGSTOP)
