@@ -106,7 +106,7 @@ class Quotas:
             return None
 
     def _seek(self) -> tuple[str, ...]:
-        found = []
+        found: list[str] = []
         for seen, group in enumerate(_below(self._base)):
             if seen >= MAX_GROUPS or len(found) >= MAX_QUOTAS:
                 break

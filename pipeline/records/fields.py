@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from laggard.pipeline.records import checks
 from laggard.pipeline.records.errors import RecordError, shown
@@ -60,7 +60,7 @@ class Fields:
         """An integer within bounds."""
         value = self._found.get(name)
         if _is_integer(value, least, most):
-            return int(value)
+            return value
         raise self.error(name, f"an integer from {least} to {most}")
 
     def perhaps_integer(self, name: str, least: int, most: int) -> int | None:
@@ -128,5 +128,5 @@ class Fields:
         return RecordError(self.place, f"{self._path}{name}", expected, shown(self._found.get(name)))
 
 
-def _is_integer(value: Any, least: int, most: int) -> bool:
+def _is_integer(value: Any, least: int, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

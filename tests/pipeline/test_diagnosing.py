@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.producers.utilisation import Use
 
 CPUS = 2
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -267,9 +268,15 @@ def test_a_bound_ends_the_look_and_not_the_event(scene: Scene) -> None:
 
 
 def test_an_idle_host_is_not_asked_for_its_processes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
-    read = scene.diagnosing._triggers._utilisation.read
-    monkeypatch.setattr(scene.diagnosing._triggers._utilisation, "read", lambda: asked.append(None) or read())
+    asked = []
+    utilisation = scene.diagnosing._triggers._utilisation
+    read = utilisation.read
+
+    def counted() -> Use:
+        asked.append(scene.time.monotonic)
+        return read()
+
+    monkeypatch.setattr(utilisation, "read", counted)
     scene.start(7)
     scene.pass_(1.0)
     asked.clear()
