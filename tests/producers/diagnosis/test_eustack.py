@@ -84,7 +84,7 @@ def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
     before = used_s(burning)
     begin = time.monotonic()
     profiler = eustack.attach(burning.pid)
-    samples = samples_of(profiler, running=10, tid=burning.tid)
+    samples = samples_of(profiler, running=20, tid=burning.tid)
     elapsed_s = time.monotonic() - begin
     assert_found(samples, burning, callers=("serve", "grinder"))
     waiting = {tuple(at.function for at in sample.locations[:2]) for sample in samples if sample.state == "blocked"}

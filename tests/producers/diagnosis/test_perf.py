@@ -264,7 +264,7 @@ def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
         profiler = perf.attach(program.pid)
         assert profiler.take() == ()
         for _ in range(2):
-            assert_found(samples_of(profiler, running=5, tid=program.tid), program)
+            assert_found(samples_of(profiler, running=20, tid=program.tid), program)
         assert profiler.stop() == []
         assert profiler.take() == ()
 
