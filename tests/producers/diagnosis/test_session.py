@@ -425,13 +425,20 @@ def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
 
 @AS_ROOT
 def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_together(tmp_path):
-    with misbehaving([compiled("writing"), tmp_path / "log"]) as program:
-        found = diagnose(program.pid, samples=60)
-    first = found.phases[0].threads[0]
-    assert (first.tid, first.name) == (program.tid, "writer")
-    deep = [stack for stack in first.stacks if len(stack.locations) > 1]
-    assert deep
-    for stack in deep:
+    def deep():
+        return [stack for stack in diagnosis_of(session).phases[0].threads[0].stacks if len(stack.locations) > 1]
+
+    with (
+        misbehaving([compiled("writing"), tmp_path / "log"]) as program,
+        session_of(program.pid, ratio=1) as session,
+    ):
+        look(session, 2)
+        wait_for(
+            lambda: sum(stack.samples for stack in deep()) >= 5 or look(session, 2), "it never waited for the disk"
+        )
+        first = diagnosis_of(session).phases[0].threads[0]
+        assert (first.tid, first.name) == (program.tid, "writer")
+    for stack in deep():
         assert stack.system_call in {"fdatasync", "pwrite64"}
         inside = " ".join(location.function for location in stack.locations if location.module == "[kernel]")
         assert ("fdatasync" in inside) == (stack.system_call == "fdatasync"), stack
