@@ -21,6 +21,11 @@ GRACE_S = 2.0
 """So long a program may take to end when it is asked to."""
 
 
+def _hear_signals() -> None:
+    """In the child: take the signals that it is asked to end with. An agent's threads leave them to one of them."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 class Child:
     """A program that runs beside us and writes down what it finds.
 
@@ -54,6 +59,7 @@ class Child:
                 stderr=self._errors,
                 pass_fds=(file,) if output_option else (),
                 start_new_session=True,
+                preexec_fn=_hear_signals,  # noqa: PLW1509 - one system call, no lock
                 # Nothing is to be fetched from a network, least of all while a process stands still.
                 env=os.environ | {"LC_ALL": "C.UTF-8", "DEBUGINFOD_URLS": ""},
             )

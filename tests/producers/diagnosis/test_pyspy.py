@@ -172,3 +172,14 @@ def test_what_does_not_end_when_it_is_asked_is_killed(monkeypatch):
     child.interrupt()
     assert child.returncode == -signal.SIGKILL
     child.close()
+
+
+def test_a_program_that_is_started_where_signals_are_blocked_hears_them() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        child = Child(["sleep", "60"])
+        child.interrupt()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert child.returncode == -signal.SIGINT
+    child.close()
