@@ -8,6 +8,7 @@ from scipy.stats import poisson  # type: ignore[import-untyped]
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.records import Frame, encode
+from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.task import Task
 from laggard.pipeline.wiring import wire
@@ -72,7 +73,7 @@ def test_what_is_judged_is_what_a_task_tells() -> None:
             frame = Frame("host", "h", scope, tick.ts, 2 * number + (scope == "host"), layout, values)
             watcher.publish([frame])
             task.process(Incoming(task.partition, task.position, "h", encode(frame), tick.ts))
-            told += [(tick.ts, scope) for _ in task.outputs]
+            told += [(tick.ts, scope) for each in task.outputs if isinstance(each, Anomaly)]
             task.outputs.clear()
     verdict = judge(watcher.trace("tiny"), 20.0)
     assert told
