@@ -159,12 +159,16 @@ def by(labels: tuple[str, ...]) -> str:
     return f"by ({', '.join(labels)})"
 
 
+LATELY: Final = f"last_over_time({{}}[{span(600)}])"
+"""The newest of what was there for as long as an incident may be calm before it closes, and longer."""
+
 _INCIDENT_NUMBERS: Final = {
     "score": Number("laggard_incident_score", INCIDENT),
-    # Of what an operator opened with this row and feature there is the worst value of all frames.
-    "value": Number("laggard_anomaly_value", INCIDENT, instead="laggard_incident_value"),
-    "usual": Number("laggard_anomaly_usual", INCIDENT, instead="laggard_incident_usual"),
-    "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT, instead="laggard_incident_usual_deviation"),
+    # Of what an operator opened with this row and feature there is the worst value of all frames; it is over for some
+    # minutes when the incident closes.
+    "value": Number("laggard_anomaly_value", INCIDENT, LATELY, "laggard_incident_value"),
+    "usual": Number("laggard_anomaly_usual", INCIDENT, LATELY, "laggard_incident_usual"),
+    "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT, LATELY, "laggard_incident_usual_deviation"),
     "young": Number("laggard_model_young", (*KEY, "scope")),
     "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
     "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
