@@ -37,7 +37,7 @@ MAX_SESSIONS: Final = 6
 """So many processes are looked into at once, `MAX_SUSPECTS` of them for the pressure of the host at most. Others wait;
 those with most use come first."""
 
-FIRST_TOLD_S: Final = 1.0
+FIRST_TOLD_S: Final = 2.0
 """After so long the first samples are there. Each next time is twice as late, at least ..."""
 
 TOLD_S: Final = 10.0

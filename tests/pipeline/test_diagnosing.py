@@ -282,7 +282,7 @@ def test_an_idle_host_is_not_asked_for_its_processes(scene: Scene, monkeypatch: 
     asked.clear()
     scene.pass_(20.0, {7: 0.2})
     assert not asked
-    scene.pass_(7.0, {7: 2.0})
+    scene.pass_(8.0, {7: 2.0})
     assert asked
     assert [each.progress for each in scene.told] == ["opened"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from laggard.pipeline.bus import BusError, TopicSpec
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.outbox import Outbox
-from laggard.pipeline.records import Decoder, Frame, Mark, make_layout
+from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, make_layout
+from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,3 +107,21 @@ def test_at_the_end_it_is_said_what_is_lost(bus: EmbeddedBus, tmp_path: Path, ca
     outbox.close()
     assert sequences(bus) == [1, 2]
     assert caplog.messages[-1].startswith("the bus is available again")
+
+
+def test_a_diagnosis_goes_out_as_the_event_that_subscribers_read(bus: EmbeddedBus) -> None:
+    bus.create([TopicSpec("diagnoses")])
+    Outbox(bus, "diagnoses").publish([DIAGNOSIS])
+    (record,) = bus.read(bus.partitions("diagnoses")[0], 0)
+    assert (record.key, record.ts) == (DIAGNOSIS.host, DIAGNOSIS.ts)
+    assert dict(record.headers)["ce_type"] == b"laggard.diagnosis"
+    assert read_diagnosis(record.value, "test") == DIAGNOSIS
+
+
+def test_what_cannot_be_written_does_not_stand_in_the_way(bus: EmbeddedBus) -> None:
+    bus.create([TopicSpec("diagnoses")])
+    outbox = Outbox(bus, "diagnoses")
+    with pytest.raises(RecordError, match="progress"):
+        outbox.publish([replace(DIAGNOSIS, progress="begun")])  # type: ignore[arg-type] # what no type allows
+    outbox.publish([DIAGNOSIS])
+    assert (outbox.waiting, outbox.dropped) == (0, 0)
