@@ -14,7 +14,7 @@ from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
-from laggard.producers.diagnosis.states import thread_states
+from laggard.producers.diagnosis.states import may_signal, thread_states
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.kernel import content
 
@@ -187,15 +187,17 @@ def available(pid: int) -> str:
     status = content(f"/proc/{pid}/status")
     if not status:
         return f"eu-stack: there is no process {pid} any more"
-    tracer = re.search(rb"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
-    if tracer and int(tracer[1]):
-        return f"eu-stack: process {pid} is traced already, by process {tracer[1].decode()}"
-    if re.search(rb"^State:\s*[Tt]", status, re.MULTILINE):
-        return f"eu-stack: process {pid} is stopped, and would be let go"
+    if reason := _held(status):
+        return f"eu-stack: process {pid} {reason}"
     if not content(f"/proc/{pid}/maps"):
         return (
             f"eu-stack: process {pid} may not be looked at, or is a kernel thread or a zombie; run laggard as root, as"
             " the process's user, or with CAP_SYS_PTRACE"
+        )
+    if not may_signal(pid):
+        return (
+            f"eu-stack: process {pid} is another user's, and could not be let go if eu-stack was killed: that takes"
+            " CAP_KILL"
         )
     return ""
 
@@ -207,3 +209,13 @@ def attach(pid: int) -> EuStack:
 
 def _program() -> str:
     return shutil.which("eu-stack") or ""
+
+
+def _held(status: bytes) -> str:
+    """Why a process of this `/proc/PID/status` does not run by itself, in words; empty where it does."""
+    tracer = re.search(rb"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
+    if tracer and int(tracer[1]):
+        return f"is traced already, by process {tracer[1].decode()}"
+    if re.search(rb"^State:\s*[Tt]", status, re.MULTILINE):
+        return "is stopped, and would be let go"
+    return ""

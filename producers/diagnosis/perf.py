@@ -14,7 +14,7 @@ from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, Events, open_event
-from laggard.producers.diagnosis.symbols import SymbolFiles
+from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
 from laggard.producers.kernel import content, cpu_clock
 from laggard.producers.proc import ProcError, parse_schedstat
 
@@ -94,6 +94,7 @@ class Perf:
         self._taken_ns = self._aim_ns = 0
         self._sampled_ns = self._process_ns = self._process_begin_ns = self._lost = 0
         self._refused = ""
+        self._seen_kernel = False
 
     @property
     def notes(self) -> Sequence[str]:
@@ -101,6 +102,8 @@ class Perf:
         notes = []
         if not self._kernel:
             notes.append(f"perf: what threads do inside of the kernel is not told: {_paranoia()}")
+        elif self._seen_kernel and not len(kernel_symbols()):
+            notes.append("perf: functions of the kernel have no names: that takes CAP_SYSLOG")
         if self._refused:
             notes.append(f"perf: only {len(self._threads)} threads could be sampled: {self._refused}")
         if self._lost:
@@ -168,6 +171,7 @@ class Perf:
 
     def _sample(self, found: Found, offset_ns: int) -> Sample:
         locations = [kernel_location(address) for address in found.kernel[:FRAMES]]
+        self._seen_kernel = self._seen_kernel or bool(locations)
         for number, address in enumerate(found.user[: FRAMES - len(locations)]):
             location = self.space.locate(address, caller=number > 0)
             if location is None:

@@ -25,7 +25,7 @@ STOPS = False
 FREQUENCY_HZ = 25
 """Samples of all threads that run, a second."""
 
-CHUNKS_S = (1, 2, 5)
+CHUNKS_S = (1, 2, 5, 10)
 """For how long each run of py-spy looks, which tells what it found at its end: the first ones are short, so that
 something is known soon, and the last one is repeated."""
 

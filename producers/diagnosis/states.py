@@ -1,4 +1,4 @@
-"""In which states the threads of a process are."""
+"""In which states the threads of a process are, and whether they can be changed."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def thread_states(path: str) -> dict[int, bytes]:
         except ProcError:
             continue  # it ended
     return states
+
+
+def may_signal(pid: int) -> bool:
+    """Whether signals may be sent to a process: it is our own user's, or we have CAP_KILL."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -236,6 +236,20 @@ def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning
     assert "is a kernel thread or a zombie" in eustack.available(2)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_a_process_that_could_not_be_let_go_is_not_stopped():
+    """Root without CAP_KILL may trace another user's process, but not send it the signal that lets it go on."""
+    with subprocess.Popen(["sleep", "60"], user=65534) as process:
+        try:
+            ask = f"from laggard.producers.diagnosis import eustack; print(eustack.available({process.pid}))"
+            python = [sys.executable, "-c", ask]
+            without = ["setpriv", "--bounding-set=-kill", *python]
+            assert "could not be let go" in subprocess.run(without, capture_output=True, text=True, check=True).stdout
+            assert subprocess.run(python, capture_output=True, text=True, check=True).stdout == "\n"
+        finally:
+            process.kill()
+
+
 def test_without_eu_stack_it_says_where_it_is(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "the package elfutils has it" in eustack.available(os.getpid())
