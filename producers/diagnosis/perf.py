@@ -1,4 +1,10 @@
-"""Running threads of native code: the kernel says where each of them is after so much CPU time."""
+"""Running threads of native code: the kernel says where each of them is after so much CPU time.
+
+Measured beside the program `perf`, in five turns of 2 s on a busy thread: this took 5 to 7 ms of CPU time, and 0.14 s
+once to read the kernel's symbols; `perf record -F 99 -g -p PID -o - | perf script` 186 to 279 ms, most of it to start.
+The thread did 0.996 of its rounds for the same CPU time (median of 8 pairs, 0.986 to 1.031:
+`tests/benchmarks/profilers.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Python processes: their functions and lines, by py-spy, which reads the interpreter's memory from outside."""
+"""Python processes: their functions and lines, by py-spy, which reads the interpreter's memory from outside.
+
+Measured on a program with five threads: 2.0 % of a core over 38 s, 3.5 % over runs of 2 s, for a start of py-spy takes
+12 ms of CPU time. The busy thread did 0.993 of its rounds for the same CPU time (median of 8 pairs, 0.959 to 1.173:
+`tests/benchmarks/profilers.py`).
+"""
 
 from __future__ import annotations
 
