@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -86,10 +87,12 @@ def incident_lines(incident: Incident, page: Page, now: float) -> Iterator[Text]
         yield from _seen(each)
     if incident.left_out:
         yield Text(f"{'':8}and {incident.left_out:,} more, which have ended", "dim")
-    if incident.ranking.rows:
+    ranking = narrowed(incident.ranking, TOLD_ROWS, TOLD_FEATURES)
+    ranking = replace(ranking, rows=tuple(row for row in ranking.rows if row.score > 0.0))
+    if ranking.rows:
         yield Text()
         yield Text(f"What {printable(incident.operator)} told last:", "dim")
-        yield from ranked(narrowed(incident.ranking, TOLD_ROWS, TOLD_FEATURES), {}, page)
+        yield from ranked(ranking, {}, page)
 
 
 def _seen(evidence: Evidence) -> Iterator[Text]:
