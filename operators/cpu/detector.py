@@ -120,6 +120,7 @@ class Cpu:
         self._first_ts = self._ts = math.nan
         self._cpus_seen = 0.0
         self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
+        self._limits = [(CONDITIONS[each.name].most, each.least) for each in self._watched]
         # What follows from the last frame; never part of a snapshot.
         self._calm = all(each.calm for each in self._watched)  # no frame without a high reading changes anything
         self._columns: tuple[Layout, Columns] | None = None
@@ -151,7 +152,7 @@ class Cpu:
             self._columns = layout, Columns.of(layout)
         readings = Readings(self._columns[1], values, self._cpus_seen)
         watched, events = self._watched, _NO_EVENTS
-        if not (self._calm and all(CONDITIONS[each.name].most(readings) < each.least for each in watched)):
+        if not (self._calm and self._low(readings)):
             self._tell_time()
             watched = [each.after(ts, layout, readings) for each in watched]
             events = {each.name: dict(each.events.open) for each in watched if each.events.open}
@@ -159,6 +160,10 @@ class Cpu:
         scores = Scores(ts, layout, events, readings, self.thresholds, self.duration_s, age_s)
         self._judged = _Judged(ts, layout, values, watched, readings, scores)
         return self._judged
+
+    def _low(self, readings: Readings) -> bool:
+        """Whether no reading of a frame is high."""
+        return all(most(readings) < least for most, least in self._limits)
 
     def _tell_time(self) -> None:
         """Let those know when the last frame was that did not have to be asked about it."""

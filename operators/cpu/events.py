@@ -105,7 +105,8 @@ class Events:
 
     def copy(self) -> Events:
         """Another one in the same state."""
-        other = Events(self.threshold, self.duration_s)
+        other = object.__new__(Events)
+        other.threshold, other.duration_s = self.threshold, self.duration_s
         other.open, other._machine, other._rows = dict(self.open), self._machine.copy(), self._rows
         return other
 

@@ -46,6 +46,10 @@ TRANSITIONS: Final = frozenset(
 """Those of the text; there is no other."""
 
 
+# An enumeration's members take long to look up.
+_NORMAL, _HIGH, _DIAGNOSIS, _WAITING = map(int, State)
+
+
 class Transitions(NamedTuple):
     """The rows that changed their state at a step, in the order of rows.
 
@@ -159,20 +163,20 @@ class Machine:
         known = np.isfinite(readings)
         high &= known
         before = self.states
-        waiting, promoted = before == State.NORMAL_WAIT, before == State.DIAGNOSIS
-        risen, normal = before == State.HIGH, before == State.NORMAL
+        waiting, promoted = before == _WAITING, before == _DIAGNOSIS
+        risen, normal = before == _HIGH, before == _NORMAL
         self._silent_s = np.where(known | normal, 0.0, self._silent_s + passed_s)
         low = ~high & (known | (self._silent_s >= self.duration_s - SAME_S)) & ~normal
         self._lasted_s[(high | low) & ~normal] += passed_s
         self._lows[waiting & low] = np.minimum(self._lows[waiting & low], DIP_READINGS) + 1
         enough = self._lasted_s >= self.duration_s - SAME_S
         after = before.copy()
-        after[normal & high] = State.HIGH
-        after[risen & low] = State.NORMAL
-        after[risen & high & enough] = State.DIAGNOSIS
-        after[promoted & low] = State.NORMAL_WAIT
-        after[waiting & high] = State.DIAGNOSIS
-        after[waiting & low & enough & (self._lows > DIP_READINGS)] = State.NORMAL
+        after[normal & high] = _HIGH
+        after[risen & low] = _NORMAL
+        after[risen & high & enough] = _DIAGNOSIS
+        after[promoted & low] = _WAITING
+        after[waiting & high] = _DIAGNOSIS
+        after[waiting & low & enough & (self._lows > DIP_READINGS)] = _NORMAL
         changed = np.flatnonzero(after != before)
         if changed.size:
             # Who is promoted, or ends, does so by what began before; all else begins now.
@@ -180,7 +184,7 @@ class Machine:
             self._lasted_s[(risen | promoted) & low] = 0.0
             self._lows[promoted & low] = 1
             transitions = Transitions(changed, before[changed], after[changed], self._lasted_s[changed])
-            over = after == State.NORMAL
+            over = after == _NORMAL
             self._lasted_s[over] = self._silent_s[over] = 0.0
             self._lows[over] = 0
             self.states = after
@@ -194,7 +198,8 @@ class Machine:
 
     def copy(self) -> Machine:
         """Another one in the same state."""
-        other = Machine(threshold=self.threshold, duration_s=self.duration_s)
+        other = object.__new__(Machine)
+        other.threshold, other.duration_s = self.threshold, self.duration_s
         other.ts, other.states, other._active = self.ts, self.states.copy(), self._active
         other._lasted_s, other._silent_s = self._lasted_s.copy(), self._silent_s.copy()
         other._lows = self._lows.copy()

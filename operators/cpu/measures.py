@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -83,34 +82,51 @@ class Readings:
         values: the frame's, shape (rows, features).
         cpus_seen: how many CPUs were in use together at most before, for frames that do not say how many there are.
 
+    Attributes:
+        most_single: no u1 is greater; NaN where that is not known.
+
     """
+
+    __slots__ = ("_columns", "_cpus", "_cpus_seen", "_cpus_seen_before", "_single", "_values", "most_single")
 
     def __init__(self, columns: Columns, values: Matrix, cpus_seen: float) -> None:
         self._columns = columns
         self._values = values
         self._cpus_seen_before = cpus_seen
+        self._cpus = self._cpus_seen = -1.0
+        self._single: Vector | None = None
+        self.most_single = self._most(columns.user) + self._most(columns.system) + self._most(columns.used)
 
-    @cached_property
+    @property
     def single(self) -> Vector | None:
         """u1 (S1, Eq. 1): the share of one CPU that a process used, in user and kernel mode together."""
-        columns = self._columns
-        parts = [self._read(column) for column in (columns.user, columns.system, columns.used) if column >= 0]
-        return sum(parts[1:], parts[0]) if parts else None
+        if self._single is None:
+            columns = self._columns
+            parts = [self._read(column) for column in (columns.user, columns.system, columns.used) if column >= 0]
+            if parts:
+                self._single = sum(parts[1:], parts[0])
+        return self._single
 
-    @cached_property
+    @property
     def cpus_seen(self) -> float:
         """How many CPUs were in use together at most, with this frame; not asked for where frames say how many."""
-        if self._columns.cpus >= 0 or self.single is None:
-            return self._cpus_seen_before
-        return max(self._cpus_seen_before, float(np.nansum(np.fmax(self.single, 0.0))))
+        if self._cpus_seen < 0.0:
+            seen = 0.0
+            if self._columns.cpus < 0 and self.single is not None:
+                seen = float(np.nansum(np.fmax(self.single, 0.0)))
+            self._cpus_seen = max(self._cpus_seen_before, seen)
+        return self._cpus_seen
 
-    @cached_property
+    @property
     def cpus(self) -> float:
         """How many CPUs there are; NaN where the frame has a place for that and does not say it."""
-        if self._columns.cpus < 0:
-            return max(1.0, math.ceil(self.cpus_seen - SPARE_CPU))
-        said = self._values[:, self._columns.cpus]
-        return next((each for each in map(float, said) if 1.0 <= each <= LARGEST), math.nan)
+        if self._cpus < 0.0:
+            if self._columns.cpus < 0:
+                self._cpus = max(1.0, math.ceil(self.cpus_seen - SPARE_CPU))
+            else:
+                said = map(float, self._values[:, self._columns.cpus])
+                self._cpus = next((each for each in said if 1.0 <= each <= LARGEST), math.nan)
+        return self._cpus
 
     @property
     def system_wide(self) -> Vector | None:
@@ -135,13 +151,7 @@ class Readings:
         """The share of time in which some task of a host waited for memory."""
         return self._column(self._columns.memory)
 
-    # The same without a look at each row: no reading is greater.
-
-    @cached_property
-    def most_single(self) -> float:
-        """At least the greatest u1."""
-        columns = self._columns
-        return sum([self._most(column) for column in (columns.user, columns.system, columns.used)])
+    # The same without a look at each row: no reading is greater. NaN where that is not known.
 
     @property
     def most_system_wide(self) -> float:
@@ -164,7 +174,7 @@ class Readings:
         return self._most(self._columns.memory)
 
     def _most(self, column: int) -> float:
-        return 0.0 if column < 0 else float(np.fmax.reduce(self._values[:, column], initial=0.0))
+        return float(np.fmax.reduce(self._values[:, column])) if column >= 0 and len(self._values) else 0.0
 
     def _column(self, column: int) -> Vector | None:
         return None if column < 0 else self._read(column)

@@ -116,11 +116,19 @@ class Smoothing:
 
 def _outlying(past: Matrix, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which readings are outliers among their row's. Both of the shape (readings, rows)."""
-    enough = known.sum(axis=0) >= FEWEST
-    values = np.where(known & enough, past, 0.0)
-    values[~known] = np.nan
-    values[:, ~enough] = 0.0
-    median = np.nanmedian(values, axis=0)
-    apart = np.abs(values - median)
-    deviation = MAD_TO_DEVIATION * np.nanmedian(apart, axis=0)
-    return np.asarray(enough & known & (apart > OUTLYING * deviation))
+    counts = known.sum(axis=0)
+    values = np.where(known, past, np.nan)
+    apart = np.abs(values - _median(values, counts))
+    deviation = MAD_TO_DEVIATION * _median(apart, counts)
+    return np.asarray((counts >= FEWEST) & known & (apart > OUTLYING * deviation))
+
+
+def _median(values: Matrix, counts: NDArray[np.intp]) -> Vector:
+    """The median of each column, of so many values that are not NaN; any number where there are none.
+
+    numpy's `nanmedian` goes through columns one by one.
+    """
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    columns = np.arange(values.shape[1])
+    middle: Vector = 0.5 * (ordered[np.maximum(counts - 1, 0) // 2, columns] + ordered[counts // 2, columns])
+    return middle

@@ -65,7 +65,8 @@ class Watched:
 
     def copy(self) -> Watched:
         """Another one in the same state."""
-        other = Watched(*self._arguments)
+        other = object.__new__(Watched)
+        other.name, other._arguments = self.name, self._arguments
         other.events, other._smoothing, other._counts = self.events.copy(), self._smoothing.copy(), self._counts
         other._spikes = None if self._spikes is None else self._spikes.copy()
         return other

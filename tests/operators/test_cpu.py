@@ -272,3 +272,18 @@ def test_a_quiet_frame_leaves_nothing_in_the_state() -> None:
 def test_parameters_that_make_no_sense_are_refused_by_name(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Cpu(**arguments)
+
+
+@given(st.lists(READINGS, min_size=1, max_size=20))
+def test_without_outliers_a_mean_is_that_of_what_hampels_identifier_keeps(ticks: list[list[float]]) -> None:
+    smoothing = Smoothing("trimmed", window_s=100.0)
+    for readings in ticks:
+        smooth = smoothing.step(["a", "b"], np.array(readings), 1.0)
+    for row in range(2):
+        known = np.array([readings[row] for readings in ticks if not np.isnan(readings[row])])
+        if np.isnan(ticks[-1][row]):
+            assert np.isnan(smooth[row])
+            continue
+        apart = np.abs(known - np.median(known))
+        kept = known if len(known) < 3 else known[apart <= 3.0 * (1.4826 * np.median(apart))]
+        assert smooth[row] == pytest.approx(kept.mean(), abs=1e-9)
