@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -145,14 +146,22 @@ class Profiling:
         try:
             self._ask(stop)
         except TimeoutError:
-            self._aside.tell(stop)
+            self._aside.tell(self._timed(stop))
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        before_s = self._aside.cpu_s
-        try:
-            return self._aside.ask(question, PATIENCE_S)
-        finally:
-            self._asked_s += self._aside.cpu_s - before_s
+        return self._aside.ask(self._timed(question), PATIENCE_S)
+
+    def _timed(self, question: Callable[[], Answer]) -> Callable[[], Answer]:
+        """The same question; what it takes is counted also where it is answered too late."""
+
+        def timed() -> Answer:
+            begun = time.thread_time()
+            try:
+                return question()
+            finally:
+                self._asked_s += time.thread_time() - begun
+
+        return timed
 
     def _all(self) -> list[Profiler]:
         return self._given_up if self._profiler is None else [*self._given_up, self._profiler]
@@ -181,7 +190,7 @@ class Profiling:
             self._ask(profiler.start)
         except (ProfilerError, TimeoutError) as error:
             self._notes.append(str(error) if isinstance(error, ProfilerError) else f"{profiler.name}: {error}")
-            self._aside.tell(profiler.stop)
+            self._aside.tell(self._timed(profiler.stop))
             self._given_up.append(profiler)
             if profiler is self._profiler:
                 self._profiler = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Diagnosis, Location
 from laggard.producers.clock import Clock, Timeline
+from laggard.producers.diagnosis.account import Account
 from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Limits
@@ -23,7 +24,7 @@ from laggard.producers.kernel import Kernel, content
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from laggard.pipeline.records.diagnosis import Progress
     from laggard.producers.diagnosis.bounds import Budget
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
 _DELETED = " (deleted)"
-_BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
 
@@ -104,12 +104,8 @@ class Session:
         self._root = root
         self._aside = Aside()
         self._methods = chosen(methods)
-        # When what was spent is paid back, when the next round is due apart from that, when the last one was.
-        self._begun_ns = self._paid_ns = self._due_ns = self._last_ns = self._clock.monotonic()
-        self._cpu_s = 0.0
-        self._others_s = 0.0  # CPU time of other threads and processes that is counted already
-        self._profiled_s = 0.0  # ... of that, profilers'
-        self._owed_s = 0.0  # ... and of that, what is not paid back yet
+        # When the next round is due, apart from what it takes; when the last one was.
+        self._begun_ns = self._due_ns = self._last_ns = self._clock.monotonic()
         self._on_s = 0.0  # for how long the profiler has looked
         self._samples = 0
         self._short = False  # of descriptors
@@ -123,8 +119,8 @@ class Session:
         self._see(target.pid)
         self._locations: dict[int, Location] = {}
         self._closed = False
-        budget.sessions += 1
-        with self._counted():
+        self._account = Account(budget, self._clock, self._others_s)
+        with self._account.counted():
             self._open()
 
     def delay_s(self) -> float:
@@ -134,7 +130,7 @@ class Session:
         """
         if self.ended or self._closed:
             return math.inf
-        return max(0, max(self._due_ns, self._paid_ns) - self._clock.monotonic()) / 1e9
+        return max(0, max(self._due_ns, self._account.paid_ns) - self._clock.monotonic()) / 1e9
 
     def sample(self) -> None:
         """Make one round: which threads there are, their use, and what each of them executes. Not when ended or closed.
@@ -146,7 +142,7 @@ class Session:
         # Not at equal distances, so that what the process does at such ones is not always met at the same place.
         stretch = 0.75 + 0.5 * (self._samples * _GOLDEN_RATIO % 1.0)
         self._due_ns = self._clock.monotonic() + round(self._limits.interval_s * stretch * 1e9)
-        with self._counted():
+        with self._account.counted():
             self._round()
 
     def phase(self, ts: float, *, high: bool) -> None:
@@ -166,7 +162,7 @@ class Session:
 
     def diagnosis(self, progress: Progress) -> Diagnosis:
         """What is known so far, within the bound on bytes. Still there when it is closed."""
-        with self._counted():
+        with self._account.counted():
             found = phases(self._phases, self._limits.size_bytes)
         target = self.target
         id_, host, reason, value, threshold = self._said
@@ -188,7 +184,7 @@ class Session:
             methods=(PROC, *self._profiling.used),
             notes=tuple(dict.fromkeys(note[:_LONGEST_NOTE] for note in notes)),
             phases=found,
-            sampler_cpu_s=self._cpu_s,
+            sampler_cpu_s=self._account.cpu_s,
             stopped_s=self._profiling.stopped_s,
             complete=not self.ended,
         )
@@ -199,7 +195,7 @@ class Session:
             return
         self._closed = True
         if not self.ended:
-            with self._counted():
+            with self._account.counted():
                 self._release()
 
     def _open(self) -> None:
@@ -305,7 +301,7 @@ class Session:
         if stat.comm != self._comm:  # it has a new name, perhaps because it is a new program
             self._comm = stat.comm
             program = _program(f"/proc/self/fd/{self._directory}")
-            if program.removesuffix(_DELETED) != self._program.removesuffix(_DELETED):
+            if program and program.removesuffix(_DELETED) != self._program.removesuffix(_DELETED):
                 self._end(f"it began to run another program, {printable(program)}")
                 return []
         looked, ended = threads.look()
@@ -319,26 +315,21 @@ class Session:
         profiling = self._profiling
         now = self._clock.monotonic()
         elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
-        self._owed_s = max(0.0, self._owed_s - 0.5 * self._budget.share * elapsed_s)
+        self._account.alone = not profiling.possible
         if not profiling.on:
-            if self._samples > 1 and not self._short and not self._owed_s:  # first without
+            if self._samples > 1 and not self._short and self._account.may_begin:  # first without
                 profiling.start(may_stop=may_stop)
             return
         self._take(profiling.take())
         self._on_s += elapsed_s
-        if self._owed_s > _BURST_S * self._budget.share:
+        if self._account.must_pause:
             profiling.pause()
             return
-        hottest = self._phase.hottest()
-        if (
-            hottest is not None
-            and not hottest.found
-            and hottest.cpu_s > _BLIND_CPU_S
-            and self._on_s > _BLIND_S
-            and self._timeline.now() - self._phase.begin_ts > _BLIND_S
-        ):
-            profiling.replace(may_stop=may_stop, why=f"as it tells nothing of the busiest thread {hottest.tid}")
+        if self._on_s > _BLIND_S:
             self._on_s = 0.0
+            hottest = self._phase.hottest()
+            if hottest is not None and hottest.cpu_s > _BLIND_CPU_S and not hottest.found:
+                profiling.replace(may_stop=may_stop, why=f"as it tells nothing of the busiest thread {hottest.tid}")
 
     def _take(self, samples: Sequence[Sample]) -> None:
         threads = self._threads
@@ -404,7 +395,7 @@ class Session:
 
     def _release(self) -> None:
         """Stop what runs beside, keep what it found, close all files, and give the share of the budget back."""
-        self._budget.sessions -= 1
+        self._account.close()
         self._profiling.pause()
         self._take(self._profiling.take())
         if self._threads is not None:
@@ -417,23 +408,9 @@ class Session:
         self._aside.tell(self._symbols.close)
         self._aside.close()
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count what is done within, and what ran beside since the last time; it is paid back before the next round."""
-        begun_ns = self._clock.cpu()
-        try:
-            yield
-        finally:
-            others_s = self._aside.cpu_s + self._profiling.children_s
-            spent_s = (self._clock.cpu() - begun_ns) / 1e9 + others_s - self._others_s
-            profiled_s = self._profiling.cpu_s - self._profiled_s
-            self._others_s, self._profiled_s = others_s, self._profiling.cpu_s
-            self._owed_s += profiled_s
-            self._cpu_s += spent_s
-            self._budget.spent_s += spent_s
-            share = self._budget.share * (0.5 if self._profiling.possible else 1.0)
-            pays_ns = round((spent_s - profiled_s) / share * 1e9)
-            self._paid_ns = max(self._paid_ns, self._clock.monotonic()) + pays_ns
+    def _others_s(self) -> tuple[float, float]:
+        """CPU time of what works for it elsewhere, in seconds; and of that, for profilers."""
+        return self._aside.cpu_s + self._profiling.children_s, self._profiling.cpu_s
 
 
 def _program(path: str) -> str:

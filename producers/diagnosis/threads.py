@@ -247,14 +247,14 @@ class Threads:
     def _found_at(self, place: str, stat: Stat) -> Look:
         if stat.state == b"R":
             return RUNNING
+        stack: tuple[Location, ...]
         if stat.flags & PF_KTHREAD:
             stack = self._kernel_stack(place)
             return Look(stack, "blocked", self._wait_channel(place, stack))
+        stack = ()
         try:
             text = self._permitted(place, "syscall")
-            if stat.state != _UNINTERRUPTIBLE:  # only what is stuck in the kernel is worth its stack there
-                stack: tuple[Location, ...] = ()
-            else:
+            if stat.state == _UNINTERRUPTIBLE:  # only what is stuck in the kernel is worth its stack there
                 stack = self._kernel_stack(place)
                 again = self._permitted(place, "syscall")
                 if again != text:  # it went on in between: the stack may be that of another call
