@@ -168,8 +168,10 @@ class AddressSpace:
 
     def _location(self, mapping: Mapping, address: int, instruction: int) -> Location:
         if not mapping.is_file:
-            module = mapping.path if mapping.path.startswith("[v") else ""
-            return Location(self._code.name(instruction), module, address - mapping.begin if module else address)
+            if mapping.path.startswith("[v"):
+                return Location("", mapping.path, address - mapping.begin)
+            function = self._code.name(instruction)
+            return Location(function, "", -1 if function else address)
         offset = address - mapping.begin + mapping.offset
         function = ""
         if mapping.device not in self._remote:

@@ -243,4 +243,4 @@ def attach(pid: int) -> Jcmd:
 def _java(location: Location) -> Location:
     """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None
-    return Location(_HIDDEN.sub("", signature[1]), "", location.offset) if signature else location
+    return Location(_HIDDEN.sub("", signature[1])) if signature else location

@@ -157,7 +157,7 @@ def test_code_that_was_made_at_run_time_is_named_by_its_map(files):
             assert space.locate(begin + 8) == Location("", "", begin + 8)
             path.write_text(f"{begin:x} 10 an old one\n{begin:x} 20 a function made (later)\nnot a line\n")
             space.read_code_map()
-            assert space.locate(begin + 8) == Location("a function made (later)", "", begin + 8)
+            assert space.locate(begin + 8) == Location("a function made (later)")
             assert space.locate(begin + 32) == Location("", "", begin + 32)
         finally:
             path.unlink(missing_ok=True)
