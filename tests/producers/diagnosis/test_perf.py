@@ -316,6 +316,36 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
         assert "may not sample" in own
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away")
+def test_where_the_kernels_addresses_are_hidden_it_says_why_its_functions_have_no_names():
+    with (
+        Path("/dev/zero").open("rb") as source,
+        subprocess.Popen(["dd", "of=/dev/null", "bs=1M"], stdin=source, stderr=subprocess.DEVNULL) as process,
+    ):
+        try:
+            program = f"""
+import time
+from laggard.producers.diagnosis import perf
+profiler = perf.attach({process.pid})
+profiler.start()
+samples = []
+while len(samples) < 10:
+    time.sleep(0.1)
+    samples += profiler.take()
+print(profiler.notes)
+print({{(at.module, at.function) for sample in samples for at in sample.locations if at.module == "[kernel]"}})
+"""
+            command = ["setpriv", "--bounding-set=-syslog", sys.executable, "-c", program]
+            notes, kernel = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        finally:
+            process.kill()
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 1:
+        assert notes == "['perf: functions of the kernel have no names: that takes CAP_SYSLOG']"
+        assert kernel == "{('[kernel]', '')}"
+    else:
+        assert notes == "[]"
+
+
 def test_out_of_descriptors_it_samples_what_it_can_and_says_so():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with misbehaving([compiled("burning")]) as program:
