@@ -39,7 +39,7 @@ class PrometheusAnnotation(dashboard.AnnotationQuery):
 
 def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> list[dashboard.AnnotationQuery]:
     """Incidents as regions and marks as lines: from Prometheus, and where they were published, from Grafana itself."""
-    opened = series("laggard_anomaly_start_timestamp_seconds", *matchers, window="$__interval")
+    opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     marks = series("laggard_marks_total", *matchers)
     return [
         PrometheusAnnotation(

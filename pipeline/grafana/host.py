@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.grafana.annotations import annotations_by
-from laggard.pipeline.grafana.incidents import incident_columns, incident_labels
+from laggard.pipeline.grafana.incidents import anomaly_columns, anomaly_labels, incident_columns, incident_labels
 from laggard.pipeline.grafana.layout import Row, assemble
 from laggard.pipeline.grafana.panels import (
     DEVIATIONS,
@@ -71,7 +71,7 @@ def host() -> Dashboard:
         annotations=annotations_by(_HERE, "host"),
         rows=[
             Row("Now", _numbers()),
-            Row("Why", [_ranking(), _incidents(), _rows(), _deviations()]),
+            Row("Why", [_ranking(), _incidents(), _seen(), _rows(), _deviations()]),
             Row("$row beside what is usual for it", [_feature()]),
             Row("When", [_scores(), _when()]),
             Row("The machine", _machine()),
@@ -101,13 +101,13 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Open incidents",
             "Incidents of this host that have not ended; the table below says what stood out.",
-            or_zero(f"sum({worst('operator, scope', series('laggard_anomalies_open', *_HERE))})"),
+            or_zero(f"sum({worst('host', series('laggard_incidents_open', *_HERE))})"),
             limits=((1, RED),),
         ),
         number(
             "Incidents",
             "Incidents that began in this time range.",
-            or_zero(f"round(sum(increase({series('laggard_anomalies_opened_total', *_HERE, window='$__range')})))"),
+            or_zero(f"round(sum(increase({series('laggard_incidents_total', *_HERE, window='$__range')})))"),
             limits=((1, ORANGE),),
         ),
         number(
@@ -173,14 +173,28 @@ def _ranking() -> PanelBuilder:
 def _incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "What stood out when each began, the worst value since, and what was usual before it. Those above whose score "
-        "has passed by now are here.",
+        "Who was to blame, the worst value, what was usual, and how many operators saw it. Those above whose score has "
+        "passed by now are here. `laggard incidents --host $host` tells them in sentences.",
         incident_labels(host=False),
         incident_columns(_HERE, window="$__range", host=False),
         sort="Began",
         links={},
         height=5,
         empty="No incident began or was open in this time range.",
+    )
+
+
+def _seen() -> PanelBuilder:
+    return table(
+        "What each operator saw in this time range",
+        "The evidence: what stood out when an operator began to see something, the worst value since, and what was "
+        "usual before it. What may have one cause is one incident above.",
+        anomaly_labels(),
+        anomaly_columns(_HERE, "$__range"),
+        sort="Began",
+        links={},
+        height=5,
+        empty="No operator saw anything in this time range.",
     )
 
 
@@ -241,11 +255,12 @@ def _scores() -> PanelBuilder:
 
 def _when() -> PanelBuilder:
     return timeline(
-        "Incidents",
-        "When the trigger had fired: it lets go once the score has been at 1 or below for a minute.",
+        "When operators saw something",
+        "From a score above 1 until it has been at 1 or below for a minute. What overlaps may have one cause, and is "
+        "one incident then.",
         worst("operator, scope", series("laggard_anomalies_open", *_HERE)),
         "{{scope}} ({{operator}})",
-        {0: ("calm", "transparent"), 1: ("incident", RED)},
+        {0: ("calm", "transparent"), 1: ("unusual", RED)},
         span=12,
         height=8,
     )

@@ -38,9 +38,9 @@ SILENT_S: Final = 120
 """A host is silent when its newest frame is older than that at the time looked at: two ticks at the longest interval
 that is usual."""
 
-_OPEN = series("laggard_anomalies_open", *ON_HOST)
+_OPEN = series("laggard_incidents_open", *ON_HOST)
 _SCORES = series("laggard_score", *ON_HOST)
-_OPENED = series("laggard_anomalies_opened_total", *ON_HOST, window="$__range")
+_OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
 _RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
 _BUDGET = f"sum by ({HOST}) ({worst(f'{HOST}, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
@@ -68,9 +68,9 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Open incidents",
-            "Incidents that have not ended: a score passed 1 and has not been at 1 or below for a minute since. The "
-            "table below says which; it leads to the host.",
-            or_zero(f"sum({worst(f'{HOST}, operator, scope', _OPEN)})"),
+            "Incidents that have not ended: what operators see at one time that may have one cause is one. It ends "
+            "when all of it has been calm for five minutes. The table below says which; it leads to the host.",
+            or_zero(f"sum({worst(HOST, _OPEN)})"),
             limits=((1, RED),),
         ),
         number(
@@ -109,9 +109,9 @@ def _numbers() -> list[PanelBuilder]:
 def _open_incidents() -> PanelBuilder:
     return table(
         "Open incidents",
-        "What is wrong now, the worst first: the process and the feature that stood out when it began, the worst value "
-        "since, and what was usual then. Features are in the base unit that their name ends with. A host leads to what "
-        "laggard saw there around the beginning; `laggard why --host HOST` says it in a sentence.",
+        "What is wrong now, the worst first: the process and the feature that are to blame so far, the worst value, "
+        "what was usual, and how many operators see it. Features are in the base unit that their name ends with. A "
+        "host leads to what laggard saw there around the beginning; `laggard incidents` says it in sentences.",
         incident_labels(host=True),
         incident_columns(ON_HOST),
         sort="Score",
@@ -125,7 +125,8 @@ def _hosts() -> PanelBuilder:
     return table(
         "Hosts",
         "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; by "
-        "chance there are as many as the budget for false alarms allows in it, where nothing is wrong.",
+        "chance there are as many as the budgets for false alarms allow in it, where nothing is wrong. Prolonged high "
+        "use, which the operator `cpu` tells, is no chance and has no budget.",
         {"environment": "Environment", "cluster": "Cluster", "host": "Host"},
         [
             Column("Score", worst(HOST, _SCORES), decimals=2, limits=SCORE),
@@ -178,11 +179,11 @@ def _scores() -> PanelBuilder:
 
 
 def _when() -> PanelBuilder:
-    had = worst(HOST, f"max_over_time({series('laggard_anomalies_open', *ON_HOST, window='$__range')} @ end())")
+    had = worst(HOST, f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
     return timeline(
         "When hosts had incidents",
         "Each host that had an incident in the time range. What begins on several at once has one cause.",
-        f"{worst(HOST, _OPEN)} and on ({HOST}) {had} > 0",
+        f"({worst(HOST, _OPEN)} > bool 0) and on ({HOST}) {had} > 0",
         "{{host}}",
         {0: ("calm", "transparent"), 1: ("incident", RED)},
     )
@@ -192,7 +193,7 @@ def _newest_incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
         "The newest first, also those that have ended: compare the time with deployments, jobs and marks. The value is "
-        "the worst that was seen.",
+        "the worst that was seen. One whose blame went to another process meanwhile has a line for each.",
         incident_labels(host=True),
         incident_columns(ON_HOST, window="$__range"),
         sort="Began",

@@ -307,8 +307,11 @@ def _agents() -> list[PanelBuilder]:
         graph(
             "Agents: processors",
             "Share of one core, the ten that take most. It grows with the number of processes; a longer "
-            "`agent.interval` takes less.",
-            [(f"topk(10, {of('cpu_ratio')})", "{{host}}")],
+            "`agent.interval` takes less. Apart from it, what looking into processes takes while something is wrong.",
+            [
+                (f"topk(10, {of('cpu_ratio')})", "{{host}}"),
+                (f"topk(10, {of('diagnosis_cpu_ratio')})", "{{host}}, looking into processes"),
+            ],
             unit="percentunit",
             span=8,
         ),
