@@ -46,7 +46,7 @@ TOLD_S: Final = 10.0
 MAX_SAID: Final = 100
 """So many things that went wrong are said once each, before they may be said again."""
 
-CLOSING_S: Final = 5.0
+CLOSING_S: Final = 3.0
 """How long a clean stop waits for what is looked into to be let go."""
 
 STOPPED: Final = "the agent was stopped while it lasted"
@@ -127,7 +127,7 @@ class Diagnosing:
         self._waiting: dict[Key, list[int]] = {}  # of each event, the processes that were not looked into yet
         self._look_s = 0.0
         self._looked_ns: int | None = None
-        self._looking_s = 0.0  # CPU time
+        self._own_s = 0.0  # CPU time, but for that of sessions
         self._open: dict[str, Diagnosis] = {}  # by id, what was told last of those that are not closed
         self._failed: set[str] = set()  # what was said to have gone wrong
         self._stop = threading.Event()
@@ -141,7 +141,7 @@ class Diagnosing:
     @property
     def cpu_s(self) -> float:
         """CPU time that all of it took since it began, with what runs beside, in seconds."""
-        return self._looking_s + self._budget.spent_s
+        return self._own_s + self._budget.spent_s
 
     def start(self) -> None:
         """Begin, in a thread of its own."""
@@ -161,18 +161,21 @@ class Diagnosing:
 
     def step(self) -> None:
         """Do what is due: look at the host, at one process, and tell what was found."""
-        now = self._clock.monotonic()
+        now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
         if self._looked_ns is None or now - self._looked_ns >= self._look_s * 1e9:
             self._look(now)
         pid = min(self._looks, key=lambda each: self._looks[each].session.delay_s(), default=None)
         if pid is not None and self._looks[pid].session.delay_s() <= 0.0:
             self._with(pid, self._looks[pid].session.sample)
         self._tell()
+        # What sessions took is counted by themselves.
+        self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
 
     def delay_s(self) -> float:
         """Seconds until the next step is due."""
-        passed_s = 0.0 if self._looked_ns is None else (self._clock.monotonic() - self._looked_ns) / 1e9
-        look_s = 0.0 if self._looked_ns is None else self._look_s - passed_s
+        if self._looked_ns is None:
+            return 0.0
+        look_s = self._look_s - (self._clock.monotonic() - self._looked_ns) / 1e9
         return max(0.0, min([look_s, *(look.session.delay_s() for look in self._looks.values())]))
 
     def let_go(self, note: str) -> None:
@@ -199,11 +202,14 @@ class Diagnosing:
 
     def _look(self, now: int) -> None:
         """Look at the host: begin to look into processes, go on, or end."""
-        begun = self._clock.cpu()
         late = self._looked_ns is None or now - self._looked_ns >= 2 * self._look_s * 1e9
         # A look that was a little late does not move the next one.
         self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
-        for key, what in self._triggers.look():
+        begun = self._clock.cpu()
+        changes = self._triggers.look()
+        took_s = (self._clock.cpu() - begun) / 1e9
+        self._look_s = max(self._triggers.interval_s, min(took_s / LOOK_RATIO, LONGEST_LOOK_S))
+        for key, what in changes:
             match what:
                 case "begun":
                     self._waiting[key] = list(self._triggers.events[key].pids)
@@ -214,9 +220,6 @@ class Diagnosing:
                     self._turn(key, high=what == "returned")
         if any(self._waiting.values()):
             self._fill()
-        took_s = (self._clock.cpu() - begun) / 1e9
-        self._looking_s += took_s
-        self._look_s = max(self._triggers.interval_s, min(took_s / LOOK_RATIO, LONGEST_LOOK_S))
 
     def _turn(self, key: Key, *, high: bool) -> None:
         """An event goes into a dip, or comes back from one."""

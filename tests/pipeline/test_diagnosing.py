@@ -18,9 +18,11 @@ from laggard.operators.cpu import State
 from laggard.pipeline import triggers
 from laggard.pipeline.diagnosing import FAILED, KILLED, MAX_SESSIONS, STOPPED, Diagnosing
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.triggers import CONDITIONS, MAX_SUSPECTS
 from laggard.pipeline.unfinished import Unfinished
 from laggard.producers.diagnosis.bounds import Limits
+from laggard.producers.diagnosis.profiling import METHODS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.producers.conftest import STAT, Machine, Time
 
@@ -148,6 +150,11 @@ def check_phases(diagnosis: Diagnosis, begin: float, *turns: float) -> None:
 
 def test_states_are_numbered_as_the_operator_numbers_them() -> None:
     assert (triggers._NORMAL, triggers._HIGH, triggers._DIAGNOSIS) == (State.NORMAL, State.HIGH, State.DIAGNOSIS)
+
+
+def test_every_method_can_be_chosen() -> None:
+    chosen = set(BY_NAME["diagnosis.method"].choices)
+    assert chosen == {"auto", "proc", *(method.NAME for method in METHODS)}
 
 
 def test_who_uses_all_processors_for_5_s_is_looked_into_until_that_is_over(scene: Scene) -> None:
