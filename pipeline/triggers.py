@@ -49,6 +49,9 @@ MAX_OF_GROUP: Final = 2
 SUSPECT_S: Final = 1.0
 """Between two looks at who waits, while the host's pressure is high."""
 
+SUSPECT_RATIO: Final = 0.01
+"""What that may take of one core."""
+
 RESOURCES: Final = {"io_pressure": "io", "memory_pressure": "memory"}
 """By condition of the host, what it is short of."""
 
@@ -272,7 +275,10 @@ class Triggers:
         """The processes that an event is of, those first that are to be looked into first."""
         condition, name = key
         if condition in RESOURCES:
-            return () if self._suspects is None else self._suspects.worst(RESOURCES[condition], MAX_SUSPECTS)
+            if self._suspects is None:
+                return ()
+            self._suspects.look()  # whatever the looks before cost, there was a first one, and this is the last
+            return self._suspects.worst(RESOURCES[condition], MAX_SUSPECTS)
         if isinstance(name, int):
             return (name,)
         used = self.used()
@@ -293,4 +299,4 @@ class Triggers:
         if at_s >= self._suspect_at_s:
             begun = self._clock.cpu()
             self._suspects.look()
-            self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / LOOK_RATIO)
+            self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / SUSPECT_RATIO)
