@@ -20,7 +20,7 @@ from laggard.pipeline.diagnosing import KILLED, STOPPED, Diagnosing
 from laggard.pipeline.outbox import Outbox
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.unfinished import Unfinished
-from tests.misbehaving.programs import burning_python, compiled, misbehaving
+from tests.misbehaving.programs import burning_python, compiled, memory_limit, misbehaving, write_uncached
 from tests.producers.test_quotas import real_group
 
 if TYPE_CHECKING:
@@ -169,6 +169,18 @@ def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path) -> None:
     with misbehaving([compiled("writing"), tmp_path / "written"]) as program, watching(tmp_path, 1.0, io_pressure=0.02):
         found = await_told(bus, program.pid, lambda found: len(found) >= 1, 60.0)
     assert found[0].reason == "io_pressure"
+
+
+def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path) -> None:
+    bus, mib = tmp_path / "laggard.db", 1 << 20
+    data = write_uncached(tmp_path / "data", 36 * mib)
+    with (
+        memory_limit(24 * mib) as within,
+        misbehaving([*within, compiled("thrashing", "-DSWEEPERS=4"), data]) as program,
+        watching(tmp_path, 2.0, memory_pressure=0.05),
+    ):
+        found = await_told(bus, program.pid, lambda found: len(found) >= 1, 60.0)
+    assert found[0].reason == "memory_pressure"
 
 
 @contextmanager
