@@ -123,8 +123,11 @@ class Member:
             for partition in tuple(self._lost)
         }
 
-    def step(self, timeout_s: float) -> None:
+    def step(self, timeout_s: float) -> bool:
         """Read what is there, waiting at most `timeout_s` for it, process and commit it.
+
+        Returns:
+            Whether there was anything: then there may be more.
 
         Raises:
             BusUnavailable: nothing is lost; call again later.
@@ -140,6 +143,7 @@ class Member:
                 topics.group(self.stage.name), [topics.name(self.stage.topic)]
             )
         self._try_commit(subscription)
+        busy = True
         try:
             polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
         except DamagedRecord as damaged:
@@ -147,11 +151,13 @@ class Member:
                 held.task.damaged_record(damaged.offset, str(damaged))
         else:
             self._take(polled)
+            busy = bool(polled.records)
         self._recover(subscription)
         self._joined = self._joined or subscription.joined
         if self._due():
             self._prepare()
             self._try_commit(subscription)
+        return busy
 
     def _patience_s(self, timeout_s: float) -> float:
         """How long to wait for records."""

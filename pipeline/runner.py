@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 IDLE_S = 0.5
-"""How long the members wait for records before the runner looks whether it should stop."""
+"""How long a member waits for records before the runner looks whether it should stop."""
+
+TURN_S = 0.05
+"""How long each of several members waits for records where none had any: meanwhile the others are not asked."""
 
 STOPPING_S = 5.0
 """How long a clean stop may try to commit when the bus is unavailable."""
@@ -117,6 +120,7 @@ class Runner:
             )
 
         self._turns = [_Turn(member(stage)) for stage in stages]
+        self._busy = False
 
     def recovering(self) -> dict[str, int]:
         """What is left to be done until all states are what they were; empty when the runner is ready."""
@@ -151,14 +155,16 @@ class Runner:
                     _logger.warning("%s could not leave its group: %s", turn.member.stage.name, error)
 
     def step(self, stop: threading.Event) -> None:
-        """Let each member whose turn it is do what is there to do; waits for records for a moment."""
+        """Let each member whose turn it is do what is there to do; where nothing was, wait for a moment for it."""
         began = self._clock()
         ready = [turn for turn in self._turns if turn.backoff.at <= began]
         if not ready:
             stop.wait(max(0.0, min((turn.backoff.at for turn in self._turns), default=began + IDLE_S) - began))
+        timeout_s = 0.0 if self._busy else IDLE_S if len(ready) <= 1 else min(IDLE_S / len(ready), TURN_S)
+        self._busy = False
         for turn in ready:
             try:
-                turn.member.step(IDLE_S / len(ready))
+                self._busy |= turn.member.step(timeout_s)
             except BusUnavailable as error:
                 self.telemetry.retries += 1
                 turn.failed(self._clock(), error)

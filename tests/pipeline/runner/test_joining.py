@@ -15,17 +15,31 @@ from laggard.pipeline.joining import Joining, JoiningTask
 from laggard.pipeline.observers import Observer
 from laggard.pipeline.publishing import outgoing
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, read_output, write_output
+from laggard.pipeline.runner import TURN_S
 from laggard.pipeline.snapshots import decode_state
 from laggard.pipeline.stage import DeadLetter
 from laggard.pipeline.task import NOTHING_RANKED
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS
-from tests.pipeline.runner.conftest import INPUT, NEVER, TOPICS, WIRED, append, frame, runner, settle, stop, stream
+from tests.pipeline.runner.conftest import (
+    INPUT,
+    NEVER,
+    TOPICS,
+    WIRED,
+    Refusing,
+    RefusingSubscription,
+    append,
+    frame,
+    runner,
+    settle,
+    stop,
+    stream,
+)
 from tests.pipeline.test_joiner import T0, anomaly, blame, ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus import Bus, Polled, Subscription
     from laggard.pipeline.bus.embedded import EmbeddedBus
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.outputs import KeyName, Output
@@ -97,6 +111,9 @@ TROUBLED: list[Frame | Mark | bytes] = [
 """A stream with everything in it, and then ten minutes of calm, in which all anomalies end."""
 
 
+STEADY: list[Frame | Mark | bytes] = [frame("h1", tick, 5.0) for tick in range(3)]
+
+
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has nothing to read does not keep up the other one."""
@@ -144,8 +161,7 @@ def test_any_interruption_leaves_no_trace(new_bus: Callable[[], EmbeddedBus], cl
 
 
 def test_a_restart_neither_reopens_an_incident_nor_forgets_it(bus: EmbeddedBus) -> None:
-    spike: list[Frame | Mark | bytes] = [*(frame("h1", tick, 5.0) for tick in range(3)), frame("h1", 3, 25.0)]
-    append(bus, spike)
+    append(bus, [*STEADY, frame("h1", 3, 25.0)])
     first, second = Shown(), Shown()
     one = runner(bus, BOTH, observers=[first])
     drain(one, bus)
@@ -182,6 +198,46 @@ def test_the_operator_and_what_joins_may_run_in_different_workers_that_die(new_b
         stop(last)
         results.append(left(bus))
     assert results.count(results[0]) == len(results)
+
+
+class Waits(Refusing):
+    """Notes for how long who has nothing would wait."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus, 0.0)
+        self.timeouts_s: list[float] = []
+
+    def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
+        waits = self
+
+        class Noting(RefusingSubscription):
+            def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
+                waits.timeouts_s.append(timeout_s)
+                return super().poll(0.0, max_records)
+
+        return Noting(self, self._bus.subscribe(group, topics))
+
+
+def test_who_has_nothing_to_read_does_not_keep_up_who_has(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.pipeline.runner.IDLE_S", 0.5)
+    waits = Waits(bus)
+    one = runner(waits, BOTH)
+    settle(one)
+    append(bus, STEADY)
+    one.step(NEVER)
+    for _ in STEADY[1:]:
+        waits.timeouts_s.clear()
+        one.step(NEVER)
+        assert waits.timeouts_s == [0.0, 0.0]
+    one.step(NEVER)
+    waits.timeouts_s.clear()
+    one.step(NEVER)
+    assert waits.timeouts_s == [TURN_S, TURN_S], "all is read, and each is asked often"
+    alone = runner(waits, [WIRED])
+    settle(alone)
+    waits.timeouts_s.clear()
+    alone.step(NEVER)
+    assert waits.timeouts_s == [0.5]
 
 
 # A task alone.
