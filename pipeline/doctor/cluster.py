@@ -171,9 +171,10 @@ def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:
     for partition in bus.partitions(topic):
         oldest, end = bus.bounds(partition)
         committed = max(bus.committed(group, partition), oldest)
-        if committed < end:
+        # Behind the last record of a topic that is written to in transactions there are markers.
+        first = next((one.ts for one in bus.read(partition, committed, end)), None)
+        if first is not None:
             waiting += end - committed
-            first = next((one.ts for one in bus.read(partition, committed, committed + 1)), now)
             waited_s = max(waited_s, now - first)
     workers = f"{members} worker{'s' if members != 1 else ''}"
     found = f"{workers} in group {group}, {waiting} records to go"

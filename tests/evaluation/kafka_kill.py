@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.topics import ANOMALIES
+from laggard.pipeline.topics import ANOMALIES, INCIDENTS
 from tests.brokers import Cluster
 from tests.kafka.scene import Flow, Scene
 from tests.kafka.stream import HOSTS, committed, differences, due, sequences
@@ -147,8 +147,8 @@ def undisturbed(scene: Scene, client: str) -> None:
     worker.stop()
 
 
-Printed = dict[str, list[tuple[str | None, tuple[tuple[str, str], ...], int]]]
-"""Of each key: values, headers, times in milliseconds."""
+Printed = dict[tuple[str, str], list[tuple[str | None, tuple[tuple[str, str], ...], int]]]
+"""As the outputs of a `Result`: values, headers, times in milliseconds."""
 
 
 def printed(scene: Scene) -> Printed:
@@ -156,18 +156,19 @@ def printed(scene: Scene) -> Printed:
     found = defaultdict(list)
     read = scene.cluster.tools.consume(scene.topics.name(ANOMALIES), idle_s=3.0)
     for one in sorted(read, key=lambda one: (one.partition, one.offset)):
-        found[one.key or ""].append((one.value, one.headers, round(one.ts * 1000)))
+        what = INCIDENTS if ("ce_type", "laggard.incident") in one.headers else ANOMALIES.name
+        found[what, one.key or ""].append((one.value, one.headers, round(one.ts * 1000)))
     return dict(found)
 
 
 def as_printed(result: Result) -> Printed:
     """The anomalies as the console consumer would print them."""
     return {
-        key: [
+        (what, key): [
             (value.decode(), tuple((name, text.decode()) for name, text in headers), ts) for value, headers, ts in told
         ]
-        for (topic, key), told in result.outputs.items()
-        if topic == ANOMALIES.name
+        for (what, key), told in result.outputs.items()
+        if what in {ANOMALIES.name, INCIDENTS}
     }
 
 

@@ -13,7 +13,7 @@ from laggard.pipeline.bus import BusUnavailable, Partition, TopicSpec
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
-from tests.kafka.stream import SETTINGS, WIRED, committed, differences, expected, read_inputs, records
+from tests.kafka.stream import JOINING, SETTINGS, WIRED, committed, differences, expected, read_inputs, records
 from tests.kafka.workers import Worker
 
 if TYPE_CHECKING:
@@ -87,9 +87,10 @@ class Scene:
 
     def create(self) -> None:
         """Create the topics that are not there."""
-        snapshots = self.topics.snapshots(WIRED.snapshots)
         specs = list(self.topics.specs(partitions=self._partitions))
-        specs.append(TopicSpec(self.topics.name(snapshots), self._partitions, compacted=True))
+        for stage in (WIRED, JOINING):
+            snapshots = self.topics.name(self.topics.snapshots(stage.snapshots))
+            specs.append(TopicSpec(snapshots, self._partitions, compacted=True))
         self.bus.create(specs)
 
     @property
@@ -126,11 +127,17 @@ class Scene:
         return self._sent
 
     def left(self) -> int:
-        """How many records of the input are not committed yet."""
-        return sum(
+        """How many records of the input, and of what came of it, are not committed yet."""
+        left = sum(
             max(0, self.bus.bounds(partition)[1] - self.bus.committed(self.group, partition))
             for partition in self.inputs
         )
+        return left or sum(map(self._unjoined, self.bus.partitions(self.topics.name(ANOMALIES))))
+
+    def _unjoined(self, partition: Partition) -> int:
+        """Offsets do not tell: the last ones are those of markers."""
+        committed = self.bus.committed(self.topics.group(JOINING.name), partition)
+        return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0])))
 
     def await_all(self, within_s: float = CAUGHT_UP_S) -> None:
         """Wait until all input is committed, with all workers that run still running."""
@@ -146,8 +153,11 @@ class Scene:
                     return
             time.sleep(0.1)
         told = "\n".join(worker.said()[-2000:] for worker in running)
-        group = self.cluster.tools.run("kafka-consumer-groups", "--describe", "--group", self.group)
-        raise AssertionError(f"{left} records are not committed after {within_s} s:\n{group}\nthe workers say:\n{told}")
+        groups = "\n".join(
+            self.cluster.tools.run("kafka-consumer-groups", "--describe", "--group", group)
+            for group in (self.group, self.topics.group(JOINING.name))
+        )
+        raise AssertionError(f"{left} records are not committed after {within_s} s:\n{groups}\nthe workers say:\n{told}")
 
     def stop_workers(self) -> None:
         """Let all workers that run commit and leave."""

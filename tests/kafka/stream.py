@@ -1,7 +1,7 @@
 """A stream of small frames of many hosts, each record from its number alone; and what has to come out of it.
 
 Among the frames are spikes, rows that come and go, gaps, marks, frames that come twice, frames that come late and
-records that are none. What has to come out is asked of a task itself, without a bus, a group or a process.
+records that are none. What has to come out is asked of tasks themselves, without a bus, a group or a process.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.joining import Joining
 from laggard.pipeline.publishing import outgoing
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.snapshots import decode_state
 from laggard.pipeline.task import Task
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import wire
 from tests.evaluation.kill import matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Bus
 
@@ -32,6 +33,7 @@ HOSTS = 20
 TICK_S = 5.0
 
 SETTINGS: Mapping[str, object] = {
+    "operators": "gaussian",
     "gaussian.context": "20m",
     "gaussian.minimum_features": 5,
     "gaussian.false_alarms": "10/minute",
@@ -43,6 +45,8 @@ WIRED = wire(read_settings(environ={}, flags=[Given(name, value, "--set") for na
 
 Told = tuple[bytes, tuple[tuple[str, bytes], ...], int]
 """An output as others see it: value, headers, time in milliseconds."""
+
+JOINING = Joining()
 
 
 def records(topics: Topics, start: int, stop: int, began: float) -> Iterator[Outgoing]:
@@ -72,7 +76,8 @@ class Result:
     """What came out of a stream.
 
     Attributes:
-        outputs: by topic without its prefix and key, in the order of their offsets.
+        outputs: by topic without its prefix and key, in the order of their offsets; of incidents by `INCIDENTS` and
+            key, for where they stand between anomalies depends on who was quicker.
         states: by key, the last snapshot's content.
         counted: by key, how many records its state has taken.
 
@@ -94,7 +99,8 @@ def committed(bus: Bus, topics: Topics) -> Result:
     for topic in (ANOMALIES, DEAD_LETTERS):
         for partition in bus.partitions(topics.name(topic)):
             for one in bus.read(partition, 0):
-                outputs[topic.name, one.key].append((one.value, one.headers, round(one.ts * 1000)))
+                place = INCIDENTS if is_incident(one.headers) else topic.name
+                outputs[place, one.key].append((one.value, one.headers, round(one.ts * 1000)))
     states = {
         snapshot.key: snapshot.value
         for partition in bus.partitions(topics.name(COUNTERS))
@@ -102,6 +108,11 @@ def committed(bus: Bus, topics: Topics) -> Result:
         if snapshot.key
     }
     return _result(outputs, states)
+
+
+def is_incident(headers: Iterable[tuple[str, bytes]]) -> bool:
+    """Whether these are the headers of a record of an incident."""
+    return ("ce_type", b"laggard.incident") in headers
 
 
 Inputs = dict[Partition, list[Incoming]]
@@ -113,17 +124,22 @@ def read_inputs(bus: Bus, topics: Topics) -> Inputs:
 
 
 def expected(inputs: Inputs, topics: Topics) -> Result:
-    """What one task a partition makes of this, undisturbed."""
+    """What the tasks of one partition after the other make of this, undisturbed."""
     outputs: dict[tuple[str, str], list[Told]] = defaultdict(list)
     states: dict[str, bytes] = {}
-    for partition, read in inputs.items():
-        task = Task(WIRED, partition)
+    for number, (partition, read) in enumerate(inputs.items()):
+        task, joining = Task(WIRED, partition), JOINING.task(Partition(topics.name(ANOMALIES), number))
         for record in read:
             task.process(record)
         for output in task.outputs:
             one = outgoing(output, topics)
             name = one.topic.removeprefix(topics.prefix)
             outputs[name, one.key].append((one.value, one.headers, round(one.ts * 1000)))
+            if name == ANOMALIES.name:
+                joining.process(Incoming(joining.partition, joining.position, one.key, one.value, one.ts, one.headers))
+        for output in joining.outputs:
+            one = outgoing(output, topics)
+            outputs[INCIDENTS, one.key].append((one.value, one.headers, round(one.ts * 1000)))
         task.states.save_all(task.position)
         while saved := task.states.take(task.position):
             states |= {snapshot.key: snapshot.value for snapshot in saved if snapshot.key}
