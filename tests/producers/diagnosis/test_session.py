@@ -454,6 +454,7 @@ def test_a_stopped_process_is_called_so_and_stays_stopped():
     noted(found, "it was stopped, by a signal or by a debugger, and not by laggard")
 
 
+@pytest.mark.slow
 def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget():
     with misbehaving([compiled("crowd")]) as program:
         begun = time.monotonic()
