@@ -157,7 +157,8 @@ class Scene:
             self.cluster.tools.run("kafka-consumer-groups", "--describe", "--group", group)
             for group in (self.group, self.topics.group(JOINING.name))
         )
-        raise AssertionError(f"{left} records are not committed after {within_s} s:\n{groups}\nthe workers say:\n{told}")
+        what = f"{left} records are not committed after {within_s} s"
+        raise AssertionError(f"{what}:\n{groups}\nthe workers say:\n{told}")
 
     def stop_workers(self) -> None:
         """Let all workers that run commit and leave."""
