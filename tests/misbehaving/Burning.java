@@ -3,7 +3,7 @@ import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** One thread burns CPU time in `grind`, called by `serve`; the others wait: for a lock, for some time. */
+/** A thread, or as many as asked, burns CPU time in `grind`, called by `serve`; others wait: for a lock, for time. */
 public class Burning {
     private static volatile boolean busy;
     private static volatile long result;
@@ -69,7 +69,9 @@ public class Burning {
             Object lock = new Object();
             start("waiter-" + i, () -> waitForEver(lock));
         }
-        start("grinder", Burning::work);
+        for (int i = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 1; i > 0; i--) {
+            start("grinder", Burning::work);
+        }
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             if (line.equals("count")) {

@@ -140,22 +140,39 @@ def write_uncached(path: Path, size_bytes: int) -> Path:
 @contextmanager
 def memory_limit(size_bytes: int) -> Iterator[list[str]]:
     """A cgroup that may hold so much memory: what to put before a command that is to run in it. Takes root."""
+    with _limit("memory", (("memory.max",), ("memory.limit_in_bytes",)), str(size_bytes), str(size_bytes)) as within:
+        yield within
+
+
+@contextmanager
+def disk_limit(folder: Path, bytes_per_s: int) -> Iterator[list[str]]:
+    """A cgroup that may read and write so fast on the disk of a folder: as `memory_limit`."""
+    device = folder.stat().st_dev
+    disk = f"{os.major(device)}:{os.minor(device)}"
+    files = ("io.max",), ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+    with _limit("io", files, f"{disk} rbps={bytes_per_s} wbps={bytes_per_s}", f"{disk} {bytes_per_s}") as within:
+        yield within
+
+
+@contextmanager
+def _limit(controller: str, files: tuple[tuple[str, ...], tuple[str, ...]], *limits: str) -> Iterator[list[str]]:
+    """A group with limits: the files of cgroups 2 and 1, and what goes into each of them."""
     name = f"laggard-test-{os.getpid()}"
-    for parent, limit in (
-        (Path("/sys/fs/cgroup"), "memory.max"),
-        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-    ):
+    mounted = Path("/sys/fs/cgroup")
+    older = mounted / {"io": "blkio"}.get(controller, controller)
+    for parent, names, limit in zip((mounted, older), files, limits, strict=True):
         group = parent / name
         if not (parent / "cgroup.procs").exists():
             continue
         with suppress(OSError):
-            (parent / "cgroup.subtree_control").write_text("+memory")
+            (parent / "cgroup.subtree_control").write_text(f"+{controller}")
         group.mkdir()
         try:
-            if (group / limit).exists():
-                (group / limit).write_text(str(size_bytes))
+            if (group / names[0]).exists():
+                for each in names:
+                    (group / each).write_text(limit)
                 yield ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
                 return
         finally:
             group.rmdir()
-    raise AssertionError("expected a memory controller at /sys/fs/cgroup, of cgroups 2 or 1, and to be root")
+    raise AssertionError(f"expected the controller {controller} at {mounted}, of cgroups 2 or 1, and to be root")

@@ -1,21 +1,29 @@
-/* One thread reads a file that it has mapped, from end to end, in `sweep`: more than its cgroup's memory holds. */
+/* One thread (or SWEEPERS of them) reads pages of a file that it has mapped, in no order, in `sweep`: more of them than
+   its cgroup's memory holds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
 
 #include "commands.h"
 
+#ifndef SWEEPERS
+#define SWEEPERS 1
+#endif
+
 static const volatile char *pages;
 static size_t size;
 static volatile unsigned long result;
 
-__attribute__((noipa)) void sweep(void) {
-    for (size_t at = 0; at < size && busy; at += 4096) result += pages[at], rounds++;
+__attribute__((noipa)) void sweep(unsigned long *at) {
+    for (size_t left = size / 4096; left && busy; left--, rounds++) {
+        *at = *at * 6364136223846793005UL + 1442695040888963407UL;
+        result += pages[(*at >> 33) % (size / 4096) * 4096];
+    }
 }
 
 static void *sweeper(void *nothing) {
     announce("sweep");
-    for (;;) busy ? sweep() : rest(10000);
+    for (unsigned long at = (unsigned long)pthread_self();;) busy ? sweep(&at) : rest(10000);
     return nothing;
 }
 
@@ -27,7 +35,6 @@ int main(int count, char **arguments) {
         perror("usage: thrashing FILE");
         return 1;
     }
-    madvise((void *)pages, size, MADV_RANDOM); /* each page is read by itself */
-    run(sweeper, "sweeper");
+    for (int i = 0; i < SWEEPERS; i++) run(sweeper, "sweeper");
     return obey();
 }

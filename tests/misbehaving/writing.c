@@ -1,8 +1,13 @@
-/* One thread waits for the disk: it writes a file past the page cache, block after block, in `append`. */
+/* One thread (or WRITERS of them) waits for the disk: it writes a file past the page cache, block after block, in
+   `append`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 
 #include "commands.h"
+
+#ifndef WRITERS
+#define WRITERS 1
+#endif
 
 enum { BLOCK = 1 << 16, BLOCKS = 256 };
 
@@ -29,6 +34,6 @@ int main(int count, char **arguments) {
         return 1;
     }
     memset(block, 1, BLOCK);
-    run(writer, "writer");
+    for (int i = 0; i < WRITERS; i++) run(writer, "writer");
     return obey();
 }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.misbehaving.programs import Misbehaving
 
 
-def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 30.0) -> list[Sample]:
+def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 120.0) -> list[Sample]:
     """Start, take until so many samples of a thread that runs are there, and stop."""
     profiler.start()
     samples: list[Sample] = []

@@ -66,7 +66,7 @@ def used_s(program):
     return int(Path(f"/proc/{program.pid}/task/{program.tid}/schedstat").read_text().split()[0]) / 1e9
 
 
-def assert_runs_on(program, within_s=5.0):
+def assert_runs_on(program, within_s=30.0):
     """It is let go soon, stays so, and its busy thread goes on."""
     until = time.monotonic() + within_s
     while stopped(program.pid):
@@ -115,7 +115,7 @@ def test_it_is_stopped_for_a_small_share_of_the_time(burning):
 
 def kill_tracer(program, delay_s):
     """Kill who traces it, so much later than it was seen to begin. What it has stopped would stay stopped."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not (tracer := tracer_of(program.pid)):
         assert time.monotonic() < until
     time.sleep(delay_s)
@@ -128,10 +128,10 @@ def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
             wait_for_line(driver)
-            for number in range(40):
-                kill_tracer(burning, number % 10 * 0.0005)
+            for number in range(20):
+                kill_tracer(burning, number * 0.00025)
                 before = used_s(burning)
-                until = time.monotonic() + 20
+                until = time.monotonic() + 60
                 while used_s(burning) == before:
                     assert time.monotonic() < until, stopped(burning.pid)
                     time.sleep(0.01)
@@ -158,7 +158,7 @@ def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
             wait_for_line(driver)
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not tracer_of(burning.pid):
                 assert time.monotonic() < until
             time.sleep(delay_s)

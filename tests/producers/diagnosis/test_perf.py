@@ -169,7 +169,7 @@ def test_what_was_in_threads_that_nobody_met_is_noted():
             _line(process)
             profiler = perf.Perf(process.pid, cores=False)
             profiler.start()
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while not profiler.notes and time.monotonic() < until:
                 time.sleep(1)
                 profiler.take()
@@ -195,9 +195,13 @@ def test_where_cores_are_asked_threads_are_met_however_short_they_live():
             samples += profiler.stop()
         finally:
             process.kill()
-    assert profiler.notes == []
     assert len({sample.tid for sample in samples}) > 20
-    assert len(samples) == pytest.approx(used_s * perf.FREQUENCY_HZ, rel=0.2)
+    # On a machine so full that we came too late it is said that samples were lost.
+    if profiler.notes:
+        assert "samples were lost" in profiler.notes[0]
+        assert len(samples) < 1.2 * used_s * perf.FREQUENCY_HZ
+    else:
+        assert len(samples) == pytest.approx(used_s * perf.FREQUENCY_HZ, rel=0.2)
 
 
 def test_an_idle_core_says_nothing():
@@ -233,17 +237,17 @@ def test_what_is_not_taken_in_time_is_counted():
     assert thread.native_id
     events = Events(thread.native_id, period_ns=100_000, kernel=False)
     try:
-        time.sleep(1)
-        first = events.take()  # from now on the buffer has room, and the kernel says what it had to drop
-        time.sleep(0.1)
-        second = events.take()
+        until = time.monotonic() + 60
+        while not events.lost:  # the kernel says what it had to drop when there is room again
+            assert time.monotonic() < until
+            time.sleep(1)
+            assert events.take()
+            time.sleep(0.1)
+            events.take()
     finally:
         stop.set()
         thread.join()
         events.close()
-    assert first
-    assert second
-    assert events.lost > 0
 
 
 def test_a_process_that_ends_leaves_what_was_seen_of_it():
