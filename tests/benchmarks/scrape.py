@@ -4,10 +4,10 @@
     python -m tests.benchmarks.scrape --hosts 100 --profile
 
 Each host has frames of its processes, of itself and of its agent, with the names and features that an agent sends. A
-few operators have learned such frames for a while; every host's newest frame is scored by one of them, and shown. Then
-come the scrapes: the first after new frames ranks them, as one that comes less often than the ticks always does; the
-next one finds it done. Beside them is what noting a frame costs. Times are of the process's own CPU; take the best of
-several rounds.
+few of each operator have learned such frames for a while; every host's newest frames are scored by one of each, and
+shown. Then come the scrapes: the first after new frames ranks them, as one that comes less often than the ticks always
+does; the next one finds it done. Beside them is what noting a frame costs. Times are of the process's own CPU; take the
+best of several rounds.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from laggard.pipeline.settings import read_settings
 from laggard.pipeline.telemetry import Telemetry
 from laggard.pipeline.wiring import wire
 from laggard.producers.agent import Agent
+from tests.pipeline.joined import incident
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,13 +62,15 @@ class Learned:
         shape = len(layout.rows), len(layout.features)
         self._base = self._draw.choice([0.0, 0.0, 1.0, 4096.0, 1e6], size=shape)
         self._busy = self._draw.random(shape) < 0.3
+        self._ratios = np.array([feature.endswith("_ratio") for feature in layout.features])
         for tick in range(LEARNED):
             operator.learn(1.7e9 + 5.0 * tick, layout, self.values())
 
     def values(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        """Like counters of processes: most are zero or constant, some change all the time."""
+        """Like counters of processes: most are zero or constant, some change all the time, no ratio is high."""
         shape = self._busy.shape
-        return np.where(self._busy, np.round(self._draw.exponential(50.0, shape)), self._base)
+        values = np.where(self._busy, np.round(self._draw.exponential(50.0, shape)), self._base)
+        return np.where(self._ratios, 1e-3 * np.minimum(values, 100.0), values)
 
 
 class Page:
@@ -81,15 +84,16 @@ class Page:
 
     def __init__(self, hosts: int, processes: int) -> None:
         settings = read_settings(environ={}, flags=[])
-        self.wired, *_ = wire(settings)
+        self.wired = wire(settings)
         self.top_rows = settings.count("web.top_rows")
         telemetry = Telemetry()
-        self.exporter = Exporter(telemetry, self.top_rows, {self.wired.name: 1.0})
+        self.exporter = Exporter(telemetry, self.top_rows, {self.wired[0].name: 1.0})
         self.registry = metrics_registry(self.exporter)
         for partition in range(PARTITIONS):
-            task = telemetry.task(self.wired.name, Partition("laggard.counters", partition))
-            for seconds in (0.01, 0.02, 0.3):
-                task.latency_seconds.add_record("host-1", 1.7e9, seconds)
+            for wired in self.wired:
+                task = telemetry.task(wired.name, Partition("laggard.counters", partition))
+                for seconds in (0.01, 0.02, 0.3):
+                    task.latency_seconds.add_record("host-1", 1.7e9, seconds)
         sent = of_agent()
         self._own = sent["agent"]
         self._hosts = hosts
@@ -97,23 +101,29 @@ class Page:
         rows = [f"{name}[{number}@1]" for number, name in enumerate(names)]
         layouts = {"process": make_layout(rows, names, sent["process"].layout.features), "host": sent["host"].layout}
         self._learned = [
-            {scope: Learned(self.wired.make(), layout, number) for scope, layout in layouts.items()}
+            [
+                (wired.name, scope, Learned(wired.make(), layouts[scope], number))
+                for wired in self.wired
+                for scope in layouts
+            ]
             for number in range(OPERATORS)
         ]
 
     def note(self, tick: int) -> float:
         """Show a new frame of each stream; gives what showing alone costs, in CPU seconds a frame."""
         ts = 1.7e9 + 5.0 * (LEARNED + tick)
-        # One host in a hundred has an anomaly.
+        # One host in a hundred has an anomaly, and an incident of it.
         opened = OpenAnomaly("0" * 36, ts, True, "process-1[1@1]", "process-1", "threads", 5.0, 1.0, 1.0)
         shown = []
         for number in range(self._hosts):
             host = f"host-{number}"
-            for scope, one in self._learned[number % OPERATORS].items():
+            for operator, scope, one in self._learned[number % OPERATORS]:
                 frame = Frame("host", host, scope, ts, tick, one.layout, one.values())
                 scores = one.operator.score(ts, one.layout, frame.values)
                 anomalies = Anomalies(1, opened if number % 100 == 0 and scope == "process" else None)
-                shown.append((self.wired.name, frame, scores, anomalies))
+                shown.append((operator, frame, scores, anomalies))
+            if number % 100 == 0:
+                self.exporter.joined("host", host, [incident(number, ts, host=host)], int(tick == 0))
             self.exporter.received(Frame("host", host, "agent", ts, tick, self._own.layout, self._own.values))
 
         def show() -> None:
