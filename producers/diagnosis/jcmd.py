@@ -39,8 +39,12 @@ DUMP_ALONE_EVERY_S = 0.2
 STOPPED_SHARE = 0.01
 """A dump is taken when its predecessor took no more than this share of the time since: all threads wait for it."""
 
+MAP_FIRST_S = 0.5
+"""So soon the map of the code is asked for again, if code ran that is not in the one before: what is busy is compiled
+anew. Each next time is twice as late, at most ..."""
+
 MAP_EVERY_S = 5.0
-"""So often the map of the code is asked for, and only if code ran that is not in the one before."""
+"""... so much, where there is code that no map has."""
 
 FRAMES = 64
 """So many functions of a stack are told, the innermost ones."""
@@ -86,6 +90,8 @@ class Jcmd:
         self._perf = perf.Perf(pid, clock=self._clock, root=root)
         self._samples_running = self._started = self._unnamed = False
         self._map_ns = self._dump_ns = 0
+        self._map_wait_s = MAP_FIRST_S
+        self._nameless: list[Sample] = []  # those in code that the next map may have
         self._notes: dict[str, None] = {}
 
     @property
@@ -104,7 +110,7 @@ class Jcmd:
         if reason:
             raise ProfilerError(reason)
         self._unnamed = True
-        self._map_ns = 0
+        self._map_wait_s = MAP_FIRST_S
         try:
             self._perf.start()
             self._samples_running = True
@@ -131,6 +137,7 @@ class Jcmd:
                 self._map()
             except ProfilerError as error:
                 self._note(str(error))
+            samples += self._named()
         if now >= self._dump_ns:
             try:
                 samples += self._dump()
@@ -145,7 +152,7 @@ class Jcmd:
         if not self._started:
             return ()
         self._started = False
-        samples = self._running()
+        samples = self._running() + self._named()
         self._perf.stop()
         self._samples_running = False
         return samples
@@ -158,12 +165,27 @@ class Jcmd:
             innermost = sample.locations[0] if sample.locations else None
             if innermost is not None and not innermost.function and not innermost.module:
                 self._unnamed = True
-            samples.append(sample._replace(locations=tuple(_java(location) for location in sample.locations)))
+                self._nameless.append(sample)
+            else:
+                samples.append(_in_java(sample))
         return samples
+
+    def _named(self) -> list[Sample]:
+        """Those that were kept for the map that has been read since."""
+        locate = self._perf.space.locate
+        found = [
+            sample._replace(
+                locations=(locate(sample.locations[0].offset) or sample.locations[0], *sample.locations[1:])
+            )
+            for sample in self._nameless
+        ]
+        self._nameless.clear()
+        return [_in_java(sample) for sample in found]
 
     def _map(self) -> None:
         """Have the names of compiled code written down, and read them."""
-        self._map_ns = self._clock.monotonic() + round(MAP_EVERY_S * 1e9)
+        self._map_ns = self._clock.monotonic() + round(self._map_wait_s * 1e9)
+        self._map_wait_s = min(2.0 * self._map_wait_s, MAP_EVERY_S)
         path = Path(self._perf.space.code_map)
         if path.is_symlink() or path.exists():  # somebody else has it written, or wants the machine to write elsewhere
             return
@@ -240,6 +262,10 @@ def attach(pid: int) -> Jcmd:
 
 
 @lru_cache(maxsize=4096)
+def _in_java(sample: Sample) -> Sample:
+    return sample._replace(locations=tuple(_java(location) for location in sample.locations))
+
+
 def _java(location: Location) -> Location:
     """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None
