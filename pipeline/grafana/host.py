@@ -246,7 +246,7 @@ def _scores() -> PanelBuilder:
     return graph(
         "Score",
         "How unusual the processes and the host itself are. Above 1, the dashed line, is more than the budget for "
-        "false alarms allows.",
+        "false alarms allows; of the operator `cpu` it is prolonged high use.",
         [(worst("operator, scope", _SCORES), "{{scope}} ({{operator}})")],
         limits=SCORE,
         symlog=True,

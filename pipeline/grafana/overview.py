@@ -75,7 +75,8 @@ def _numbers() -> list[PanelBuilder]:
         ),
         number(
             "Hosts above 1",
-            "Hosts whose newest frame is more unusual than the budget for false alarms allows.",
+            "Hosts whose newest frame is more unusual than the budget for false alarms allows, or where something has "
+            "been used too much for too long, which the operator `cpu` tells.",
             or_zero(f"count({worst(HOST, _SCORES)} > 1)"),
             limits=((1, ORANGE),),
         ),
