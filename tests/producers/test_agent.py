@@ -104,6 +104,29 @@ def test_a_publish_that_takes_long_costs_ticks_and_makes_no_burst(machine, time)
     assert cost(published[2])["publish_duration_s"] == 33
 
 
+def test_what_looks_into_processes_is_told_of(machine, time, published):
+    class Watch:
+        running, failures, cpu_s = 0, 0, 1.0
+
+    watch = Watch()
+    watched = Agent(published.append, "web-1", 5.0, root=str(machine.root), clock=time.clock, watch=watch)
+    watched.tick()
+    time.pass_(5)
+    watch.running, watch.failures, watch.cpu_s = 2, 1, 1.1
+    watched.tick()
+    watched.close()
+    first, second = map(cost, published)
+    assert (first["diagnosed_processes"], first["diagnosis_failures"]) == (0, 0)
+    assert math.isnan(first["diagnosis_cpu_ratio"])
+    assert (second["diagnosed_processes"], second["diagnosis_failures"]) == (2, 1)
+    assert second["diagnosis_cpu_ratio"] == pytest.approx(0.02)
+
+
+def test_without_one_it_is_not_there(agent, published):
+    agent.tick()
+    assert all(math.isnan(value) for name, value in cost(published[0]).items() if name.startswith("diagnos"))
+
+
 def test_rates_are_over_the_time_that_passed(machine, time, agent, published):
     machine.run(7)
     agent.tick()
