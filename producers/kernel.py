@@ -53,6 +53,11 @@ def content(path: str) -> bytes:
         return b""
 
 
+def is_of_another_namespace(root: str) -> bool:
+    """Whether a procfs is mounted there that shows another pid namespace than ours, such as a host's in a container."""
+    return _is_procfs(root) and not _shows_this_process(root)
+
+
 def _release() -> tuple[int, ...]:
     """Version of this kernel: major and minor number."""
     return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.producers.held import HeldFiles
-from laggard.producers.kernel import Kernel, content, cpu_clock
+from laggard.producers.kernel import Kernel, content, cpu_clock, is_of_another_namespace
 from laggard.producers.proc import ProcError, parse_pressure, parse_stat
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class Utilisation:
         self._descriptors = [-1] * len(_FILES)
         # A file system over procfs that shows a container its own times (lxcfs) knows nothing of the host.
         self._tells_idle = _is_of(root, "uptime")
-        self._tells_starts = _is_of(root, "loadavg")
+        # And whichever procfs it is read from, it tells the newest id of the reader's own pid namespace.
+        self._tells_starts = _is_of(root, "loadavg") and not is_of_another_namespace(root)
         self._idle: tuple[int, float] | None = None
         self._stalled: dict[str, tuple[int, float]] = {}
         self._entries: set[str] = set()  # those of the last listing, but for processes that have ended since
@@ -105,11 +106,11 @@ class Utilisation:
 
     def busy_ratio(self) -> float:
         """The share of all CPUs that was used since this was asked last, or more; NaN where nobody knows."""
-        if not self._tells_idle:
-            return np.nan
         now = self._clock.monotonic()
         if now - self._counted_ns >= COUNT_S * 1e9:
             self.cpus, self._counted_ns = _count_cpus(), now
+        if not self._tells_idle:
+            return np.nan
         idle_s = float(self._text(_UPTIME).split()[1])
         before, self._idle = self._idle, (now, idle_s)
         if before is None or now <= before[0]:

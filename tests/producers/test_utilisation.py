@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from laggard.producers.clock import Clock
-from laggard.producers.utilisation import LIST_S, Utilisation
+from laggard.producers.utilisation import COUNT_S, LIST_S, Utilisation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     from tests.producers.conftest import Machine, Time
 
 TICKS = os.sysconf("SC_CLK_TCK")
+
+APART = """
+from laggard.producers.clock import Clock
+from laggard.producers.utilisation import LIST_S, Utilisation
+import time
+
+utilisation = Utilisation(Clock())
+utilisation.read()
+print(flush=True)
+started = int(input())
+time.sleep(LIST_S)
+print(started in utilisation.read().pids)
+"""
 
 BURN = """
 import time
@@ -38,9 +51,9 @@ def _idle_machine(machine: Machine) -> None:
 
 
 @pytest.fixture
-def utilisation(machine: Machine, time: Time) -> Iterator[Utilisation]:
+def utilisation(machine: Machine, time: Time, monkeypatch: pytest.MonkeyPatch) -> Iterator[Utilisation]:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     found = Utilisation(time.clock, str(machine.root))
-    found.cpus = 4
     yield found
     found.close()
 
@@ -119,6 +132,36 @@ def test_processes_are_listed_only_when_one_was_started(machine: Machine, time: 
     tell(machine, idle_s=0.0, newest=9)
     time.pass_(LIST_S / 2)
     assert set(single(utilisation)) == {7, 8}, "so soon they are not listed again"
+
+
+def test_in_another_pid_namespace_those_that_are_started_outside_are_seen() -> None:
+    apart = ["unshare", "--pid", "--fork"]
+    if os.geteuid() != 0 or subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare is not possible here")
+    with subprocess.Popen(
+        [*apart, sys.executable, "-c", APART], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "\n"
+        with subprocess.Popen(["sleep", "60"]) as started:
+            told, _ = reader.communicate(f"{started.pid}\n")
+            started.kill()
+    assert told == "True\n"
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the machine tells how idle it is", "it does not"])
+def test_a_cpu_that_is_added_counts(
+    machine: Machine, time: Time, monkeypatch: pytest.MonkeyPatch, *, told: bool
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    if not told:
+        (machine.root / "uptime").unlink()
+    utilisation = Utilisation(time.clock, str(machine.root))
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    time.pass_(COUNT_S)
+    utilisation.busy_ratio()
+    assert utilisation.cpus == 8
+    utilisation.close()
 
 
 def test_what_was_forgotten_is_not_compared_with(machine: Machine, time: Time, utilisation: Utilisation) -> None:
