@@ -71,7 +71,6 @@ class Scene:
             root=str(self.machine.root),
             groups=str(self.folder / "groups"),
         )
-        made._triggers._utilisation.cpus = CPUS
         self.diagnosing = made
         return made
 
@@ -131,7 +130,8 @@ def put(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr(os, "cpu_count", lambda: CPUS)
     made = Scene(tmp_path)
     yield made
     made.diagnosing.let_go(STOPPED)
@@ -242,9 +242,9 @@ def test_the_hosts_pressure_leaves_room_for_others(scene: Scene) -> None:
     assert scene.of(90)
 
 
-def test_so_many_at_once_and_those_with_most_use_first(scene: Scene) -> None:
+def test_so_many_at_once_and_those_with_most_use_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     scene.begin("single_cpu")
-    scene.diagnosing._triggers._utilisation.cpus = 64
     pids = list(range(2, 2 + MAX_SESSIONS + 2))
     scene.start(*pids)
     uses = {pid: 1.0 + 0.1 * pid for pid in pids}
