@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +20,9 @@ from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.jvm import Jvm
 from tests.misbehaving.programs import HERE, burning_java, compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
+
+if TYPE_CHECKING:
+    from laggard.producers.diagnosis.contract import Sample
 
 # With the default collector loops may be stopped inside; with the serial one they may not.
 COLLECTORS = pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseSerialGC"])
@@ -61,6 +65,23 @@ def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector)
     assert sum(where in sample.locations for sample in blocked) >= 4
     assert profiler.stopped_s > 0
     assert profiler.notes == []
+
+
+def test_what_is_compiled_while_it_is_looked_at_has_its_name():
+    with misbehaving(burning_java("-XX:+UseG1GC"), busy=False) as program:
+        profiler = jcmd.attach(program.pid)
+        profiler.start()
+        program.tell("busy")
+        samples: list[Sample] = []
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            samples += profiler.take()
+        samples += profiler.stop()
+    running = [sample for sample in samples if sample.tid == program.tid and sample.state == "running"]
+    named = [sample for sample in running if sample.locations[0].function or sample.locations[0].module]
+    assert len(running) > 20
+    assert len(named) >= 0.9 * len(running)
 
 
 def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
