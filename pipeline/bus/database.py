@@ -58,6 +58,7 @@ _INDEX_BYTES: Final = 32 << 10
 _VACUUM_PAGES: Final = 256
 _CHECKPOINT_WAIT_MS: Final = 100
 _PASSING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EINTR}
+_MAKING: Final = threading.Lock()
 
 
 class DamagedFile(BusError):  # noqa: N818 - named for what it is
@@ -84,13 +85,29 @@ class Database:
             self._idle.append(self._connect())
 
     def _make_file(self) -> None:
-        """A new folder and a new file are for their owner alone: command lines may be private."""
+        """A new folder and a new file are for their owner alone: command lines may be private.
+
+        A file that is there is not opened. POSIX takes all locks of a process on a file away when it closes any
+        descriptor of that file (fcntl(2)), so also those by which SQLite knows that others have it open: the next
+        process to close it would take itself for the last one, and delete the write-ahead log that we write to.
+        """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with _MAKING:  # nobody here may lock the file before we have closed it
+                try:
+                    os.close(os.open(self.path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                except FileExistsError:
+                    self._check_file()
         except OSError as error:
             kind = BusUnavailable if error.errno in _PASSING else BusError
             raise kind(f"{self.path}: expected a file that this user may write: {error}") from error
+
+    def _check_file(self) -> None:
+        """Raise the `OSError` that opening the file would."""
+        if self.path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+        if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
 
     def _connect(self) -> sqlite3.Connection:
         """A new connection; makes the tables in a new file."""

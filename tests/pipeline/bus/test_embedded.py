@@ -84,6 +84,31 @@ def test_only_the_owner_reads_file_and_folder(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_who_comes_and_goes_leaves_the_log_to_those_who_write(path: Path) -> None:
+    """Several connections in one process, as of several threads, then another process that opens and closes.
+
+    Where it takes itself for the last one it deletes the write-ahead log below those who go on writing to it: nobody
+    else sees what they write, and it is lost when they end.
+    """
+    program = (
+        "import sys; from pathlib import Path; from laggard.pipeline.bus.embedded import EmbeddedBus\n"
+        "from laggard.pipeline.bus import Partition\n"
+        "with EmbeddedBus(Path(sys.argv[1])) as bus: print(bus.bounds(Partition('a', 0))[1])"
+    )
+
+    def seen() -> int:
+        return int(subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=True).stdout)
+
+    with filled(path) as bus, EmbeddedBus(path) as second:
+        with bus.database.connection("hold one"), bus.database.connection("open another"):
+            pass
+        assert seen() == 10
+        second.append([Outgoing("a", "host-1", b"more", 10.0)])
+        assert seen() == 11
+        bus.append([Outgoing("a", "host-1", b"more", 11.0)])
+        assert seen() == 12
+
+
 def test_a_closed_bus_says_so(path: Path) -> None:
     bus = filled(path)
     member = bus.subscribe("group", ["a"])
