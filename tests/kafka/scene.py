@@ -76,10 +76,12 @@ class Scene:
 
     def forget(self) -> None:
         """Delete all that was made of the input: outputs, snapshots, offsets."""
-        made = (ANOMALIES, DEAD_LETTERS, self.topics.snapshots(WIRED.snapshots))
+        snapshots = (self.topics.snapshots(stage.snapshots) for stage in (WIRED, JOINING))
+        made = (ANOMALIES, DEAD_LETTERS, *snapshots)
         names = "|".join(re.escape(self.topics.name(topic)) for topic in made)
         self.cluster.tools.run("kafka-topics", "--delete", "--topic", names)
-        self.cluster.tools.run("kafka-consumer-groups", "--delete", "--group", self.group)
+        for group in (self.group, self.topics.group(JOINING.name)):
+            self.cluster.tools.run("kafka-consumer-groups", "--delete", "--group", group)
         # A client takes topics that were deleted and created again for those that it knows.
         self.bus.close()
         self.bus = self._open()
