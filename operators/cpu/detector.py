@@ -117,7 +117,7 @@ class Cpu:
         self.duration_s = duration_s
         self.smoothing: Kind = smoothing
         self.window_s = window_s
-        self._first_ts = self._ts = math.nan
+        self._first_ts = self._ts = self._interval_s = math.nan
         self._cpus_seen = 0.0
         self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
         self._limits = [(CONDITIONS[each.name].most, each.least) for each in self._watched]
@@ -140,7 +140,7 @@ class Cpu:
         self._cpus_seen = judged.readings.cpus_seen
         if math.isnan(self._first_ts):
             self._first_ts = ts
-        self._ts = ts
+        self._interval_s, self._ts = ts - self._ts, ts
 
     def _judge(self, ts: float, layout: Layout, values: Matrix) -> _Judged:
         judged = self._judged
@@ -169,7 +169,7 @@ class Cpu:
         """Let those know when the last frame was that did not have to be asked about it."""
         if math.isfinite(self._ts):
             for each in self._watched:
-                each.skip(self._ts)
+                each.skip(self._ts, self._interval_s)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -177,6 +177,7 @@ class Cpu:
         return {
             "first_ts": self._first_ts,
             "ts": self._ts,
+            "interval_s": self._interval_s,
             "cpus_seen": self._cpus_seen,
             "conditions": {each.name: each.snapshot() for each in self._watched},
         }
@@ -193,7 +194,7 @@ class Cpu:
                     each.restore(state["conditions"][each.name])
                 except ValueError as error:
                     raise ValueError(f"{each.name}: {error}") from None
-        self._first_ts, self._ts = float(state["first_ts"]), float(state["ts"])
+        self._first_ts, self._ts, self._interval_s = (float(state[name]) for name in ("first_ts", "ts", "interval_s"))
         self._cpus_seen = float(state["cpus_seen"])
         self._watched, self._judged = watched, None
         self._calm = all(each.calm for each in watched)

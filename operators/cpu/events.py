@@ -166,9 +166,9 @@ class Events:
             )
         return tuple(spikes)
 
-    def skip(self, ts: float) -> None:
-        """Let time pass without readings, while there is no event."""
-        self._machine.ts = ts
+    def skip(self, ts: float, interval_s: float) -> None:
+        """Let time pass without readings, while there is no event: see `Machine`."""
+        self._machine.ts, self._machine.interval_s = ts, interval_s
 
     def _align(self, rows: Sequence[str]) -> Sequence[str]:
         """Let the machine have these rows, and those of events that are not among them."""

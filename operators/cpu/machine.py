@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 LONGEST_READING_S: Final = 60.0
-"""A reading tells of at most so long: what was before, where none came for longer, nobody knows."""
+"""A reading tells of at most so long. One that comes later than that after the one before tells of no longer than that
+one did: of what was in between nobody knows, such as where the machine was suspended."""
 
 SAME_S: Final = 1e-6
 """Times are compared to the microsecond: a float has a quarter of one since the Unix epoch."""
@@ -90,8 +91,8 @@ class Machine:
     step before. Comparisons are exact for readings, to the microsecond for times.
 
     Where a row has no reading (NaN or infinite), it stays in its state and its timer stands still; after `duration_s`
-    without any its readings count as low. A clock that steps back lets no time pass, and one that leaps ahead no more
-    than `LONGEST_READING_S`.
+    without any its readings count as low. A clock that steps back lets no time pass, and one that leaps ahead by more
+    than `LONGEST_READING_S` no more than at the step before.
 
     Reference: "S1", "Identifying Conditions of Interest", Fig. 3.
 
@@ -102,6 +103,7 @@ class Machine:
 
     Attributes:
         ts: the time of the last step, NaN before the first.
+        interval_s: the time from the step before to the last one, in seconds; NaN before the second.
         states: one `State` per row, shape (rows,).
 
     Example:
@@ -118,7 +120,7 @@ class Machine:
             raise ValueError(f"duration_s: expected a time of at least 0, got {duration_s!r}")
         self.threshold = threshold
         self.duration_s = duration_s
-        self.ts = math.nan
+        self.ts = self.interval_s = math.nan
         self.states: NDArray[np.int8] = np.zeros(rows, np.int8)
         self._lasted_s: Vector = np.zeros(rows)  # of what has been high, or low, since; 0 for what is Normal
         self._silent_s: Vector = np.zeros(rows)  # without a reading; 0 for what is Normal
@@ -156,7 +158,7 @@ class Machine:
         if readings.shape != self.states.shape:
             raise ValueError(f"expected readings of shape {self.states.shape}, got {readings.shape}")
         passed_s = self.passed_s(ts)
-        self.ts = ts
+        self.interval_s, self.ts = ts - self.ts, ts
         high = readings >= self.threshold
         if not (self._active or high.any()):
             return NOTHING
@@ -194,13 +196,17 @@ class Machine:
 
     def passed_s(self, ts: float) -> float:
         """How long a reading that ends at `ts` tells of, in seconds; 0 for the first."""
-        return min(max(ts - self.ts, 0.0), LONGEST_READING_S) if math.isfinite(self.ts) else 0.0
+        passed_s = ts - self.ts
+        if passed_s > LONGEST_READING_S:
+            passed_s = min(LONGEST_READING_S, self.interval_s) if math.isfinite(self.interval_s) else LONGEST_READING_S
+        return max(passed_s, 0.0) if math.isfinite(passed_s) else 0.0
 
     def copy(self) -> Machine:
         """Another one in the same state."""
         other = object.__new__(Machine)
         other.threshold, other.duration_s = self.threshold, self.duration_s
-        other.ts, other.states, other._active = self.ts, self.states.copy(), self._active
+        other.ts, other.interval_s = self.ts, self.interval_s
+        other.states, other._active = self.states.copy(), self._active
         other._lasted_s, other._silent_s = self._lasted_s.copy(), self._silent_s.copy()
         other._lows = self._lows.copy()
         return other
@@ -224,6 +230,7 @@ class Machine:
         """A copy of the state as plain data."""
         return {
             "ts": self.ts,
+            "interval_s": self.interval_s,
             "states": self.states.copy(),
             "lasted_s": self._lasted_s.copy(),
             "silent_s": self._silent_s.copy(),
@@ -240,6 +247,6 @@ class Machine:
         for name, array in arrays.items():
             if array.shape != states.shape:
                 raise ValueError(f"{name}: expected the shape {states.shape}, got {array.shape}")
-        self.ts, self.states = float(state["ts"]), states
+        self.ts, self.interval_s, self.states = float(state["ts"]), float(state["interval_s"]), states
         self._lasted_s, self._silent_s, self._lows = arrays["lasted_s"], arrays["silent_s"], arrays["lows"]
         self._active = bool(states.any())

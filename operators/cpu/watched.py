@@ -52,6 +52,9 @@ class Watched:
         smoothing: Kind,
         window_s: float,
     ) -> None:
+        if name == "spikes" and not thresholds[name] > 1.0 / SPIKES_S:
+            expected = f"more than one in {SPIKES_S:.0f} s, as each alone would be frequent"
+            raise ValueError(f"spikes: expected {expected}, got {thresholds[name]!r} a second")
         self.name: ConditionName = name
         self.events = Events(thresholds[name], duration_s)
         self._arguments = name, thresholds, duration_s, smoothing, window_s
@@ -102,11 +105,11 @@ class Watched:
             readings = self._count(layout, spiked, passed_s)
         self.events.step(ts, layout.rows, layout.names, readings)
 
-    def skip(self, ts: float) -> None:
-        """Let time pass."""
-        self.events.skip(ts)
+    def skip(self, ts: float, interval_s: float) -> None:
+        """Let time pass: see `Machine`."""
+        self.events.skip(ts, interval_s)
         if self._spikes is not None:
-            self._spikes.skip(ts)
+            self._spikes.skip(ts, interval_s)
 
     def _count(self, layout: Layout, spiked: tuple[str, ...], passed_s: float) -> Vector:
         """How many spikes a second each row has had lately."""

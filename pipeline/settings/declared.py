@@ -446,7 +446,7 @@ SETTINGS: tuple[Setting, ...] = (
         "rate",
         "6/minute",
         "For `spikes`: from how many on they are frequent.",
-        minimum="1/hour",
+        minimum="1/minute",
         maximum="10/minute",
     ),
     Setting(

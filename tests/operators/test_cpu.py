@@ -247,6 +247,17 @@ def test_a_condition_that_was_not_watched_before_begins_anew() -> None:
     assert [each.feature for each in found if each.score > 1.0] == ["cpu_system_wide_ratio"]
 
 
+def test_a_machine_that_was_suspended_was_not_high_meanwhile() -> None:
+    operator = Cpu()
+    follow(operator, use([0.1] * 9), JAVA)
+    for tick, score in enumerate((0.2, 0.4, 0.6, 0.8, 1.9)):
+        ts, values = START + 3600.0 + tick, np.array(use([0.9])[0])
+        scores = operator.score(ts, JAVA, values)
+        assert scores.score == pytest.approx(score)
+        operator.learn(ts, JAVA, values)
+    assert stretches(scores.ranking().rows[0]) == [(True, 3599.0, 3604.0)]
+
+
 def test_a_quiet_frame_leaves_nothing_in_the_state() -> None:
     operator = Cpu()
     layout = names([f"p[{pid}]" for pid in range(1000)], PROCESS)
@@ -265,6 +276,10 @@ def test_a_quiet_frame_leaves_nothing_in_the_state() -> None:
         ({"conditions": []}, "conditions: expected at least one"),
         ({"threshold": 0.0}, "threshold: expected a number above 0, got 0"),
         ({"duration_s": -1.0}, "duration_s: expected a time of at least 0, got -1"),
+        (
+            {"conditions": ["spikes"], "thresholds": {"spikes": 1 / 120}},
+            "spikes: expected more than one in 120 s, as each alone would be frequent, got 0.0083",
+        ),
         ({"smoothing": "median"}, "smoothing: expected none, mean or trimmed, got 'median'"),
         ({"smoothing": "mean", "window_s": 0.0}, "window_s: expected a time above 0, got 0"),
     ],

@@ -40,13 +40,16 @@ class Plain:
 
     state: State = N
     ts: float = math.nan
+    interval_s: float = math.nan
     since_s: float = 0.0
     silent_s: float = 0.0
     lows: int = 0
 
     def step(self, ts: float, reading: float) -> State:
-        passed_s = 0.0 if math.isnan(self.ts) else min(max(ts - self.ts, 0.0), 60.0)
-        self.ts = ts
+        passed_s = 0.0 if math.isnan(self.ts) else max(ts - self.ts, 0.0)
+        if passed_s > 60.0:
+            passed_s = 60.0 if math.isnan(self.interval_s) else min(max(self.interval_s, 0.0), 60.0)
+        self.interval_s, self.ts = ts - self.ts, ts
         high = self._high(reading, passed_s)
         if high is not None:
             self.since_s += passed_s
@@ -125,15 +128,16 @@ def test_rows_that_come_and_go_do_not_disturb_the_others(ticks: list[tuple[float
     machine, places = Machine(threshold=THRESHOLD, duration_s=DURATION_S), dict[int, int]()
     alone: dict[int, Plain] = {}
     ts = before = 1e9
+    interval_s = math.nan
     machine.step(ts, [])
     for step_s, readings in ticks:
         ts += step_s
         machine.align(np.array([places.get(row, -1) for row in readings], np.intp))
         places = {row: place for place, row in enumerate(readings)}
         machine.step(ts, list(readings.values()))
-        alone = {row: alone.get(row, Plain(ts=before)) for row in readings}
+        alone = {row: alone.get(row, Plain(ts=before, interval_s=interval_s)) for row in readings}
         assert machine.states.tolist() == [alone[row].step(ts, reading) for row, reading in readings.items()]
-        before = ts
+        interval_s, before = ts - before, ts
 
 
 @given(st.lists(st.tuples(STEPS, st.lists(READINGS, min_size=2, max_size=2)), max_size=40), st.integers(0, 40))
@@ -221,6 +225,22 @@ def test_without_readings_a_state_is_kept_for_as_long_as_the_duration(gap: int, 
 def test_time_without_readings_is_no_time_of_high_use() -> None:
     assert states([0.0, 1.0, 1.0, math.nan, math.nan, 1.0, 1.0]) == [N, H, H, H, H, H, H]
     assert states([0.0, 1.0, 1.0, math.nan, math.nan, 1.0, 1.0, 1.0])[-1] == D
+
+
+@pytest.mark.parametrize(("interval_s", "expected"), [(1.0, [H, H, H, H, D, D]), (5.0, [H, D, D, D, D, D])])
+def test_what_was_while_nobody_looked_is_no_time_of_high_use(interval_s: float, expected: list[State]) -> None:
+    """After an hour in which the machine was suspended, say."""
+    machine, found = Machine(1), []
+    for tick in range(10):
+        machine.step(tick * interval_s, [0.0])
+    for tick in range(6):
+        machine.step(3600.0 + tick * interval_s, [1.0])
+        found.append(State(machine.states[0]))
+    assert found == expected
+
+
+def test_ticks_that_are_far_apart_tell_of_a_minute() -> None:
+    assert states([0.0, 0.0, 1.0, 1.0], interval_s=600.0) == [N, N, H, D]
 
 
 def test_a_transition_tells_how_long_what_made_it_has_lasted() -> None:
