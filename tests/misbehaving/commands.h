@@ -1,5 +1,6 @@
 /* What the C programs share: commands on the standard input, and the line that says who misbehaves. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,16 @@ __attribute__((noipa, unused)) static unsigned long grind(unsigned long rounds) 
     unsigned long x = rounds | 1;
     for (unsigned long i = 0; i < rounds; i++) x = x * 6364136223846793005UL + 1442695040888963407UL;
     return x;
+}
+
+/* Each thread of a crowd stays on one CPU: the pressure of a host is that of its CPUs which have anything to do, and each
+   of them is to have one that waits. */
+static inline void spread(void) {
+    static atomic_int threads;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(threads++ % sysconf(_SC_NPROCESSORS_ONLN), &cpus);
+    sched_setaffinity(0, sizeof cpus, &cpus);
 }
 
 /* `busy`, `idle` and `count`, one a line; ends the program at the end of the input. */

@@ -22,6 +22,7 @@ __attribute__((noipa)) void sweep(unsigned long *at) {
 }
 
 static void *sweeper(void *nothing) {
+    if (SWEEPERS > 1) spread();
     announce("sweep");
     for (unsigned long at = (unsigned long)pthread_self();;) busy ? sweep(&at) : rest(10000);
     return nothing;

@@ -9,7 +9,11 @@
 #define WRITERS 1
 #endif
 
-enum { BLOCK = 1 << 16, BLOCKS = 256 };
+#ifndef BLOCKS
+#define BLOCKS 256
+#endif
+
+enum { BLOCK = 1 << 16 };
 
 static const char *path;
 static void *block;
@@ -30,6 +34,7 @@ static void *writer(void *nothing) {
         perror(name);
         exit(1);
     }
+    if (WRITERS > 1) spread();
     announce("append");
     for (int number = 0;;) {
         if (busy) append(file, number++), rounds++;
