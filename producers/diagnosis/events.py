@@ -50,6 +50,7 @@ _HEADER = struct.Struct("=IHH")  # struct perf_event_header: type, misc, size
 _FOUND = struct.Struct("=IIQQ")  # pid, tid, time, length of the call chain
 _LOST = struct.Struct("=QQ")  # id, how many
 _RECORD_LOST, _RECORD_SAMPLE = 2, 9
+_NO_ID = 0xFFFFFFFF  # of a thread that is ending
 _CONTEXT_MAX = (1 << 64) - 4095
 CONTEXT_KERNEL = (1 << 64) - 128
 CONTEXT_USER = (1 << 64) - 512
@@ -169,13 +170,16 @@ def open_event(tid: int, *, cpu: int = ANY, period_ns: int, kernel: bool) -> int
 
 
 def parse_records(text: bytes, process: int = ANY) -> tuple[list[Found], int]:
-    """Parse what the kernel wrote: samples of this process, and how many were lost. Other records are skipped."""
+    """Parse what the kernel wrote: samples of this process, and how many were lost.
+
+    Other records are skipped, and so are threads that have no id any more.
+    """
     found, lost, at = [], 0, 0
     while at + _HEADER.size <= len(text):
         kind, _, size = _HEADER.unpack_from(text, at)
         if kind == _RECORD_SAMPLE:
             pid, tid, monotonic_ns, length = _FOUND.unpack_from(text, at + _HEADER.size)
-            if process in (ANY, pid):
+            if process in (ANY, pid) and tid != _NO_ID:
                 chain = struct.unpack_from(f"={length}Q", text, at + _HEADER.size + _FOUND.size)
                 found.append(Found(monotonic_ns, tid, *_split(chain)))
         elif kind == _RECORD_LOST:

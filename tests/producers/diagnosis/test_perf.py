@@ -375,6 +375,7 @@ def test_records_of_the_kernel_are_parsed():
         + struct.pack("=IHHQQ", 2, 0, 24, 1, 17)  # PERF_RECORD_LOST
         + struct.pack("=IHHQ", 13, 0, 16, 0)  # another kind
         + struct.pack("=IHHIIQQQ", 9, 2, 40, 7, 9, 5, 1, (1 << 64) - 2048)  # in a guest of this machine
+        + struct.pack("=IHHIIQQQ", 9, 2, 40, 7, (1 << 32) - 1, 6, 1, 0x3000)  # of a thread that is ending
     )
     found, lost = parse_records(text)
     assert found == [
