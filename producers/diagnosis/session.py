@@ -227,7 +227,7 @@ class Session:
             self._methods = ()
             self._see(pid)
         if stat.state == b"Z" and stat.threads > 1:
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, StopIteration):  # they end meanwhile, too
                 # Its memory and files are known by those of its threads only that live.
                 self._see(next(tid for tid in map(int, sorted(os.listdir(f"{path}/task"))) if tid != pid))  # noqa: PTH208
         self._threads = Threads(
