@@ -202,8 +202,9 @@ class Diagnosing:
 
     def _look(self, now: int) -> None:
         """Look at the host: begin to look into processes, go on, or end."""
-        late = self._looked_ns is None or now - self._looked_ns >= 2 * self._look_s * 1e9
-        # A look that was a little late does not move the next one.
+        late = self._looked_ns is None or now - self._looked_ns >= 1.5 * self._look_s * 1e9
+        # A look that was a little late does not move the next one. Two are at least half of that time apart, so that no
+        # reading rests on a sliver of it, of which the kernel has not counted what runs just now.
         self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
         begun = self._clock.cpu()
         changes = self._triggers.look()
@@ -223,22 +224,26 @@ class Diagnosing:
 
     def _turn(self, key: Key, *, high: bool) -> None:
         """An event goes into a dip, or comes back from one."""
-        ts = self._clock.wall() / 1e9
         for pid, look in list(self._looks.items()):
             if key in look.high:
-                before = any(look.high.values())
                 look.high[key] = high
-                after = any(look.high.values())
-                if before != after:
-                    self._with(pid, partial(look.session.phase, ts, high=after))
+                self._phase(pid, look)
+
+    def _phase(self, pid: int, look: _Look) -> None:
+        """Let what is found belong to high use while any of the events that it is for is in that, else to a dip."""
+        self._with(pid, partial(look.session.phase, self._clock.wall() / 1e9, high=any(look.high.values())))
 
     def _end(self, key: Key) -> None:
         """An event is over."""
         for pid, look in list(self._looks.items()):
-            if look.high.pop(key, None) is not None and not look.high:
-                self._with(pid, look.session.sample)  # the last use; and whether the process itself has ended
-                if pid in self._looks:
-                    self._close(pid)
+            if look.high.pop(key, None) is None:
+                continue
+            if look.high:
+                self._phase(pid, look)
+                continue
+            self._with(pid, look.session.sample)  # the last use; and whether the process itself has ended
+            if pid in self._looks:
+                self._close(pid)
 
     def _fill(self) -> None:
         """Look into processes that wait for that, as far as there is room."""
@@ -255,6 +260,7 @@ class Diagnosing:
         for is_suspect, _, pid, key in waiting:
             if pid in self._looks:
                 self._looks[pid].high[key] = True
+                self._phase(pid, self._looks[pid])
             else:
                 suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._looks.values())
                 if len(self._looks) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):

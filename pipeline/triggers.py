@@ -157,7 +157,8 @@ class Triggers:
         self._utilisation = Utilisation(clock, root)
         self._quotas = Quotas(clock, groups)
         self._suspects: Suspects | None = None
-        self._suspect_at_s = 0.0
+        self._undecided = False
+        self._suspect_at_s = -math.inf
         self._use: Use | None = None
         self._before_s = math.nan  # when everything was looked at last
         self._changes: list[Change] = []
@@ -260,7 +261,7 @@ class Triggers:
             key = condition, names[row]
             if (before, after) == (_HIGH, _DIAGNOSIS):
                 value = float(values[row])
-                self.events[key] = Event(ts - lasted_s, value, machine.threshold, self._concerned(key))
+                self.events[key] = Event(ts - lasted_s, value, machine.threshold, self._concerned(key, at_s))
                 self._changes.append(Change(key, "begun"))
             elif key in self.events:
                 self._change(key, "over" if after == _NORMAL else "returned" if after == _DIAGNOSIS else "dipped")
@@ -271,13 +272,13 @@ class Triggers:
             del self.events[key]
         self._changes.append(Change(key, what))
 
-    def _concerned(self, key: Key) -> tuple[int, ...]:
+    def _concerned(self, key: Key, at_s: float) -> tuple[int, ...]:
         """The processes that an event is of, those first that are to be looked into first."""
         condition, name = key
         if condition in RESOURCES:
             if self._suspects is None:
                 return ()
-            self._suspects.look()  # whatever the looks before cost, there was a first one, and this is the last
+            self._look_at(self._suspects, at_s)  # whatever that cost before: there was a first look, this is the last
             return self._suspects.worst(RESOURCES[condition], MAX_SUSPECTS)
         if isinstance(name, int):
             return (name,)
@@ -291,12 +292,17 @@ class Triggers:
             for each in RESOURCES
             if each in self._conditions and self._conditions[each].active and (each, "") not in self.events
         ]
-        if not undecided:
+        due = at_s >= self._suspect_at_s
+        # A trouble begins with a look of its own, unless there was one lately: pressure may flap about its threshold.
+        if due and not (undecided and self._undecided):
             self._suspects = None
-            return
-        if self._suspects is None:
-            self._suspects, self._suspect_at_s = Suspects(self._root), at_s
-        if at_s >= self._suspect_at_s:
-            begun = self._clock.cpu()
-            self._suspects.look()
-            self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / SUSPECT_RATIO)
+        self._undecided = bool(undecided)
+        if undecided:
+            self._suspects = self._suspects or Suspects(self._root)
+            if due:
+                self._look_at(self._suspects, at_s)
+
+    def _look_at(self, suspects: Suspects, at_s: float) -> None:
+        begun = self._clock.cpu()
+        suspects.look()
+        self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / SUSPECT_RATIO)
