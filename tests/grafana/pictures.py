@@ -50,7 +50,7 @@ VALUES: Final = {
     "feature": ".*",
     "__range": f"{SCRIPT.lasts_s - SETTLES_S:.0f}s",
     "__range_s": f"{SCRIPT.lasts_s - SETTLES_S:.0f}",
-    "__interval": f"{STEP_S}s",
+    "__interval": f"{2 * STEP_S}s",
     "__rate_interval": "15s",
 }
 
@@ -157,7 +157,7 @@ def _make_small(path: Path, digest: str) -> None:
 
 def main() -> None:
     """Play the scene and draw all."""
-    with tempfile.TemporaryDirectory() as folder, playing(Path(folder), SCRIPT, SEEDS) as played:
+    with tempfile.TemporaryDirectory() as folder, playing(Path(folder), SCRIPT, SEEDS, STEP_S) as played:
         for name, host in (("overview", ".*"), ("host", "web-1"), ("pipeline", ".*")):
             draw(name, played, host)
 
