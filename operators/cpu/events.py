@@ -149,6 +149,7 @@ class Events:
                     spikes.append(row)
             elif (before, after) != (State.HIGH, State.DIAGNOSIS):
                 event = self.open[row]
+                begin_ts = max(begin_ts, event.phases[-1].end_ts)  # the clock may have stepped back
                 begins = Open(after == State.DIAGNOSIS, begin_ts, begin_ts, 0.0, 0.0)
                 self.open[row] = event._replace(phases=_bounded((*event.phases, begins)))
         present = len(names)

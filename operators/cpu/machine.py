@@ -116,8 +116,8 @@ class Machine:
     def __init__(self, rows: int = 0, *, threshold: float = 0.85, duration_s: float = 5.0) -> None:
         if not (math.isfinite(threshold) and threshold > 0.0):
             raise ValueError(f"threshold: expected a number above 0, got {threshold!r}")
-        if not (math.isfinite(duration_s) and duration_s >= 0.0):
-            raise ValueError(f"duration_s: expected a time of at least 0, got {duration_s!r}")
+        if not (math.isfinite(duration_s) and duration_s > 0.0):
+            raise ValueError(f"duration_s: expected a time above 0, got {duration_s!r}")
         self.threshold = threshold
         self.duration_s = duration_s
         self.ts = self.interval_s = math.nan

@@ -79,7 +79,7 @@ class Scores:
 
     def _score(self, event: Event) -> float:
         if event.state == State.HIGH:
-            return min(event.lasted_s / self.duration_s, ALMOST) if self.duration_s > 0.0 else ALMOST
+            return min(event.lasted_s / self.duration_s, ALMOST)
         return 1.0 + event.mean
 
     def _row(

@@ -253,7 +253,7 @@ def test_a_transition_tells_how_long_what_made_it_has_lasted() -> None:
 def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"threshold: expected a number above 0, got 0\.0"):
         Machine(threshold=0.0)
-    with pytest.raises(ValueError, match="duration_s: expected a time of at least 0, got nan"):
+    with pytest.raises(ValueError, match="duration_s: expected a time above 0, got nan"):
         Machine(duration_s=math.nan)
     with pytest.raises(ValueError, match=r"expected readings of shape \(2,\), got \(3,\)"):
         Machine(2).step(0.0, [1.0, 1.0, 1.0])
