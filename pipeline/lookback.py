@@ -153,7 +153,8 @@ def began_before(past: Lookback, ts: float) -> tuple[float, bool]:
     """
     least = least_unusual(past.about.feature)
     high = Point(ts, least)
-    age_s = past.now.ts - ts
+    # With ticks of an hour, or restarts hours apart, it may not be known to have been so before the moment itself.
+    age_s = max(past.now.ts - ts, past.tick_s)
     while True:
         age_s *= STEP
         wanted = max(past.now.ts - age_s, past.oldest)

@@ -180,6 +180,13 @@ def test_since_when_it_has_been_so_is_found_however_long_ago(reader, row, hours,
     assert past.looks < 30
 
 
+def test_what_is_known_of_the_moment_alone_is_looked_for_before_it(reader):
+    """So it is where two ticks are further apart than each tick is looked at."""
+    ts, begun_before = began_before(lookback(reader, "level of half an hour"), NOW)
+    assert ts == pytest.approx(NOW - 0.5 * HOUR_S, abs=2.0 * TICK_S)
+    assert not begun_before
+
+
 def test_short_lulls_are_passed_over_also_there(reader):
     ts, _ = began_before(lookback(reader, "lulls"), NOW - HOUR_S)
     assert (NOW - ts) / HOUR_S == pytest.approx(6.0, rel=0.02)
