@@ -116,8 +116,9 @@ class Quotas:
 
 
 def members(group: str) -> list[int]:
-    """The processes of a group, and of those below it."""
-    return [int(word) for each in _below(group) for word in content(f"{each}/cgroup.procs").split() if word.isdigit()]
+    """The processes of a group, and of those below it; but for those that our pid namespace does not have."""
+    found = (int(word) for each in _below(group) for word in content(f"{each}/cgroup.procs").split() if word.isdigit())
+    return [pid for pid in found if pid > 0]
 
 
 def parse_cpu_stat(text: bytes) -> tuple[int, int] | None:
