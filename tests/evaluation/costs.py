@@ -1,6 +1,7 @@
 """What it costs a busy server that it is looked into: its throughput with and without, in pairs.
 
-Both halves of a pair have an agent that ticks; in one of them, and the order is random, that looks into the server.
+Both halves of a pair have the same server, and an agent that ticks. In one of them, and the order is random, that looks
+into the server.
 """
 
 from __future__ import annotations
@@ -105,10 +106,9 @@ def _server(language: str) -> Iterator[tuple[int, Load]]:
             process.kill()
 
 
-def _half(language: str, settings: Mapping[str, str], seconds: float, *, looked_into: bool) -> Half:
+def _half(pid: int, load: Load, settings: Mapping[str, str], seconds: float, *, looked_into: bool) -> Half:
     with (
         tempfile.TemporaryDirectory(prefix="laggard-", dir="/var/tmp") as folder,
-        _server(language) as (pid, load),
         agent(Path(folder), **settings) as watching,
     ):
         if looked_into and watching.wait_for(pid, "opened", 0.0, NOTICED_S) is None:
@@ -140,9 +140,12 @@ def measured(pairs: int, seconds: float, seed: int) -> str:
     for language, method in CASES:
         halves: dict[bool, list[Half]] = {True: [], False: []}
         for pair in range(pairs):
-            for looked_into in chance.sample((True, False), 2):
-                settings = {"diagnosis_method": method, **WATCHING} if looked_into else {"diagnosis_enabled": "false"}
-                halves[looked_into].append(_half(language, settings, seconds, looked_into=looked_into))
+            with _server(language) as (pid, load):
+                for looked_into in chance.sample((True, False), 2):
+                    settings = (
+                        {"diagnosis_method": method, **WATCHING} if looked_into else {"diagnosis_enabled": "false"}
+                    )
+                    halves[looked_into].append(_half(pid, load, settings, seconds, looked_into=looked_into))
             on, off = halves[True][-1], halves[False][-1]
             print(
                 f"{language}, {method}, pair {pair + 1}: {on.per_s / off.per_s:.3f} {on.per_cpu_s / off.per_cpu_s:.3f}",

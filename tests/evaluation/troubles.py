@@ -250,9 +250,10 @@ def _run(trouble: Trouble, command: Command, watching: Agent) -> Run:
 
 
 def _is_named(stack: Stack, function: str, calls: Sequence[str], *, burns: bool) -> bool:
-    """Whether it is in the function itself; for one that waits, in what waits there for it."""
+    """Whether it is in the function itself, whatever interrupts it; for one that waits, in what waits there for it."""
     if burns:
-        return bool(stack.locations) and stack.locations[0].function == function
+        own = (location.function for location in stack.locations if location.module != "[kernel]")
+        return next(own, "") == function
     return stack.system_call in calls or any(location.function == function for location in stack.locations)
 
 
