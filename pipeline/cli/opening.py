@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.bus.opening import open_bus
-from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.exits import NO_DATA, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import to_type
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.topics import Topics
@@ -48,9 +48,15 @@ def existing_bus(settings: Settings) -> Bus:
 
 
 def check_existing(settings: Settings) -> None:
-    """Raise `CommandError` where nothing has ever been recorded."""
+    """Raise `CommandError` where nothing has ever been recorded, or this user may not see whether there was."""
     location = settings.text("bus.location")
-    if "://" not in location and not Path(location.removeprefix("embedded:")).expanduser().exists():
+    if "://" in location:
+        return
+    try:
+        exists = Path(location.removeprefix("embedded:")).expanduser().exists()
+    except PermissionError:
+        raise CommandError(f"{location} may not be read; ask as the user that laggard runs as", UNAVAILABLE) from None
+    if not exists:
         raise CommandError(f"nothing is recorded at {location}; start `{to_type(settings, 'up')}` first", NO_DATA)
 
 

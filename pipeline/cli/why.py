@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LAST: Final = "last"
 
 SILENT_S: Final = 15.0
-"""A newest frame that is older than this, and than three ticks, says that no agent is running."""
+"""A newest frame that is older than this, and than three ticks, is told to be."""
 
 LISTED: Final = 10
 """Hosts that an error names."""
@@ -150,10 +150,27 @@ def _silent_s(answer: Answer, now: float) -> float:
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
     from laggard.pipeline.units import readable_duration  # noqa: PLC0415
 
-    age, start = readable_duration(silent_s), to_type(settings, *starting(settings))
-    there = "" if answer.host == settings.text("host") else " there"
-    silent = f"The agent of {answer.host} is not running now; this is about its last frame, {age} ago."
-    return f"{silent} Start it{there}: `{start}`"
+    last = f"this is about its last frame, {readable_duration(silent_s)} ago"
+    there = ""
+    if answer.host != settings.text("host"):
+        there = " there"
+    elif _runs_here(settings):
+        examine = to_type(settings, "doctor")
+        return (
+            f"The agent of {answer.host} runs, but nothing newer has come from it; {last}. If it stays so: `{examine}`"
+        )
+    start = to_type(settings, *starting(settings))
+    return f"The agent of {answer.host} is not running now; {last}. Start it{there}: `{start}`"
+
+
+def _runs_here(settings: Settings) -> bool:
+    """Whether an agent runs on this machine and bus, as far as this user may know."""
+    from laggard.pipeline.claims import holder_of  # noqa: PLC0415 - only where nothing comes
+
+    try:
+        return holder_of(settings.text("bus.location"), settings.path("state"), "agent") is not None
+    except OSError:
+        return False
 
 
 def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:

@@ -122,10 +122,13 @@ def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
 
 def room(bus: Path, max_bytes: int) -> Finding:
     """Whether the bus may be written, and can grow to its bound."""
-    folder = next(parent for parent in bus.parents if parent.exists())
+    # Not by `Path.exists`: it raises for what is in a folder of somebody else's.
+    folder = next(parent for parent in bus.parents if os.access(parent, os.F_OK))
     advice = "set bus.location or state to a place where you may write"
-    if not os.access(folder, os.W_OK | os.X_OK) or (bus.exists() and not os.access(bus, os.R_OK | os.W_OK)):
-        return Finding("disk", "problem", f"{bus if bus.exists() else folder} may not be written", advice)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("disk", "problem", f"{folder} may not be written", advice)
+    if bus.exists() and not os.access(bus, os.R_OK | os.W_OK):
+        return Finding("disk", "problem", f"{bus} may not be written", advice)
     free = shutil.disk_usage(folder).free
     files = (bus, *(bus.with_name(bus.name + suffix) for suffix in ("-wal", "-shm")))
     taken = sum(file.stat().st_size for file in files if file.exists())

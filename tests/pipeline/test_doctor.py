@@ -7,6 +7,9 @@ import re
 import resource
 import shutil
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +21,7 @@ import pytest
 from laggard.pipeline.bus import Commit, Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
+from laggard.pipeline.cli.exits import UNAVAILABLE
 from laggard.pipeline.doctor import Finding, installation, machine, profilers
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment, read_settings
@@ -291,9 +295,34 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (warning.level, warning.found) == ("warning", "0 B of at most 1 GiB taken, 100 MiB free on the disk")
     free = 10 << 20
     assert installation.room(bus, 1 << 20).level == "problem"
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, rights: rights == os.F_OK and access(path, rights))
     finding = installation.room(bus, 1 << 20)
     assert (finding.level, finding.found) == ("problem", f"{tmp_path} may not be written")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_somebody_elses_bus_is_told_and_the_rest_too() -> None:
+    program = (
+        "import os, sys; os.setgid(65534); os.setuid(65534)\n"
+        "from laggard.pipeline.cli import run; sys.exit(run([sys.argv[1], '--bus', sys.argv[2]]))"
+    )
+
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are below one for root alone
+        path = Path(folder, "laggard.db")
+        path.touch()
+
+        def asked(command: str) -> subprocess.CompletedProcess[str]:
+            environment = os.environ | {"HOME": "/"}  # whose configuration may be read
+            arguments = [sys.executable, "-c", program, command, str(path)]
+            return subprocess.run(arguments, cwd="/", env=environment, capture_output=True, text=True, check=False)
+
+        doctor, why = asked("doctor"), asked("why")
+    assert doctor.stderr == ""
+    assert re.search(rf"^problem +disk +{folder} may not be written$", doctor.stdout, re.MULTILINE)
+    assert re.search(rf"^problem +bus +{folder}/\S+ may not be read$", doctor.stdout, re.MULTILINE)
+    assert why.stderr == f"laggard: {path} may not be read; ask as the user that laggard runs as\n"
+    assert why.returncode == UNAVAILABLE
 
 
 def test_secrets_that_others_may_read(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.cli.pages import tick_line
@@ -113,6 +114,12 @@ def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: 
     code, out, err = why("--json")
     assert json.loads(out)["ts"] == at(TICKS - 1)
     assert "is not running now" in err
+
+
+def test_of_an_agent_that_runs_it_is_not_said_that_it_does_not(why: Call, recorded, tmp_path: Path):
+    with Claim(str(recorded.path), tmp_path, "agent"):
+        out = why()[1]
+    assert out.startswith("The agent of web-1 runs, but nothing newer has come from it; this is about its last frame, ")
 
 
 def test_a_mark_is_answered(why: Call):
