@@ -19,7 +19,7 @@ def ended_sentence(blame: Blame | None, scope: str, lasted_s: float) -> str:
     lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
     if blame is None:
         return lasted
-    return f"{lasted} {_subject(blame, scope)} was most unlike itself."
+    return f"{lasted} {_blamed(blame, scope)}"
 
 
 def incident_sentence(incident: Incident, leading: Evidence) -> str:
@@ -40,7 +40,7 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     if incident.change == "closed":
         lasted_s = incident.until_ts - incident.opened_ts
         lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
-        blamed = "" if leading.blame is None else f" {_subject(leading.blame, leading.scope)} was most unlike itself."
+        blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"
         return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
     told = [f"On {where} since {began}: {leading.sentence}", _seen(incident)]
     if closer := _closer(incident, leading):
@@ -48,11 +48,11 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     return " ".join(told)
 
 
-def _subject(blame: Blame, scope: str) -> str:
+def _blamed(blame: Blame, scope: str) -> str:
     if scope == "host":
-        return "The host"
+        return "It was the host itself."
     pid = pid_of(blame.row)
-    return f"`{printable(blame.name)}`" + (f" (pid {pid})" if pid is not None else "")
+    return f"Most likely to blame was `{printable(blame.name)}`" + (f" (pid {pid})." if pid is not None else ".")
 
 
 def _seen(incident: Incident) -> str:

@@ -189,7 +189,7 @@ def test_the_end_of_an_anomaly_is_told() -> None:
     assert (ended.ts, ended.opened_ts, ended.until_ts) == (at(3) + JOINED_S, at(3), at(3))
     assert (ended.score, ended.blame, ended.scope, ended.live) == (anomaly.score, anomaly.blame, "process", True)
     assert (ended.ranking.rows, ended.model_age_s) == ((), anomaly.model_age_s + JOINED_S)
-    assert ended.sentence == "It was over at once. `a` (pid 1) was most unlike itself."
+    assert ended.sentence == "It was over at once. Most likely to blame was `a` (pid 1)."
 
 
 def test_two_anomalies_in_five_minutes_are_both_there() -> None:
