@@ -134,8 +134,10 @@ def told(found: Dips) -> str:
     first = found.spans[0][0]
     diagnosis = found.diagnoses[0]
     rows: list[Sequence[object]] = []
-    for number, phase in enumerate(diagnosis.phases):
-        really = found.spans[number // 2] if phase.high and number // 2 < len(found.spans) else None
+    for phase in diagnosis.phases:
+        # Where others use the machine, a stretch may have dips of its own.
+        middle_ts = (phase.begin_ts + phase.end_ts) / 2.0
+        really = next((span for span in found.spans if phase.high and span[0] <= middle_ts <= span[1]), None)
         function, share = top(phase)
         rows.append(
             [

@@ -81,7 +81,7 @@ def misbehaving(command: Sequence[str | Path], *, busy: bool = True, **popen: ob
 
 @cache
 def compiled(name: str, *options: str) -> Path:
-    """One of the C programs here (`burning`, `writing`, `thrashing`)."""
+    """One of the C programs here, such as `burning`, with options of the compiler, such as `-DGRINDERS=2`."""
     sources = [HERE / f"{name}.c", HERE / "commands.h"]
     compiler = shutil.which("cc")
     if compiler is None:
