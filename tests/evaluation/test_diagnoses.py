@@ -22,7 +22,8 @@ SETTINGS: Final = {"cpu_threshold": "50%", "cpu_duration": f"{DURATION_S:g}s"}
 def test_a_program_that_burns_is_noticed_in_time_and_told_by_its_function(name: str, tmp_path: Path) -> None:
     (found,) = troubles.run(troubles.troubles()[name], 1, tmp_path, SETTINGS)
     assert found.after_s is not None
-    assert DURATION_S - 0.1 <= found.after_s <= DURATION_S + 2.0  # a second more, for a machine that is full
+    # Use begins at an unknown moment between two looks; a second more is for a machine that is full.
+    assert DURATION_S - 0.5 <= found.after_s <= DURATION_S + 2.0
     assert found.is_first
     assert found.samples >= 20
     assert found.named >= 0.9 * found.samples
