@@ -98,7 +98,8 @@ setting to look at; an agent says it once, keeps its records in its spool and go
 The least that each role needs; a test runs each of them under exactly these rules, and without each single one.
 `laggard topics acls --role worker --principal User:CN=worker` prints the commands for your names, `--json` what tools
 that manage rules take. `Read` and `Write` include `Describe`. Where there are other operators (the setting
-`operators`), what is here for `gaussian` is needed for each of them; `prefixed` is about everything whose name begins so.
+`operators`), what is here for `gaussian` is needed for each of them; `prefixed` is about everything whose name begins
+so.
 """
 
 _JSON = """
