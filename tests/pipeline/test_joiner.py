@@ -279,8 +279,8 @@ def test_the_sentence_says_what_where_since_when_how_bad_and_what_to_look_at() -
     )
     assert "Seen by gaussian (process) and cpu (process); the worst score is 2." in grown.sentence
     assert closed.sentence == (
-        "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. `hog` (pid 4711) was most unlike "
-        "itself. Seen by gaussian (process) and cpu (process); the worst score is 2."
+        "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. Most likely to blame was `hog` "
+        "(pid 4711). Seen by gaussian (process) and cpu (process); the worst score is 2."
     )
 
 

@@ -299,10 +299,13 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
     code, out, _ = laggard("topics", "acls", "--role", "agent", "--principal", "User:CN=web")
     assert code == 0
     assert out == (
-        "# agent (laggard agent: publishes the counters of its host)\n"
+        "# agent (laggard agent: publishes the counters of its host, and what processes do while something is wrong)\n"
         "# frames\n"
         "kafka-acls.sh --bootstrap-server b1:9093,b2:9093 --add --allow-principal User:CN=web "
         "--operation Write --topic here.counters\n"
+        "# what processes were doing while something was wrong\n"
+        "kafka-acls.sh --bootstrap-server b1:9093,b2:9093 --add --allow-principal User:CN=web "
+        "--operation Write --topic here.diagnoses\n"
     )
     roles = laggard.json("topics", "acls")["roles"]
     assert list(roles) == ["agent", "worker", "reader", "annotator", "viewer", "admin"]
