@@ -14,6 +14,12 @@ class ProfilerError(Exception):
     """A profiler cannot do its work on this process: what, why, and what to do about it, in one sentence."""
 
 
+class Unsuited(str):
+    """Why a profiler cannot be used: the process is not of its kind. No news where nobody asked for that profiler."""
+
+    __slots__ = ()
+
+
 class Sample(NamedTuple):
     """What one thread was found at, once.
 

@@ -253,7 +253,7 @@ def parse_dump(text: str) -> Iterator[tuple[int, tuple[Location, ...]]]:
 def available(pid: int) -> str:
     """Why the process cannot be asked for its Java methods, in words; empty where it can."""
     reason = Jvm(pid).refusal()
-    return f"jcmd: {reason}" if reason else ""
+    return type(reason)(f"jcmd: {reason}") if reason else ""
 
 
 def attach(pid: int) -> Jcmd:
@@ -261,11 +261,11 @@ def attach(pid: int) -> Jcmd:
     return Jcmd(pid)
 
 
-@lru_cache(maxsize=4096)
 def _in_java(sample: Sample) -> Sample:
     return sample._replace(locations=tuple(_java(location) for location in sample.locations))
 
 
+@lru_cache(maxsize=4096)
 def _java(location: Location) -> Location:
     """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None

@@ -14,7 +14,7 @@ import socket
 import time
 from pathlib import Path
 
-from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
 from laggard.producers.diagnosis.states import may_signal
 from laggard.producers.kernel import content
 
@@ -50,7 +50,7 @@ class Jvm:
         if not maps:
             return f"the memory of process {self._pid} may not be looked at: run laggard as root or as its user"
         if b"/libjvm.so" not in maps:
-            return f"process {self._pid} is no Java virtual machine of OpenJDK's kind"
+            return Unsuited(f"process {self._pid} is no Java virtual machine of OpenJDK's kind")
         if os.geteuid() not in (0, Path(self._path).stat().st_uid) or not may_signal(self._pid):
             return f"process {self._pid} listens only to its own user and to root, who needs CAP_KILL and CAP_CHOWN"
         return self._deaf()

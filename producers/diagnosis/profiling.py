@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from laggard.producers.diagnosis import eustack, jcmd, perf, pyspy
-from laggard.producers.diagnosis.contract import ProfilerError
+from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,7 @@ class Profiling:
     Args:
         pid: of the process.
         methods: by preference.
+        told: whether it is told of those that are for processes of another kind.
         aside: where they are asked, so that one that hangs holds nobody up.
 
     Attributes:
@@ -53,11 +54,12 @@ class Profiling:
 
     """
 
-    def __init__(self, pid: int, methods: Sequence[Method], aside: Aside) -> None:
+    def __init__(self, pid: int, methods: Sequence[Method], aside: Aside, *, told: bool = True) -> None:
         self.used: list[str] = []
         self.on = False
         self._pid = pid
         self._left = list(methods)
+        self._told = told
         self._aside = aside
         self._profiler: Profiler | None = None
         self._given_up: list[Profiler] = []
@@ -177,7 +179,8 @@ class Profiling:
             except TimeoutError as error:
                 why_not = f"{method.NAME}: {error}"
             if why_not:
-                self._notes.append(why_not)
+                if self._told or not isinstance(why_not, Unsuited):
+                    self._notes.append(why_not)
             elif self._begin(profiler := method.attach(self._pid)):
                 if before is not None:
                     self._given_up.append(before)

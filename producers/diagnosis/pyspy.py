@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.children import Child
-from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.diagnosis.contract import ProfilerError, Sample, Unsuited
 from laggard.producers.kernel import content
 from laggard.producers.proc import printable
 
@@ -191,13 +191,13 @@ def parse_record(text: bytes, begin_ts: float, end_ts: float) -> Iterator[Sample
 
 def available(pid: int) -> str:
     """Why py-spy cannot be used on this process, in words; empty where it can."""
-    if not _program():
-        return "py-spy: it is not installed; `pip install py-spy` or laggard's extra `diagnose` has it"
     maps = content(f"/proc/{pid}/maps").decode("utf-8", "replace")
     if not maps:
         return f"py-spy: the memory of process {pid} cannot be looked at: {_gone_or_forbidden(pid)}"
     if not _PYTHON.search(maps):
-        return f"py-spy: process {pid} is not a Python process"
+        return Unsuited(f"py-spy: process {pid} is not a Python process")
+    if not _program():
+        return "py-spy: it is not installed; `pip install py-spy` or laggard's extra `diagnose` has it"
     return ""
 
 

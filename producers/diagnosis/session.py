@@ -104,6 +104,7 @@ class Session:
         self._root = root
         self._aside = Aside()
         self._methods = chosen(methods)
+        self._asked = methods is not None
         # When the next round is due, apart from what it takes; when the last one was.
         self._begun_ns = self._due_ns = self._last_ns = self._clock.monotonic()
         self._on_s = 0.0  # for how long the profiler has looked
@@ -241,7 +242,7 @@ class Session:
 
     def _see(self, pid: int) -> None:
         """Have its memory, and what profilers ask of it, be those of this process or thread."""
-        self._profiling = Profiling(pid, self._methods, self._aside)
+        self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
         self._space = AddressSpace(pid, root=self._root, now=lambda: self._clock.monotonic() / 1e9, files=self._symbols)
 
     def _survey(self, path: str) -> int:

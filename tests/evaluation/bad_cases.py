@@ -164,8 +164,7 @@ def told() -> str:
 
 def _cells(found: Diagnosis) -> list[str]:
     bound = f"the bound of {SAMPLES} samples was reached"
-    other = f"process {found.pid} is no"  # not a Python process, no Java virtual machine
-    notes = "; ".join(note for note in found.notes if bound not in note and other not in note)
+    notes = "; ".join(note for note in found.notes if bound not in note)
     complete = "yes" if any(bound in note for note in found.notes) else "no"
     threads = found.phases[0].threads
     if not threads:

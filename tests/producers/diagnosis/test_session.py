@@ -119,6 +119,7 @@ def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
 def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
     with misbehaving([compiled("burning")]) as program:
         found = diagnose(program.pid, methods=None, samples=40)
+        asked = diagnose(program.pid, methods=("py-spy",), samples=2)
     assert found.methods == ("proc", "perf")
     first = found.phases[0].threads[0]
     assert first.tid == program.tid
@@ -126,6 +127,9 @@ def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
     in_function = sum(stack.samples for stack in running if stack.locations[0].function == program.function)
     assert in_function >= 0.9 * sum(stack.samples for stack in running)
     assert first.entry.function == "grinder"
+    # That it is no Python process is news only for who asked for what looks at those.
+    assert not any("Python" in note for note in found.notes)
+    noted(asked, "is not a Python process")
 
 
 @pytest.mark.slow
