@@ -50,6 +50,7 @@ class Lookout:
         self._telemetry = telemetry
         self._seen: dict[Partition, tuple[int, int]] = {}  # the position and the end when it was last looked at
         self._empty_to: dict[Partition, int] = {}  # from the position to here there is nothing to read
+        self._looking = threading.Lock()  # who closes looks too, perhaps while the thread does
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -69,6 +70,10 @@ class Lookout:
 
     def look(self) -> None:
         """Look at all partitions once. What the bus cannot say now is left as it was."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         all_held, recovering = dict(self._held), dict(self._recovering())
         # Before the bounds, or what is deleted in between would make a hole look like a loss.
         gaps = {partition: len(held.gaps) for partition, held in all_held.items()}

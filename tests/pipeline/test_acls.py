@@ -16,7 +16,16 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.kafka.security import kafka_python_security
 from laggard.pipeline.cli.exits import FAILED
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, TOPICS, Topics
+from laggard.pipeline.topics import (
+    ANNOTATIONS,
+    ANOMALIES,
+    COUNTERS,
+    DEAD_LETTERS,
+    DIAGNOSES,
+    INCIDENTS,
+    TOPICS,
+    Topics,
+)
 from tests.brokers import Cluster, Security
 from tests.brokers.acls import acls_of, await_acls, filter_of
 from tests.kafka.machine import Machine
@@ -73,7 +82,7 @@ def work_as(role: Role, cluster: Cluster) -> None:
 
 
 def administrate(bus: KafkaBus) -> None:
-    specs = NAMES.specs((*TOPICS, NAMES.snapshots(OPERATOR)), 1, 48 * 3600.0)
+    specs = NAMES.specs((*TOPICS, NAMES.snapshots(OPERATOR), NAMES.snapshots(INCIDENTS)), 1, 48 * 3600.0)
     bus.create(specs)
     for found in bus.admin.describe(spec.name for spec in specs).values():
         assert found is not None
@@ -92,21 +101,22 @@ def publish_all(bus: KafkaBus) -> None:
 def work(bus: KafkaBus) -> None:
     """Two members, one after the other: the second makes sure that the first is gone."""
     publish(bus)
-    (partition,) = bus.partitions(NAMES.name(COUNTERS))
-    for number in range(2):
-        member = bus.subscribe(NAMES.group(OPERATOR), [NAMES.name(COUNTERS)])
-        try:
-            joined(member, partition)
-            member.commit(
-                Commit(
-                    {partition: bus.bounds(partition)[1]},
-                    [Outgoing(NAMES.name(topic), "web-1", b"{}", time.time()) for topic in (ANOMALIES, DEAD_LETTERS)],
-                    [Snapshot(OPERATOR, partition, "web-1", number, time.time(), b"state")],
+    for stage, topic in ((OPERATOR, COUNTERS), (INCIDENTS, ANOMALIES)):
+        (partition,) = bus.partitions(NAMES.name(topic))
+        for number in range(2):
+            member = bus.subscribe(NAMES.group(stage), [NAMES.name(topic)])
+            try:
+                joined(member, partition)
+                member.commit(
+                    Commit(
+                        {partition: bus.bounds(partition)[1]},
+                        [Outgoing(NAMES.name(each), "web-1", b"{}", time.time()) for each in (ANOMALIES, DEAD_LETTERS)],
+                        [Snapshot(stage, partition, "web-1", number, time.time(), b"state")],
+                    )
                 )
-            )
-            bus.snapshots(OPERATOR, partition)
-        finally:
-            member.close()
+                bus.snapshots(stage, partition)
+            finally:
+                member.close()
 
 
 def follow(bus: KafkaBus) -> None:
@@ -276,7 +286,8 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
-        assert rule.name in said or f"group {NAMES.group(ANNOTATIONS if role == 'annotator' else OPERATOR)}: " in said
+        stages = [ANNOTATIONS] if role == "annotator" else [OPERATOR, INCIDENTS]
+        assert rule.name in said or any(f"group {NAMES.group(stage)}: " in said for stage in stages)
     finally:
         owner.create_acls(acls)
         await_acls(owner, acls, there=True)

@@ -21,7 +21,9 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, NO_DATA, UNAVAILABLE, USAGE
+from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, TOPICS, Topics
+from laggard.pipeline.wiring import stages
 from tests.kafka.scene import Scene
 from tests.kafka.stream import WIRED
 
@@ -193,7 +195,8 @@ def test_reset_asks_first(tmp_path: Path) -> None:
 
 @slow
 def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, prefix: str, broker: Cluster) -> None:
-    names = [prefix + topic.name for topic in TOPICS] + [f"{prefix}{SNAPSHOTS}"]
+    snapshots = [f"{prefix}snapshots.{stage.snapshots}" for stage in stages(read_settings(environ={}))]
+    names = [prefix + topic.name for topic in TOPICS] + snapshots
     code, out, _ = laggard("topics", "check")
     assert code == FAILED
     assert out == f"{', '.join(names)}: missing\n    {CREATES}\n"

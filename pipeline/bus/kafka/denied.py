@@ -24,7 +24,7 @@ _LACKS: Mapping[type[Exception], str] = {
 
 # kafka-python tells some only in the text of an error of another kind: `Unexpected error in ...: [Error 29] ...`
 _CODE = re.compile(r"\[Error (\d+)\]")
-_TOPICS = re.compile(r"TopicAuthorizationFailedError: \{?([\w.' ,-]+)")
+_TOPICS = re.compile(r"TopicAuthorizationFailedError(?:: |\()\{?([\w.' ,-]+)")
 
 
 class Denied(BusError):  # noqa: N818 - named for what it says
@@ -33,7 +33,8 @@ class Denied(BusError):  # noqa: N818 - named for what it says
 
 def denied(error: BaseException, options: KafkaOptions) -> str | None:
     """What is missing, where brokers refused something for want of an ACL; None for another error."""
-    kind = next((kind for kind in _LACKS if isinstance(error, kind)), None)
+    # A transaction that has failed gives the error that it failed with beside its own.
+    kind = next((kind for kind in _LACKS for each in (error, *error.args) if isinstance(each, kind)), None)
     if kind is None and (code := _CODE.search(str(error))):
         kind = kafka_errors.for_code(int(code[1]))
     if kind is None or kind not in _LACKS:
