@@ -111,7 +111,7 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
 
 def test_the_function_that_burns_is_named(diagnose: Call, start: Start) -> None:
     burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
-    code, out, err = diagnose(str(burner.pid), "--samples", "20", "--method", "py-spy", "--folded", "-")
+    code, out, err = diagnose(str(burner.pid), "--samples", "60", "--method", "py-spy", "--folded", "-")
     assert (code, err) == (0, "")
     running = [line for line in out.splitlines() if "[blocked]" not in line]
     named = [line for line in running if line.rpartition(" ")[0].endswith(";squander (<string>)")]
