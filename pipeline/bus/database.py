@@ -126,9 +126,16 @@ class Database:
 
     def _version(self, connection: sqlite3.Connection) -> int:
         """Of the tables; 0 for a file without content. Raises BusError when the content is somebody else's."""
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        alone = not connection.in_transaction
+        if alone:  # somebody else may be making the tables: all of it is of one moment
+            connection.execute("BEGIN")
+        try:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        finally:
+            if alone:
+                connection.rollback()
         if application != APPLICATION_ID and (tables or application or version):
             raise BusError(f"{self.path}: is another program's SQLite file; expected laggard's, or none")
         if version not in {0, SCHEMA_VERSION}:

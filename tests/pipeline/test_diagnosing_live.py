@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["real_group"]  # a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TOPIC = "laggard.diagnoses"
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]

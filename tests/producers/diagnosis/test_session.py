@@ -133,6 +133,7 @@ def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks():
     """A thread that a library of a Python process began: py-spy, which suits the process best, does not know it."""
     library = compiled("burning", "-shared", "-fPIC")
