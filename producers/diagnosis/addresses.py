@@ -15,7 +15,9 @@ from laggard.producers.kernel import content
 from laggard.producers.proc import ProcError, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from laggard.producers.clock import Clock
 
 KERNEL = "[kernel]"
 """The module of the kernel's functions."""
@@ -92,18 +94,18 @@ class AddressSpace:
     Args:
         pid: of the process, as the root shows it.
         root: where procfs is mounted.
-        now: seconds, monotonic.
+        clock: what tells the time.
         files: the symbol tables.
 
     """
 
-    def __init__(self, pid: int, *, root: str = "/proc", now: Callable[[], float], files: SymbolFiles) -> None:
+    def __init__(self, pid: int, *, root: str = "/proc", clock: Clock, files: SymbolFiles) -> None:
         self._path = self._alive = f"{root}/{pid}"
         self._files = files
-        self._now = now
+        self._clock = clock
         self._mappings: list[Mapping] = []
         self._begins: list[int] = []
-        self._read_at = -AGAIN_S
+        self._read_ns: int | None = None
         self._known: dict[tuple[int, bool], Location] = {}
         self._remote = _remote_devices(self._path)
         self._code = CodeMap(self._path)
@@ -139,9 +141,12 @@ class AddressSpace:
     def mapping(self, address: int) -> Mapping | None:
         """The executable mapping that an address is in; None where there is none."""
         found = self._mapping(address)
-        if found is None and self._now() - self._read_at >= AGAIN_S:
-            self._read()
-            found = self._mapping(address)
+        if found is None:
+            now = self._clock.monotonic()
+            if self._read_ns is None or now - self._read_ns >= AGAIN_S * 1e9:
+                self._read_ns = now
+                self._read()
+                found = self._mapping(address)
         return found
 
     def _mapping(self, address: int) -> Mapping | None:
@@ -149,7 +154,6 @@ class AddressSpace:
         return self._mappings[at] if at >= 0 and address < self._mappings[at].end else None
 
     def _read(self) -> None:
-        self._read_at = self._now()
         for path in self._threads():
             with contextlib.suppress(OSError), open(f"{path}/maps", "rb") as file:  # noqa: PTH123 - below /proc
                 self._mappings = parse_maps(file.read(), f"{path}/maps")

@@ -80,7 +80,7 @@ class EuStack:
         self._clock = clock or Clock()
         self._path = f"{root}/{pid}"
         self._files = SymbolFiles()
-        self._space = AddressSpace(pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._files)
+        self._space = AddressSpace(pid, root=root, clock=self._clock, files=self._files)
         self._started = False
         self._due_ns = 0
         self._notes: dict[str, None] = {}

@@ -90,7 +90,7 @@ class Perf:
         self._clock = clock or Clock()
         self._path = f"{root}/{pid}"
         self._files = SymbolFiles()
-        self.space = AddressSpace(pid, root=root, now=lambda: self._clock.monotonic() / 1e9, files=self._files)
+        self.space = AddressSpace(pid, root=root, clock=self._clock, files=self._files)
         self._may_ask_cores = cores
         self._cores: list[Events] = []
         self._threads: dict[int, Events] = {}

@@ -243,7 +243,7 @@ class Session:
     def _see(self, pid: int) -> None:
         """Have its memory, and what profilers ask of it, be those of this process or thread."""
         self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
-        self._space = AddressSpace(pid, root=self._root, now=lambda: self._clock.monotonic() / 1e9, files=self._symbols)
+        self._space = AddressSpace(pid, root=self._root, clock=self._clock, files=self._symbols)
 
     def _survey(self, path: str) -> int:
         """Note what is unusual about it. Returns the bits of its program."""

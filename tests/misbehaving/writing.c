@@ -1,5 +1,5 @@
 /* One thread (or WRITERS of them, each with a file of its own, FILE.0 and so on) waits for the disk: it writes past the
-   page cache, block after block, in `append`. */
+   page cache, block after block, in `append`. The larger a BLOCK, the longer a wait. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 
@@ -9,11 +9,13 @@
 #define WRITERS 1
 #endif
 
+#ifndef BLOCK
+#define BLOCK 65536
+#endif
+
 #ifndef BLOCKS
 #define BLOCKS 256
 #endif
-
-enum { BLOCK = 1 << 16 };
 
 static const char *path;
 static void *block;

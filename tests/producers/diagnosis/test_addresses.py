@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping, kernel_location, parse_maps
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.proc import ProcError
@@ -26,7 +27,7 @@ def files():
 
 
 def space_of(pid, files, **options):
-    return AddressSpace(pid, now=time.monotonic, files=files, **options)
+    return AddressSpace(pid, clock=Clock(), files=files, **options)
 
 
 def address_of(pid, function):

@@ -138,8 +138,10 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
     """A thread that a library of a Python process began: py-spy, which suits the process best, does not know it."""
     library = compiled("burning", "-shared", "-fPIC")
     command: list[str | Path] = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).main()", library]
-    with misbehaving(command) as program:
-        found = diagnose(program.pid, methods=None, duration_s=20)
+    with misbehaving(command) as program, session_of(program.pid, methods=None) as session:
+        wait_for(lambda: "perf" in diagnosis_of(session).methods or look(session, 1), "the next profiler was not asked")
+        look(session, 5)
+        found = diagnosis_of(session)
     assert found.methods == ("proc", "py-spy", "perf")
     noted(found, f"py-spy: given up, as it tells nothing of the busiest thread {program.tid}")
     first = found.phases[0].threads[0]
@@ -434,7 +436,8 @@ def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_togeth
         return [stack for stack in diagnosis_of(session).phases[0].threads[0].stacks if len(stack.locations) > 1]
 
     with (
-        misbehaving([compiled("writing"), tmp_path / "log"]) as program,
+        # Blocks that keep a fast disk busy for longer than a look takes, else call and stack are of two waits.
+        misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), tmp_path / "log"]) as program,
         session_of(program.pid, ratio=1) as session,
     ):
         look(session, 2)
