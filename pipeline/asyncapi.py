@@ -9,7 +9,7 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
+from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
 from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
 from laggard.pipeline.records.schemas import SCHEMAS, VERSION, schema_id
 from laggard.pipeline.topics import (

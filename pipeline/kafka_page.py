@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS, Topics
-from laggard.pipeline.units import readable_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.joiner import Joiner
-from laggard.pipeline.observers import Observer
+from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.engine.task import Task
+from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import (
     Anomaly,
@@ -23,16 +25,14 @@ from laggard.pipeline.records.outputs import (
     read_output,
     write_output,
 )
-from laggard.pipeline.stage import DeadLetter
-from laggard.pipeline.task import Task
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.pipeline.anomalies import Anomalies
+    from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import KeyedBy, Received
-    from laggard.pipeline.stream import Scores
     from laggard.pipeline.topics import Topic
     from laggard.pipeline.wiring import Wired
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
-from laggard.pipeline import snapshots
+from laggard.pipeline.engine import snapshots
+from laggard.pipeline.engine.migrations import snapshot_name
+from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.migrations import snapshot_name
 from laggard.pipeline.topics import COUNTERS
-from laggard.pipeline.verdict import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from laggard.operators.cpu.smoothing import Kind
     from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.snapshots import Migration
+    from laggard.pipeline.engine.stage import Stage, TaskOptions
+    from laggard.pipeline.engine.stream import Operator
+    from laggard.pipeline.engine.task import Task
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.snapshots import Migration
-    from laggard.pipeline.stage import Stage, TaskOptions
-    from laggard.pipeline.stream import Operator
-    from laggard.pipeline.task import Task
     from laggard.pipeline.topics import Topic
 
 
@@ -66,7 +66,7 @@ class Wired:
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""
-        from laggard.pipeline.task import Task  # noqa: PLC0415 - naming the operators needs no task
+        from laggard.pipeline.engine.task import Task  # noqa: PLC0415 - naming the operators needs no task
 
         return Task(self, partition, **options)
 
@@ -121,7 +121,7 @@ def wire(settings: Settings) -> tuple[Wired, ...]:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """All that a worker runs: the operators, and what joins their anomalies."""
-    from laggard.pipeline.joining import Joining  # noqa: PLC0415 - as above
+    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - as above
 
     return (*wire(settings), Joining())
 

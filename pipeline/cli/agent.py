@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.diagnosing import Diagnosing
-    from laggard.pipeline.outbox import Published
+    from laggard.pipeline.diagnoses.diagnosing import Diagnosing
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.sending.outbox import Published
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic
 
@@ -126,13 +126,13 @@ def _publisher(settings: Settings, bus: Bus, topic: Topic, spool_bytes: int, sta
 
     name = topics_of(settings).name(topic)
     if not _remote(settings):
-        from laggard.pipeline.outbox import Outbox  # noqa: PLC0415
+        from laggard.pipeline.sending.outbox import Outbox  # noqa: PLC0415
 
         outbox = Outbox(bus, name)
         stack.callback(outbox.close)
         return outbox
-    from laggard.pipeline.sender import Sender  # noqa: PLC0415
-    from laggard.pipeline.spool import Spool  # noqa: PLC0415
+    from laggard.pipeline.sending.sender import Sender  # noqa: PLC0415
+    from laggard.pipeline.sending.spool import Spool  # noqa: PLC0415
 
     path = settings.path("state") / (DIAGNOSES_SPOOL if topic == DIAGNOSES else SPOOL)
     sender = Sender(Spool(path, spool_bytes, settings.seconds("bus.retention"), name), bus)
@@ -142,9 +142,9 @@ def _publisher(settings: Settings, bus: Bus, topic: Topic, spool_bytes: int, sta
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:
     """What looks into processes while something is wrong; not yet started."""
-    from laggard.pipeline.diagnosing import Diagnosing  # noqa: PLC0415 - see above
-    from laggard.pipeline.triggers import CONDITIONS  # noqa: PLC0415
-    from laggard.pipeline.unfinished import Unfinished  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.diagnosing import Diagnosing  # noqa: PLC0415 - see above
+    from laggard.pipeline.diagnoses.triggers import CONDITIONS  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.unfinished import Unfinished  # noqa: PLC0415
     from laggard.pipeline.wiring import machines  # noqa: PLC0415
 
     def publish(diagnosis: Diagnosis) -> None:

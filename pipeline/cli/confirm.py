@@ -158,7 +158,7 @@ def _interrupted(_: int, __: object) -> NoReturn:
 
 
 def _ask(suspect: Process, group: Path | None, length_s: float, part: float) -> None:
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
 
     how = "stopped and let go, ten times a second" if group is None else "limited in its CPU time"
     click.confirm(
@@ -204,7 +204,7 @@ def _progress(periods: int) -> Iterator[Callable[[int], None]]:
 
 def _tell(suspect: Process, result: Result, seed: int, how: str, part: float, *, as_json: bool) -> None:
     from laggard.pipeline.confirm.study import sentences, to_json  # noqa: PLC0415
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
 
     if as_json:
         who = {"ts": time.time(), "row": suspect.row, "pid": suspect.pid, "how": how, "share": part, "seed": seed}

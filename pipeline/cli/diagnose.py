@@ -175,7 +175,7 @@ def _listing(settings: Settings, host: str) -> str:
 def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) -> None:
     from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.diagnoses.words import sentence  # noqa: PLC0415
-    from laggard.pipeline.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
 
     last = None
     for each in _recorded(settings, host, process):
@@ -228,7 +228,7 @@ def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recor
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
     from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
     from laggard.pipeline.processes import process  # noqa: PLC0415
 
     console = console_of(sys.stdout)

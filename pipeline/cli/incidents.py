@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.past_incidents import Past
+    from laggard.pipeline.incidents.past import Past
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
@@ -61,7 +61,7 @@ def incidents(
     or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
     """
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.past_incidents import past_incidents  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
     from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
     now = time.time()
@@ -87,7 +87,7 @@ def _check_host(settings: Settings, bus: Bus, host: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a host: it may be misspelt."""
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
     from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
-    from laggard.pipeline.why import History  # noqa: PLC0415
+    from laggard.pipeline.history.why import History  # noqa: PLC0415
     from laggard.pipeline.wiring import wire  # noqa: PLC0415
 
     choose_host(settings, History(bus, topics_of(settings), wire(settings)[0]), host)
@@ -137,10 +137,10 @@ def _listing(
 ) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
-    from laggard.pipeline.incident_report import table_lines  # noqa: PLC0415
-    from laggard.pipeline.past_incidents import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.report import moment  # noqa: PLC0415
-    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.report import table_lines  # noqa: PLC0415
 
     if found:
         yield from table_lines(found, now)
@@ -158,8 +158,8 @@ def _listing(
 def _write_one(settings: Settings, incident: Incident, doing: list[Diagnosis], now: float) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.cli.why import write_doing  # noqa: PLC0415
-    from laggard.pipeline.incident_report import incident_lines  # noqa: PLC0415
-    from laggard.pipeline.past_incidents import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.report import incident_lines  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), now), console)

@@ -13,7 +13,7 @@ import click
 
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.diagnoses.words import ASKED, percent
-from laggard.pipeline.explain import printable
+from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.processes import UnknownProcessError, by_use, candidates
 from laggard.pipeline.records.diagnosis_json import diagnosis_id
 from laggard.producers.diagnosis.bounds import Budget, Limits

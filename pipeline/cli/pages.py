@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, Group
 from rich.text import Text
 
-from laggard.pipeline.explain import printable
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
-from laggard.pipeline.report import (
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.report import (
     Page,
     findings,
     host_summary,
@@ -23,18 +22,19 @@ from laggard.pipeline.report import (
     score_digits,
     told,
 )
-from laggard.pipeline.telling import sentence
-from laggard.pipeline.units import readable_duration
-from laggard.pipeline.verdict import narrowed
+from laggard.pipeline.explaining.telling import sentence
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
+    from laggard.pipeline.history.series import Series
+    from laggard.pipeline.history.watch import Watch
+    from laggard.pipeline.history.why import Answer
     from laggard.pipeline.replay import Told
-    from laggard.pipeline.series import Series
-    from laggard.pipeline.watch import Watch
-    from laggard.pipeline.why import Answer
 
 SILENT_TICKS: Final = 3.0
 """After so many ticks without a frame, a live page says so."""

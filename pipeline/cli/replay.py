@@ -110,7 +110,7 @@ def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -
 
 def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
     """Say on standard error what was done."""
-    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
 
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.frames else ""
     found = _counted(replayed.incidents, "incident", "incidents")

@@ -149,8 +149,8 @@ class Plan:
 def _plan(bus: Bus, topics: Topics, wired: Wired, to: str | float) -> Plan:
     """What would be done. Raises BusError, and `CommandError` while workers are live."""
     from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
-    from laggard.pipeline.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
-    from laggard.pipeline.snapshots import BASE_KEY  # noqa: PLC0415
+    from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
+    from laggard.pipeline.engine.snapshots import BASE_KEY  # noqa: PLC0415
 
     topic, group = topics.name(wired.topic), topics.group(wired.name)
     if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(group)):

@@ -12,8 +12,8 @@ from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
 from laggard.pipeline.cli.exits import FAILED, USAGE, CommandError
 from laggard.pipeline.cli.options import program, with_settings
+from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.topics import Topics
-from laggard.pipeline.units import readable_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

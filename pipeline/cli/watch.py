@@ -17,8 +17,8 @@ from laggard.pipeline.cli.options import with_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from laggard.pipeline.history.watch import Watch
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.watch import Watch
 
 POLL_S: Final = 0.25
 """How often it is looked for a new tick."""
@@ -40,8 +40,8 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
     """Show what is slow and what is to blame, live; q or ^C ends it. In a pipe, a line for each tick."""
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
     from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
-    from laggard.pipeline.watch import Watch  # noqa: PLC0415
-    from laggard.pipeline.why import History  # noqa: PLC0415
+    from laggard.pipeline.history.watch import Watch  # noqa: PLC0415
+    from laggard.pipeline.history.why import History  # noqa: PLC0415
     from laggard.pipeline.wiring import wire  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
@@ -59,8 +59,8 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
 def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
     """A line for each tick, for ever."""
     from laggard.pipeline.cli.pages import tick_line  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import told  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
-    from laggard.pipeline.report import told  # noqa: PLC0415
 
     new = True
     while True:

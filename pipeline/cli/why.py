@@ -16,9 +16,9 @@ from laggard.pipeline.cli.times import FORMS, parse_time
 
 if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
+    from laggard.pipeline.history.why import Answer, History, Marked, OutsideError
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.why import Answer, History, Marked, OutsideError
 
 LAST: Final = "last"
 
@@ -67,7 +67,7 @@ def why(
     ts = _moment(at, now)
 
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong time is said without them
-    from laggard.pipeline.why import History, OutsideError  # noqa: PLC0415
+    from laggard.pipeline.history.why import History, OutsideError  # noqa: PLC0415
     from laggard.pipeline.wiring import wire  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
@@ -99,8 +99,8 @@ def why(
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
     """The host that is asked about. Raises `CommandError` saying which there are."""
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.why import NothingRecordedError, UnknownHostError  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.history.why import NothingRecordedError, UnknownHostError  # noqa: PLC0415
 
     try:
         return history.choose_host(wanted, settings.text("host"))
@@ -131,7 +131,7 @@ def _moment(at: str | None, now: float) -> float | None:
 
 
 def _outside(error: OutsideError) -> str:
-    from laggard.pipeline.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
 
     if error.first != error.first:
         return f"no counters of processes are recorded of {error.host} yet; ask again in a minute"
@@ -148,7 +148,7 @@ def _silent_s(answer: Answer, now: float) -> float:
 
 
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
-    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
 
     last = f"this is about its last frame, {readable_duration(silent_s)} ago"
     there = ""
@@ -187,8 +187,8 @@ def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
 
 
 def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> None:
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
 
     for mark in marks:
         if as_json:
@@ -216,9 +216,9 @@ def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
 
 
 def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis]) -> None:
+    from laggard.pipeline.explaining.report import told  # noqa: PLC0415
     from laggard.pipeline.records.diagnosis_json import diagnosis_object  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput  # noqa: PLC0415
-    from laggard.pipeline.report import told  # noqa: PLC0415
 
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
     written = RankingOutput(ts, answer.host, note, answer.ranking, " ".join(told(answer))).to_json()
@@ -229,9 +229,9 @@ def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis]) -> 
 
 def _write_page(history: History, answer: Answer, mark: Marked | None, now: float, *, here: bool) -> None:
     from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.report import moment  # noqa: PLC0415
-    from laggard.pipeline.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     about = answer.subject
@@ -268,7 +268,7 @@ def write_doing(settings: Settings, doing: list[Diagnosis], ts: float) -> None:
 
 
 def _next(settings: Settings, answer: Answer, *, here: bool) -> str:
-    from laggard.pipeline.explain import pid_of  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import pid_of  # noqa: PLC0415
 
     if not here:
         return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"

@@ -10,16 +10,16 @@ import click
 from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.observers import Observer
+from laggard.pipeline.engine.observers import Observer
 
 if TYPE_CHECKING:
-    from laggard.pipeline.anomalies import Anomalies
     from laggard.pipeline.cli.part import Session
+    from laggard.pipeline.engine.runner import Runner
+    from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
-    from laggard.pipeline.runner import Runner
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.stream import Scores
 
 REPORT_S = 1.0
 
@@ -34,10 +34,10 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         # Here, because a claim that is refused needs none of them.
         from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
-        from laggard.pipeline.exporter import Exporter, metrics_registry  # noqa: PLC0415
+        from laggard.pipeline.engine.runner import Runner  # noqa: PLC0415
+        from laggard.pipeline.engine.telemetry import Telemetry  # noqa: PLC0415
+        from laggard.pipeline.metrics.exporter import Exporter, metrics_registry  # noqa: PLC0415
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
-        from laggard.pipeline.runner import Runner  # noqa: PLC0415
-        from laggard.pipeline.telemetry import Telemetry  # noqa: PLC0415
         from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
         from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.comparison import Comparison, compare
 from laggard.pipeline.confirm.measures import RESPONSE, WAITING
-from laggard.pipeline.units import readable
+from laggard.pipeline.explaining.units import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

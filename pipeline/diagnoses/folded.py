@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.diagnoses.stacks import frame_label, frames
-from laggard.pipeline.explain import printable
+from laggard.pipeline.explaining.explain import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

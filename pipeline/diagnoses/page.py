@@ -27,17 +27,17 @@ from laggard.pipeline.diagnoses.words import (
     times,
 )
 from laggard.pipeline.diagnoses.words import sentence as in_words
-from laggard.pipeline.explain import printable, shortened
+from laggard.pipeline.explaining.explain import printable, shortened
+from laggard.pipeline.explaining.report import clock
+from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.records.diagnosis import Location
-from laggard.pipeline.report import clock
-from laggard.pipeline.units import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.diagnoses.hottest import Spot, Use
+    from laggard.pipeline.explaining.report import Page
     from laggard.pipeline.records.diagnosis import Diagnosis, Phase
-    from laggard.pipeline.report import Page
 
 SHARED: Final = 0.8
 """Where the first thread has less of the use of all, where they were together is told too."""

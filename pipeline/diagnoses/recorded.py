@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
-from laggard.pipeline.series import Reader
 from laggard.pipeline.topics import DIAGNOSES
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laggard.pipeline.diagnoses.folded import phase_label, thread_label
 from laggard.pipeline.diagnoses.stacks import frame_label, frames
-from laggard.pipeline.explain import printable
+from laggard.pipeline.explaining.explain import printable
 
 if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis, Location, ThreadUse

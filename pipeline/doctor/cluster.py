@@ -15,7 +15,7 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.denied import Denied, user_of
 from laggard.pipeline.bus.kafka.reaching import why_unreachable
 from laggard.pipeline.doctor.finding import Finding
-from laggard.pipeline.explain import printable
+from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.extras import installing
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics

@@ -16,7 +16,7 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.doctor.profilers import examine_profilers
-from laggard.pipeline.explain import printable
+from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laggard.pipeline.explaining.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
 from laggard.pipeline.grafana.alerts import KEY, MEASURED, PLACE
-from laggard.pipeline.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,11 +20,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from laggard.pipeline.bus import BusError, BusUnavailable
-from laggard.pipeline.exposition import write_metrics
+from laggard.pipeline.history.why import mark_id
+from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.guard import Guard
 from laggard.pipeline.web.marks import MAX_BODY_BYTES, Allowance, read_mark
-from laggard.pipeline.why import mark_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from laggard.operators.cpu import Machine
-from laggard.pipeline import triggers
+from laggard.pipeline.diagnoses import triggers
 from laggard.producers.agent import Agent
 from laggard.producers.clock import Clock, Timeline
 

@@ -58,9 +58,9 @@ from laggard.pipeline.bus import Incoming, Outgoing, Partition, TopicSpec
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.partitioner import partition_number
+from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Decoder, Frame, encode
 from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.runner import Runner
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from tests.benchmarks.gaussian import numpy_alone
 from tests.benchmarks.pipeline import FEATURES, ROWS, WIRED, decode_all, frames, operate, task_alone, timed

@@ -34,11 +34,11 @@ from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.opening import open_bus
-from laggard.pipeline.migrations import newest_snapshots
+from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.engine.recovery import Recovery
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.recovery import Recovery
-from laggard.pipeline.runner import Runner
-from laggard.pipeline.task import Task
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import Wired
 

@@ -24,12 +24,12 @@ import numpy as np
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.lookback import Lookback, grown
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.history.lookback import Lookback, grown
+from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.runner import Runner
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.why import History
 from laggard.pipeline.wiring import wire
 from laggard.producers.processes import FEATURES
 

@@ -19,8 +19,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.joiner import Joiner
-from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.outputs import Anomaly, Incident, RankingOutput, anomaly_id
 from laggard.pipeline.topics import Topics
 from tests.brokers.processes import start

@@ -14,8 +14,8 @@ import numpy as np
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.cpu import Cpu, State
+from laggard.pipeline.engine.stream import Trigger
 from laggard.pipeline.records import make_layout
-from laggard.pipeline.stream import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

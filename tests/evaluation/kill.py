@@ -29,10 +29,10 @@ import numpy as np
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.joining import Joining
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
-from laggard.pipeline.runner import Runner
-from laggard.pipeline.snapshots import decode_state
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import Wired
 

@@ -21,9 +21,9 @@ from scipy.stats import chi2  # type: ignore[import-untyped]
 
 from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.gaussian.detector import CALIBRATIONS, Scores
+from laggard.pipeline.engine.stream import Trigger
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import read_settings
-from laggard.pipeline.stream import Trigger
 from laggard.pipeline.wiring import wire
 from laggard.producers.agent import Agent
 from tests.evaluation.recording import read_frames
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.records import Layout, Mark
-    from laggard.pipeline.stream import Operator
 
     Vector = NDArray[np.float64]
 

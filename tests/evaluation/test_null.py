@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import poisson  # type: ignore[import-untyped]
 
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, encode
 from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.settings import parse_assignment, read_settings
-from laggard.pipeline.task import Task
 from laggard.pipeline.wiring import wire
 from laggard.producers.processes import FEATURES
 from tests.evaluation.null import Raw, Trace, Watcher, garwood, judge, simulate, tables

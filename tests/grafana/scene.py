@@ -16,8 +16,8 @@ import numpy as np
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.task import REPLAY_HEADER
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.task import REPLAY_HEADER
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.producers.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine

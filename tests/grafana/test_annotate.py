@@ -18,16 +18,16 @@ from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
+from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.grafana.annotate import Annotator
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.connection import GrafanaError
 from laggard.pipeline.grafana.notes import note_of
-from laggard.pipeline.publishing import outgoing
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import RankingOutput
 from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, Topics
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
-from tests.pipeline.joined import closed, incident
+from tests.pipeline.incidents.joined import closed, incident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.joining import Joining
-from laggard.pipeline.publishing import outgoing
+from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.engine.task import Task
+from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given
-from laggard.pipeline.snapshots import decode_state
-from laggard.pipeline.task import Task
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import wire
 from tests.evaluation.kill import matrix

@@ -23,8 +23,8 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.records import Decoder, Frame, make_layout
-from laggard.pipeline.sender import Sender
-from laggard.pipeline.spool import BATCH_RECORDS, Spool
+from laggard.pipeline.sending.sender import Sender
+from laggard.pipeline.sending.spool import BATCH_RECORDS, Spool
 from laggard.producers.agent import AGENT_FEATURES
 
 if TYPE_CHECKING:

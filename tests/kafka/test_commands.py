@@ -20,12 +20,12 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA
+from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Frame, encode
-from laggard.pipeline.runner import Runner
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
-from tests.pipeline.why.conftest import HOG, at, frames
+from tests.pipeline.history.conftest import HOG, at, frames
 
 if TYPE_CHECKING:
     from pathlib import Path

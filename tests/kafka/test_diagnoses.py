@@ -19,8 +19,8 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from tests.misbehaving.programs import burning_python, misbehaving
+from tests.pipeline.diagnoses.test_diagnosing_live import EAGER, check_closed
 from tests.pipeline.records.test_schemas import VALIDATORS
-from tests.pipeline.test_diagnosing_live import EAGER, check_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

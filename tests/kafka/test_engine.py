@@ -16,23 +16,23 @@ from kafka import KafkaProducer
 
 from laggard.pipeline.bus import BusError, Outgoing, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.joiner import Joiner
-from laggard.pipeline.joining import Joining
-from laggard.pipeline.member import Pace
+from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.snapshots import decode_state, encode_state
+from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
-from laggard.pipeline.runner import Runner
-from laggard.pipeline.snapshots import decode_state, encode_state
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
-from tests.pipeline.runner.conftest import WIRED, at, frame, stream
+from tests.pipeline.engine.conftest import WIRED, at, frame, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming
     from laggard.pipeline.bus.kafka.options import KafkaOptions
-    from laggard.pipeline.stage import Stage
+    from laggard.pipeline.engine.stage import Stage
     from tests.brokers import Cluster
 
 pytestmark = pytest.mark.slow
@@ -306,7 +306,7 @@ def test_offsets_with_holes_are_no_losses_and_no_lag(group: Group, want: Any, br
 
 
 def test_a_standby_takes_over_without_replaying(group: Group, want: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.recoverer.EVERY_S", 0.1)
+    monkeypatch.setattr("laggard.pipeline.engine.recoverer.EVERY_S", 0.1)
     group.append(RECORDS[:150])
     one = group.join(snapshot_records=1000)
     group.until(lambda: group.taken() == 150, one)

@@ -12,11 +12,11 @@ import pytest
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
-from laggard.pipeline.lookback import began_before, grown
+from laggard.pipeline.history.lookback import began_before, grown
+from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import encode
-from laggard.pipeline.series import Reader
 from laggard.pipeline.topics import COUNTERS, Topics
-from tests.pipeline.test_lookback import HOUR_S, LEAKS, NOW, history, lookback
+from tests.pipeline.history.test_lookback import HOUR_S, LEAKS, NOW, history, lookback
 
 if TYPE_CHECKING:
     from tests.brokers import Cluster

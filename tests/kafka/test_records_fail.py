@@ -13,8 +13,8 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.sender import Sender
-from laggard.pipeline.spool import Spool
+from laggard.pipeline.sending.sender import Sender
+from laggard.pipeline.sending.spool import Spool
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
 from tests.kafka.scene import CAUGHT_UP_S
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records

@@ -21,10 +21,10 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.task import REPLAY_HEADER
 from laggard.pipeline.grafana.alerts import JOB, span
 from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.task import REPLAY_HEADER
 from laggard.pipeline.topics import COUNTERS, Topics
 from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.debian import amtool

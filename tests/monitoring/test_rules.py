@@ -28,7 +28,7 @@ from laggard.pipeline.grafana.rules import (
     prometheus_rule_resource,
     prometheus_rules,
 )
-from laggard.pipeline.metrics import METRICS
+from laggard.pipeline.metrics.declared import METRICS
 from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.debian import promtool
 

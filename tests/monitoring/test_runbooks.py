@@ -15,7 +15,7 @@ import pytest
 from laggard.pipeline.cli import laggard
 from laggard.pipeline.cli.times import parse_time
 from laggard.pipeline.grafana.alerts import alerts
-from laggard.pipeline.metrics import METRICS
+from laggard.pipeline.metrics.declared import METRICS
 from tests.deploy.files import DEPLOY
 from tests.monitoring.debian import promtool
 

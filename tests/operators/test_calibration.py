@@ -11,7 +11,7 @@ from scipy.stats import poisson  # type: ignore[import-untyped]
 
 from laggard.operators import calibration as module
 from laggard.operators.calibration import QUIET_S, RANGES, Calibration, Level, anew
-from laggard.pipeline.stream import Trigger
+from laggard.pipeline.engine.stream import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,19 +16,19 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from laggard.pipeline.asyncapi import asyncapi_document
-from laggard.pipeline.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
+from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
+from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.records import Mark, Request, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.records.schemas import SCHEMAS
-from laggard.pipeline.stage import DeadLetter
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
+from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
+from tests.pipeline.engine.conftest import frame, record
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
 from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
-from tests.pipeline.runner.conftest import TOPICS as TEST_TOPICS
-from tests.pipeline.runner.conftest import frame, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.exporter import Exporter, metrics_registry
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.records import Frame, Mark, encode
-from laggard.pipeline.runner import Runner
 from laggard.pipeline.settings import Address, read_settings
-from laggard.pipeline.telemetry import Telemetry
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen

@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.history.why import mark_id
 from laggard.pipeline.records import Mark, encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.settings import Address
@@ -29,7 +30,6 @@ from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.listen import Listen, ListenError
 from laggard.pipeline.web.marks import MARKS_AT_ONCE, MAX_BODY_BYTES, Allowance, read_mark
 from laggard.pipeline.web.server import serve
-from laggard.pipeline.why import mark_id
 from tests.brokers.ports import free_port
 
 if TYPE_CHECKING:

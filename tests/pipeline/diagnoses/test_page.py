@@ -15,8 +15,8 @@ from laggard.pipeline.diagnoses.hottest import spots, together, uses
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
 from laggard.pipeline.diagnoses.waits import suffers, waits_for
 from laggard.pipeline.diagnoses.words import cost, looked, sentence
+from laggard.pipeline.explaining.report import Page
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack
-from laggard.pipeline.report import Page
 from tests.pipeline.diagnoses.conftest import (
     COMPUTE,
     CONDITION,

@@ -1,0 +1,110 @@
+"""A partition that a member has, with its state, and what of it waits for a commit."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.pipeline.bus import Commit
+from laggard.pipeline.engine.publishing import outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.bus import Incoming, Outgoing, Partition, Snapshot
+    from laggard.pipeline.engine.stage import StageTask
+    from laggard.pipeline.topics import Topics
+
+_MOST_GAPS: Final = 1000
+"""So many places where offsets are missing are remembered until somebody looks; more of them are holes, not losses."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Waiting(NamedTuple):
+    """A record that was processed and is not committed yet.
+
+    Attributes:
+        polled_at: when it was polled, on the monotonic clock.
+        ts: when it was made, seconds since the Unix epoch; None where its time tells something else.
+        key: the record's.
+
+    """
+
+    polled_at: float
+    ts: float | None
+    key: str
+
+
+class Gap(NamedTuple):
+    """Offsets that a reader expected and did not get: `start` to `stop`, exclusive."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one partition puts into a commit."""
+
+    offset: int
+    outputs: tuple[Outgoing, ...]
+    snapshots: tuple[Snapshot, ...]
+
+
+def commit_of(parts: Mapping[Partition, Part]) -> Commit:
+    """One transaction of what several partitions put into it."""
+    return Commit(
+        {partition: part.offset for partition, part in parts.items()},
+        [output for part in parts.values() for output in part.outputs],
+        [snapshot for part in parts.values() for snapshot in part.snapshots],
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A partition that a member has.
+
+    Attributes:
+        task: what processes its records, with the state.
+        committed: up to where they are committed.
+        waiting: those beyond that, in order.
+        gaps: where offsets were missing, until `Lookout` has looked what they were.
+
+    """
+
+    task: StageTask
+    committed: int
+    waiting: list[Waiting] = field(default_factory=list)
+    gaps: deque[Gap] = field(default_factory=lambda: deque(maxlen=_MOST_GAPS))
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was processed and is not committed."""
+        return self.task.position != self.committed
+
+    def process(self, record: Incoming, now: float) -> None:
+        """Take the next record, polled `now`."""
+        position = self.task.position
+        if record.offset > position:
+            self.gaps.append(Gap(position, record.offset))
+        elif record.offset < position:
+            # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
+            _logger.warning(
+                "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
+                self.task.stage.name, *record.partition, record.offset, position,
+            )  # fmt: skip
+        made = self.task.process(record)
+        self.waiting.append(Waiting(now, record.ts if made else None, record.key))
+
+    def part(self, topics: Topics) -> Part | None:
+        """What is to be committed now; None where there is nothing. What it gives is not given again."""
+        task = self.task
+        snapshots = task.states.take(task.position)
+        if not (self.pending or snapshots):
+            return None
+        outputs = tuple(outgoing(output, topics) for output in task.outputs)
+        task.outputs.clear()
+        return Part(task.position, outputs, tuple(snapshots))

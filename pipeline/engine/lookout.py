@@ -1,0 +1,127 @@
+"""What a member wants to know of the bus now and then, asked in a thread of its own: a call may take long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.engine.held import Held
+    from laggard.pipeline.engine.telemetry import Telemetry
+
+EVERY_S: Final = 1.0
+_logger = logging.getLogger(__name__)
+
+
+class Lookout:
+    """Keeps the lag of the partitions that a member has, and counts the records that it missed.
+
+    Offsets may have holes, so that neither is a difference of offsets alone. Missed is what lies below the oldest
+    offset that is still there. There is no lag where nothing can be read between the position and the end.
+
+    Parameters:
+        bus: where they are.
+        operator: whose member, for the log.
+        held: the member's partitions, as they are at each moment.
+        recovering: those of which the state is not there yet, each with the committed offset.
+        telemetry: where to count.
+
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        operator: str,
+        held: Mapping[Partition, Held],
+        recovering: Callable[[], Iterable[tuple[Partition, int]]],
+        telemetry: Telemetry,
+    ) -> None:
+        self._bus = bus
+        self._operator = operator
+        self._held = held
+        self._recovering = recovering
+        self._telemetry = telemetry
+        self._seen: dict[Partition, tuple[int, int]] = {}  # the position and the end when it was last looked at
+        self._empty_to: dict[Partition, int] = {}  # from the position to here there is nothing to read
+        self._looking = threading.Lock()  # who closes looks too, perhaps while the thread does
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look now and then from here on."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"{self._operator} lookout", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(EVERY_S):
+            try:
+                self.look()
+            except Exception:
+                # Without this thread lag and losses would stand still, and nobody would know.
+                _logger.exception("%s cannot look at its partitions", self._operator)
+
+    def look(self) -> None:
+        """Look at all partitions once. What the bus cannot say now is left as it was."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
+        all_held, recovering = dict(self._held), dict(self._recovering())
+        # Before the bounds, or what is deleted in between would make a hole look like a loss.
+        gaps = {partition: len(held.gaps) for partition, held in all_held.items()}
+        for partition, (oldest, end) in self._bounds(sorted(all_held.keys() | recovering.keys())):
+            if self._stopped.is_set():
+                return
+            if (held := all_held.get(partition)) is not None:
+                with suppress(BusError):
+                    self._look_at(partition, held, gaps[partition], oldest, end)
+            elif partition not in self._held:
+                lag = max(0, end - recovering[partition])
+                self._telemetry.task(self._operator, partition).lag_records = lag
+
+    def _bounds(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, tuple[int, int]]]:
+        """What the bus can say now; who reads and commits says what is wrong."""
+        try:
+            yield from self._bus.all_bounds(partitions).items()
+        except BusError:
+            # Perhaps it is only the leader of one of them that is away.
+            for partition in partitions:
+                with suppress(BusError):
+                    yield partition, self._bus.bounds(partition)
+
+    def _look_at(self, partition: Partition, held: Held, seen: int, oldest: int, end: int) -> None:
+        gaps = [held.gaps.popleft() for _ in range(seen)]
+        if missed := sum(max(0, min(oldest, gap.stop) - gap.start) for gap in gaps):
+            held.task.telemetry.missed_records += missed
+            _logger.warning(
+                "%s on %s[%d]: %d records were deleted before they were read; going on without them",
+                self._operator, *partition, missed,
+            )  # fmt: skip
+        committed, position = held.committed, held.task.position
+        idle = committed == position < end and self._seen.get(partition) == (position, end)
+        if idle and self._empty_to.get(partition) != end and self._is_empty(partition, position, end):
+            self._empty_to[partition] = end
+        self._seen[partition] = position, end
+        empty = position == committed and self._empty_to.get(partition) == end
+        if self._held.get(partition) is held:
+            held.task.telemetry.lag_records = 0 if empty else max(0, end - committed)
+
+    def _is_empty(self, partition: Partition, start: int, stop: int) -> bool:
+        """Whether there is nothing to read: nothing came since the last look, though there are offsets for it."""
+        return next(iter(self._bus.read(partition, start, stop)), None) is None
+
+    def close(self) -> None:
+        """Stop looking, after a last look at what was not looked at yet."""
+        if self._thread is not None and any(held.gaps for held in tuple(self._held.values())):
+            self.look()
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,312 @@
+"""A member of an operator's group: polls its partitions, runs a task for each of them, and commits.
+
+What a task gives out waits until its partition's offset goes with it into one transaction. A commit that the bus could
+not take for now is tried again as it is, before anything else is read. Partitions of it that were fenced are taken out:
+what was done on them is void, and their states are recovered from what is committed.
+
+A partition that comes is paused, recovered in a thread beside (`Recoverer`), and goes on from the committed offset.
+Meanwhile the member keeps polling and working on those that it has, so that a long recovery costs it neither time nor
+its place in the group.
+
+Memory: one state for each partition that the member has or recovers (see `states`), with `Pace.poll_records` records
+and what they led to since the last commit, of at most `Pace.commit_records` records and one poll; one partition's
+snapshots as bytes while it is loaded; and with a standby one state for each partition that it has not.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.backoff import Backoff
+from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
+from laggard.pipeline.engine.held import Held, Part, commit_of
+from laggard.pipeline.engine.lookout import Lookout
+from laggard.pipeline.engine.recoverer import Recoverer
+from laggard.pipeline.engine.standby import Standby
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.bus import Bus, Partition, Polled, Subscription
+    from laggard.pipeline.engine.stage import Stage, StageTask
+    from laggard.pipeline.engine.telemetry import Telemetry
+    from laggard.pipeline.topics import Topics
+
+RECOVERING_S: Final = 0.05
+"""How long a poll waits for records while a recovery may come to its end."""
+
+SAID_AFTER: Final = 5
+"""So many attempts to begin a recovery may fail before it is said: some do while a group hands partitions over."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is done at once.
+
+    Attributes:
+        commit_s: commits are at least so far apart; what comes after a pause is committed at once.
+        commit_records: ... unless so many records wait for one.
+        poll_records: so many records are read at once, and are in memory together.
+
+    """
+
+    commit_s: float = 0.2
+    commit_records: int = 5000
+    poll_records: int = 100
+
+
+class Member:
+    """One operator's member of its group. Its methods are for one thread, but for `recovering`.
+
+    Parameters:
+        bus: where everything is; its topics have been created.
+        stage: what it runs.
+        topics: the names of the topics.
+        new_task: makes a task for a partition, without any state.
+        pace: how much is done at once.
+        standby: whether to keep the states of partitions warm that other members have.
+        telemetry: where to count.
+        clock: seconds on a clock that never steps.
+        wall_clock: seconds since the Unix epoch, for latencies only.
+
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        stage: Stage,
+        topics: Topics,
+        new_task: Callable[[Partition], StageTask],
+        *,
+        pace: Pace,
+        standby: bool = False,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.stage = stage
+        self._bus = bus
+        self._topics = topics
+        self._pace = pace
+        self._telemetry = telemetry
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._subscription: Subscription | None = None
+        self._joined = False
+        self._held: dict[Partition, Held] = {}
+        self._lost: dict[Partition, Backoff] = {}  # ours, but without a state, until it is held
+        self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
+        self._committed_at = -math.inf
+        group, topic = topics.group(stage.name), topics.name(stage.topic)
+        warm = Standby(bus, group, topic, new_task, self._is_mine) if standby else None
+        self._recoverer = Recoverer(bus, stage.name, new_task, warm, clock)
+        self._lookout = Lookout(bus, stage.name, self._held, self._recoverer.under_way, telemetry)
+
+    def _is_mine(self, partition: Partition) -> bool:
+        return partition in self._held or partition in self._lost
+
+    def recovering(self) -> dict[str, int]:
+        """What is to be done until all states are what they were, with the records left; empty when nothing is."""
+        if not self._joined:
+            return {self.stage.name: 1}
+        return {
+            f"{self.stage.name} {partition.topic}[{partition.number}]": max(
+                1, self._telemetry.task(self.stage.name, partition).recovery_left_records
+            )
+            for partition in tuple(self._lost)
+        }
+
+    def step(self, timeout_s: float) -> bool:
+        """Read what is there, waiting at most `timeout_s` for it, process and commit it.
+
+        Returns:
+            Whether there was anything: then there may be more.
+
+        Raises:
+            BusUnavailable: nothing is lost; call again later.
+            BusError: a topic is missing, or something else that trying again does not mend.
+
+        """
+        subscription = self._subscription
+        if subscription is None:
+            topics = self._topics
+            outputs = (topics.name(ANOMALIES), topics.name(DEAD_LETTERS))
+            self._bus.require(outputs, [self.stage.snapshots])
+            subscription = self._subscription = self._bus.subscribe(
+                topics.group(self.stage.name), [topics.name(self.stage.topic)]
+            )
+        self._try_commit(subscription)
+        busy = True
+        try:
+            polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
+        except DamagedRecord as damaged:
+            if (held := self._held.get(damaged.partition)) is not None:
+                held.task.damaged_record(damaged.offset, str(damaged))
+        else:
+            self._take(polled)
+            busy = bool(polled.records)
+        self._recover(subscription)
+        self._joined = self._joined or subscription.joined
+        if self._due():
+            self._prepare()
+            self._try_commit(subscription)
+        return busy
+
+    def _patience_s(self, timeout_s: float) -> float:
+        """How long to wait for records."""
+        if self._pending():
+            timeout_s = min(timeout_s, max(0.0, self._committed_at + self._pace.commit_s - self._clock()))
+        if self._lost:
+            # Without any state there is nothing to do with records: it is the recovery that is waited for.
+            timeout_s = 0.0 if self._recoverer.working and not self._held else min(timeout_s, RECOVERING_S)
+        return timeout_s
+
+    def _take(self, polled: Polled) -> None:
+        for partition in polled.revoked:
+            self._drop(partition)
+            self._lost.pop(partition, None)
+            counted = self._telemetry.task(self.stage.name, partition)
+            counted.revocations += 1
+            counted.lost()
+        for partition in polled.assigned:
+            self._lose(partition)
+            self._telemetry.task(self.stage.name, partition).assignments += 1
+        now = self._clock()
+        for record in polled.records:
+            # Without a state it is read again after the recovery.
+            if (held := self._held.get(record.partition)) is not None:
+                held.process(record, now)
+
+    def _drop(self, partition: Partition) -> None:
+        """Give up what there is of a partition's state."""
+        self._recoverer.drop(partition)
+        if (held := self._held.pop(partition, None)) is not None:
+            held.task.lost()
+            self._telemetry.task(self.stage.name, partition).lost()
+
+    def _lose(self, partition: Partition) -> None:
+        """The partition is ours, but its state has to be recovered from what is committed."""
+        self._lost[partition] = Backoff()
+        self._drop(partition)
+
+    def _recover(self, subscription: Subscription) -> None:
+        """Begin the recoveries that are due, and go on with the partitions whose recovery has come to its end."""
+        for partition, backoff in self._lost.items():
+            if partition not in self._recoverer and backoff.at <= self._clock():
+                try:
+                    subscription.pause(partition)
+                    self._recoverer.begin(partition, subscription.committed(partition))
+                except BusUnavailable as error:
+                    # The others go on: perhaps it is only this partition's leader that is away.
+                    self._telemetry.retries += 1
+                    backoff.failed(self._clock())
+                    if backoff.failures == SAID_AFTER:
+                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.stage.name, *partition, error)
+                else:
+                    if backoff.failures >= SAID_AFTER:
+                        _logger.warning("%s on %s[%d] is claimed now", self.stage.name, *partition)
+                    backoff.went_well()
+        if not self._held:
+            self._recoverer.wait(RECOVERING_S)
+        for partition, committed, task in self._recoverer.recovered():
+            subscription.seek(partition, committed)
+            subscription.resume(partition)
+            self._recoverer.drop(partition)
+            task.refresh()
+            self._held[partition] = Held(task, committed)
+            task.found()
+            del self._lost[partition]
+        if self._joined and not self._lost:
+            self._recoverer.warm()
+        self._telemetry.retries += self._recoverer.take_retries()
+
+    def start(self) -> None:
+        """Bring lag and missed records up to date from here on, in a thread of their own."""
+        self._lookout.start()
+
+    def look(self) -> None:
+        """Bring lag and missed records up to date now."""
+        self._lookout.look()
+
+    # Committing.
+
+    def _pending(self) -> bool:
+        return any(held.pending for held in self._held.values())
+
+    def _due(self) -> bool:
+        if self._clock() >= self._committed_at + self._pace.commit_s:
+            return self._pending()
+        return sum(len(held.waiting) for held in self._held.values()) >= self._pace.commit_records
+
+    def _prepare(self) -> None:
+        """Put what waits into one commit."""
+        parts = ((partition, held.part(self._topics)) for partition, held in self._held.items())
+        self._parts = {partition: part for partition, part in parts if part is not None}
+
+    def _try_commit(self, subscription: Subscription) -> None:
+        """Commit what was prepared, if anything was. Raises BusUnavailable with the commit kept."""
+        while self._parts:
+            began = self._clock()
+            try:
+                subscription.commit(commit_of(self._parts))
+            except Fenced as fenced:
+                self._telemetry.fenced += 1
+                for partition in self._void(fenced):
+                    del self._parts[partition]
+                    self._lose(partition)
+            else:
+                parts, self._parts = self._parts, {}
+                self._committed_at = self._clock()
+                for partition, part in parts.items():
+                    self._count(self._held[partition], part, self._committed_at - began)
+
+    def _void(self, fenced: Fenced) -> tuple[Partition, ...]:
+        """The partitions of the commit that are void."""
+        return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
+
+    def _count(self, held: Held, part: Part, took_s: float) -> None:
+        wall = self._wall_clock()
+        held.committed = part.offset
+        telemetry = held.task.telemetry
+        telemetry.commits += 1
+        telemetry.outputs += len(part.outputs)
+        telemetry.commit_duration_seconds.add(took_s)
+        for polled_at, ts, key in held.waiting:
+            telemetry.processing_seconds.add(self._committed_at - polled_at)
+            if ts is not None:
+                telemetry.latency_seconds.add_record(key, ts, wall - ts)
+        held.waiting.clear()
+        telemetry.snapshots += len(part.snapshots)
+        telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in part.snapshots)
+        held.task.refresh()
+
+    def finish(self) -> None:
+        """Commit all that was processed, with the states of all keys. Raises BusUnavailable; call again then."""
+        subscription = self._subscription
+        if subscription is None:
+            return
+        for held in self._held.values():
+            held.task.states.save_all(held.task.position)
+        while True:
+            self._try_commit(subscription)
+            self._prepare()
+            if not self._parts:
+                return
+
+    def close(self) -> None:
+        """Leave the group. What was not committed is processed again by the next member."""
+        self._recoverer.close()
+        self._lookout.close()
+        try:
+            if self._subscription is not None:
+                self._subscription.close()
+        finally:
+            for partition in tuple(self._held):
+                self._drop(partition)

@@ -1,0 +1,43 @@
+"""Who looks on while tasks work: metrics, progress, `--scores`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.incidents.anomalies import Anomalies
+    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.outputs import Incident, KeyName
+
+
+class Observer:
+    """Wants to see what comes; called in the task's thread, and not for replayed records. Here nothing is done."""
+
+    def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
+        """The operator answered to a frame; `anomalies` are those of its stream after it."""
+
+    def received(self, frame: Frame) -> None:
+        """A frame came that the operator does not want."""
+
+    def marked(self, operator: str, mark: Mark) -> None:
+        """A live mark came, for the first time."""
+
+    def lost(self, operator: str, keys: Iterable[str]) -> None:
+        """The worker has no state of these keys any more: another one has them, or it has to recover them."""
+
+    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+        """The incidents of a key are others now, or it is this worker that joins them from now on.
+
+        Args:
+            keyed_by: what `key` names.
+            key: the host, application, pool or service.
+            incidents: those that are open, each as its last record says.
+            opened: how many live ones are new; none where the worker only begins to join them.
+
+        """
+
+    def parted(self, keys: Iterable[str]) -> None:
+        """The worker joins the incidents of these keys no more: another one does, or it has to recover them."""

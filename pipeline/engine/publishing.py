@@ -1,0 +1,114 @@
+"""What a task or an agent finds, as records of the topics that other people's tools read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.records.ids import derived_id
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.records.schemas import schema_id
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.engine.stage import DeadLetter, Output
+    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.topics import Topics
+
+CONTENT_TYPE: Final = "application/json"
+CLOUD_EVENT_HEADERS: Final = {
+    "ce_specversion": "Always `1.0`.",
+    "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
+    "ce_source": "What found it: `/laggard/gaussian`; for an incident `/laggard/incidents`, for the answer "
+    "to a mark `/laggard/marks`, for a diagnosis `/laggard/diagnosis`.",
+    "ce_type": "`laggard.` and the kind of the record.",
+    "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
+    "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
+    "content-type": f"Always `{CONTENT_TYPE}`.",
+}
+"""Of a record that is a CloudEvent 1.0 in the binary content mode of the Kafka protocol binding, and what they say."""
+DEAD_LETTER_HEADERS: Final = "laggard-"
+"""So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`.
+
+Where the record is larger than any topic takes, as what others compress can be, `bytes` says how large, and the value
+is its beginning.
+"""
+
+MAX_LETTER_BYTES: Final = 8_000_000
+"""Of a dead letter's key, value and headers together: below the `max.message.bytes` of laggard's topics on Kafka."""
+
+_BEGINNING_BYTES: Final = 100_000
+"""What is kept of a value that is too large."""
+
+
+def outgoing(output: Output, topics: Topics) -> Outgoing:
+    """The record of an output: JSON with the headers of a CloudEvent, or a dead letter's bytes as they were."""
+    topic = topics.name(ANOMALIES)
+    match output:
+        case Anomaly():
+            headers = _headers(output, output.id, f"/laggard/{output.operator}")
+            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
+        case Progress() | Incident():
+            # The id of an anomaly, and of an incident, is that of several records.
+            source = f"/laggard/{output.operator if isinstance(output, Progress) else INCIDENTS}"
+            headers = _headers(output, derived_id(output.kind, output.id, output.number), source)
+            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
+        case RankingOutput():
+            headers = _headers(
+                output, anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}"), "/laggard/marks"
+            )
+            return Outgoing(topic, output.host, write_output(output).encode(), output.ts, headers)
+        case _:
+            return _dead_letter(output, topics)
+
+
+def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
+    """The record of a diagnosis, for the topic of this full name.
+
+    Raises:
+        RecordError: it is none, or too large; see `write_diagnosis`.
+
+    """
+    # The id of a diagnosis is that of several records.
+    event_id = derived_id(diagnosis.kind, diagnosis.id, diagnosis.progress, diagnosis.ts)
+    headers = _headers(diagnosis, event_id, "/laggard/diagnosis")
+    return Outgoing(topic, diagnosis.host, write_diagnosis(diagnosis).encode(), diagnosis.ts, headers)
+
+
+def _headers(
+    about: Anomaly | Progress | Incident | RankingOutput | Diagnosis, event_id: str, source: str
+) -> tuple[tuple[str, bytes], ...]:
+    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    headers = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_source": source,
+        "ce_type": f"laggard.{about.kind}",
+        "ce_time": datetime.fromtimestamp(about.ts, UTC).isoformat(timespec="microseconds"),
+        "ce_dataschema": schema_id(about.kind),
+        "content-type": CONTENT_TYPE,
+    }
+    return tuple((name, text.encode()) for name, text in headers.items())
+
+
+def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
+    record = letter.record
+    told = {
+        "reason": letter.reason,
+        "operator": letter.operator,
+        "topic": record.partition.topic,
+        "partition": str(record.partition.number),
+        "offset": str(record.offset),
+    }
+    key, value, theirs = record.key, record.value, record.headers
+    size = len(key.encode(errors="surrogatepass")) + len(value)
+    size += sum(len(name.encode()) + len(content) for name, content in theirs)
+    if size > MAX_LETTER_BYTES:
+        told["bytes"] = str(size)
+        # Whichever of them it was: a producer's key and headers are hardly ever longer than this.
+        key, value = key[:_BEGINNING_BYTES], value[:_BEGINNING_BYTES]
+        theirs = theirs if sum(len(name) + len(content) for name, content in theirs) <= _BEGINNING_BYTES else ()
+    headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
+    return Outgoing(topics.name(DEAD_LETTERS), key, value, record.ts, (*theirs, *headers))

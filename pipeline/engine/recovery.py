@@ -1,0 +1,178 @@
+"""Recovery: the state of a task as it was at the committed offset, from snapshots and from the input after them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import DamagedRecord, DamagedSnapshot
+from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.engine.snapshots import BASE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming, Snapshot
+    from laggard.pipeline.engine.stage import StageTask
+    from laggard.pipeline.engine.states import Loaded
+
+_logger = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Brings a new task to the committed offset: loads its snapshots, replays the input after them, withholds outputs.
+
+    A key whose snapshot cannot be used is learned again from all of its records that are still there. Input that was
+    deleted before it could be replayed is counted, and the task goes on without it; both are said in the log.
+
+    What `advance` has reached it need not do again: it may follow a group whose offset grows, as a standby does, and
+    goes on after the bus was unavailable for a while.
+
+    Parameters:
+        bus: where snapshots and input are.
+        task: new; not to be used for anything else before `finish`.
+
+    Attributes:
+        task: the same.
+        position: the next offset to be replayed; -1 before the snapshots are loaded.
+
+    """
+
+    def __init__(self, bus: Bus, task: StageTask) -> None:
+        self.task = task
+        self.position = -1
+        self._bus = bus
+        self._where = f"{task.stage.name} on {task.partition.topic}[{task.partition.number}]"
+        self._saved: dict[str, int] = {}
+        self._begun = False
+        self._took_s = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether to call `advance` again can bring it further; else a new recovery of a new task has to."""
+        return self.position >= 0 or not self._begun
+
+    def advance(self, committed: int, stopped: Callable[[], bool]) -> bool:
+        """Go on to the committed offset.
+
+        Args:
+            committed: the first offset that was not processed yet.
+            stopped: asked before each record; True ends it.
+
+        Returns:
+            Whether it is there. If not, it was stopped; or, no longer usable, it has to begin anew, because the offset
+            was set back or because input that it did not see has been deleted since it loaded the snapshots.
+
+        Raises:
+            BusUnavailable: for now; try again, if it is usable.
+
+        """
+        began = time.monotonic()
+        follows = self._begun
+        if not follows and not self._load(committed, stopped):
+            return False
+        since = self.position
+        try:
+            there = since <= committed and self._replay_to(committed, stopped)
+        finally:
+            self._took_s += time.monotonic() - began
+        if since > committed or (follows and since < committed and self._bus.bounds(self.task.partition)[0] > since):
+            self.position = -1
+            return False
+        return there
+
+    def _load(self, committed: int, stopped: Callable[[], bool]) -> bool:
+        """Load the snapshots, and set the position to where the replay begins. Gives False when it was stopped."""
+        task = self.task
+        snapshots = self._snapshots(committed)
+        oldest = min(self._bus.bounds(task.partition)[0], committed)
+        self._begun = True
+        loaded = task.states.load(snapshots)
+        # What is in a key's snapshot is passed over below, so that to begin too early is never wrong.
+        without_base = oldest if snapshots else 0
+        start = without_base if loaded.base is None else loaded.base
+        self._tell(loaded, start, oldest)
+        for key in loaded.damaged:
+            if key != BASE_KEY:
+                loaded.saved[key] = oldest
+                self._saved = loaded.saved
+                if not self._replay(self._records(oldest, committed, key), committed, stopped):
+                    return False
+                loaded.saved[key] = committed
+        self._saved = loaded.saved
+        self.position = min(max(start, oldest), committed)
+        return True
+
+    def _tell(self, loaded: Loaded, start: int, oldest: int) -> None:
+        telemetry = self.task.telemetry
+        if start < oldest:
+            telemetry.missed_records += oldest - start
+            _logger.warning(
+                "%s: %d records that are in no snapshot were deleted; going on without them",
+                self._where, oldest - start,
+            )  # fmt: skip
+        telemetry.snapshots_migrated += loaded.migrated
+        telemetry.snapshots_unusable += len(loaded.damaged)
+        if loaded.migrated:
+            _logger.warning("%s: %d snapshots of an older version were migrated", self._where, loaded.migrated)
+        for reason in loaded.damaged.values():
+            _logger.warning("%s: a snapshot cannot be used; learning from the input again: %s", self._where, reason)
+
+    def _snapshots(self, committed: int) -> Sequence[Snapshot]:
+        task = self.task
+        try:
+            newest = newest_snapshots(self._bus, task.stage, task.partition)
+            if all(snapshot.offset <= committed for snapshot in newest):
+                return newest
+            # The group's offset was set back. Which keys have no snapshot from before it, the base does not know.
+            earlier = newest_snapshots(self._bus, task.stage, task.partition, committed)
+            return [snapshot for snapshot in earlier if snapshot.key != BASE_KEY]
+        except (DamagedRecord, DamagedSnapshot) as error:
+            _logger.warning("%s: the snapshots cannot be read; learning from the input again: %s", self._where, error)
+            return ()
+
+    def _replay_to(self, committed: int, stopped: Callable[[], bool]) -> bool:
+        if not self._replay(self._records(self.position, committed), committed, stopped):
+            return False
+        # Offsets may have holes: the last record need not stand before the committed offset.
+        self.position = committed
+        self.task.telemetry.recovery_left_records = 0
+        return True
+
+    def _records(self, start: int, stop: int, key: str | None = None) -> Iterator[Incoming]:
+        """The records that can be read; one that is damaged became a dead letter when it was processed."""
+        while True:
+            try:
+                yield from self._bus.read(self.task.partition, start, stop, key)
+            except DamagedRecord as damaged:
+                start = damaged.offset + 1
+            else:
+                return
+
+    def _replay(self, records: Iterator[Incoming], committed: int, stopped: Callable[[], bool]) -> bool:
+        """Take the records that are not in their key's snapshot; gives whether it came to the end."""
+        telemetry, saved, follows = self.task.telemetry, self._saved, self.position >= 0
+
+        def unsaved() -> Iterator[Incoming]:
+            for record in records:
+                telemetry.recovery_left_records = committed - record.offset
+                if stopped():
+                    return
+                if record.offset >= saved.get(record.key, 0):
+                    yield record
+                if follows:
+                    self.position = record.offset + 1
+
+        self.task.replay(unsaved())
+        return not stopped()
+
+    def follow(self) -> None:
+        """The task is where its owner is, and does from here on what that does, but for what it gives out."""
+        self.task.states.follow()
+
+    def finish(self) -> None:
+        """Make the task one that goes on by itself from where `advance` has come."""
+        self.task.states.loaded(self.position)
+        self.task.position = self.position
+        self.task.telemetry.recovery_seconds = self._took_s

@@ -1,0 +1,187 @@
+"""The runner: drives the tasks of all wired operators over a bus, in one thread of one process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.engine.member import Member, Pace
+from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS
+from laggard.pipeline.engine.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.engine.observers import Observer
+    from laggard.pipeline.engine.stage import Stage, StageTask
+    from laggard.pipeline.topics import Topics
+
+IDLE_S = 0.5
+"""How long a member waits for records before the runner looks whether it should stop."""
+
+TURN_S = 0.05
+"""How long each of several members waits for records where none had any: meanwhile the others are not asked."""
+
+STOPPING_S = 5.0
+"""How long a clean stop may try to commit when the bus is unavailable."""
+
+_logger = logging.getLogger(__name__)
+
+
+class _Turn:
+    """A member and when it is its turn again: while the bus is unavailable, after ever longer pauses."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.backoff = Backoff()
+
+    def failed(self, now: float, error: BusUnavailable) -> None:
+        if not self.backoff.pause_s:
+            _logger.warning("%s waits for the bus: %s", self.member.stage.name, error)
+        self.backoff.failed(now)
+
+    def went_well(self) -> None:
+        if self.backoff.pause_s:
+            _logger.warning("%s goes on: the bus is there again", self.member.stage.name)
+        self.backoff.went_well()
+
+
+class Runner:
+    """Reads, processes and commits until it is told to stop.
+
+    Results are exactly-once: outputs, snapshots and offsets go into one transaction, and whatever happens between two
+    of them (an error, kill -9, another member taking over) leads back to the state at the last one. While the bus is
+    unavailable, what was to be done is tried again. In normal operation nothing is logged.
+
+    Parameters:
+        bus: its topics have been created.
+        stages: the operators, and what joins their anomalies.
+        topics: the names of the topics.
+        snapshot_records: how many records of a key are between two of its snapshots.
+        max_keys: how many keys of a task have a state; beyond that, the one heard least recently is given up.
+        live: whether outputs are about the present, see `Task`.
+        standby: whether to keep the states of partitions warm that other workers have, see `Standby`.
+        observers: who wants to see frames and scores, in the runner's thread.
+        telemetry: where to count; given where an observer shows it too.
+        pace: how much is done at once.
+        clock: seconds on a clock that never steps.
+        wall_clock: seconds since the Unix epoch, for latencies only.
+
+    Attributes:
+        telemetry: what is counted; may be read from any thread.
+
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        stages: Sequence[Stage],
+        topics: Topics,
+        *,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+        max_keys: int = MAX_KEYS,
+        live: bool = True,
+        standby: bool = False,
+        observers: Sequence[Observer] = (),
+        telemetry: Telemetry | None = None,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.telemetry = telemetry = telemetry or Telemetry()
+        self._clock = clock
+
+        def member(stage: Stage) -> Member:
+            def new_task(partition: Partition) -> StageTask:
+                return stage.task(
+                    partition,
+                    snapshot_records=snapshot_records,
+                    max_keys=max_keys,
+                    live=live,
+                    observers=observers,
+                    telemetry=telemetry.task(stage.name, partition),
+                )
+
+            return Member(
+                bus,
+                stage,
+                topics,
+                new_task,
+                pace=pace or Pace(),
+                standby=standby,
+                telemetry=telemetry,
+                clock=clock,
+                wall_clock=wall_clock,
+            )
+
+        self._turns = [_Turn(member(stage)) for stage in stages]
+        self._busy = False
+
+    def recovering(self) -> dict[str, int]:
+        """What is left to be done until all states are what they were; empty when the runner is ready."""
+        left: dict[str, int] = {}
+        for turn in self._turns:
+            left |= turn.member.recovering()
+        return left
+
+    def look(self) -> None:
+        """Bring lag and missed records up to date now; while it runs this is done once a second."""
+        for turn in self._turns:
+            turn.member.look()
+
+    def run(self, stop: threading.Event) -> None:
+        """Run until `stop` is set; then commit what was processed, with the states, and leave.
+
+        Raises:
+            BusError: something that trying again does not mend. What is committed stays right.
+
+        """
+        try:
+            for turn in self._turns:
+                turn.member.start()
+            while not stop.is_set():
+                self.step(stop)
+            self._finish()
+        finally:
+            for turn in self._turns:
+                try:
+                    turn.member.close()
+                except BusError as error:
+                    _logger.warning("%s could not leave its group: %s", turn.member.stage.name, error)
+
+    def step(self, stop: threading.Event) -> None:
+        """Let each member whose turn it is do what is there to do; where nothing was, wait for a moment for it."""
+        began = self._clock()
+        ready = [turn for turn in self._turns if turn.backoff.at <= began]
+        if not ready:
+            stop.wait(max(0.0, min((turn.backoff.at for turn in self._turns), default=began + IDLE_S) - began))
+        timeout_s = 0.0 if self._busy else IDLE_S if len(ready) <= 1 else min(IDLE_S / len(ready), TURN_S)
+        self._busy = False
+        for turn in ready:
+            try:
+                self._busy |= turn.member.step(timeout_s)
+            except BusUnavailable as error:
+                self.telemetry.retries += 1
+                turn.failed(self._clock(), error)
+            else:
+                turn.went_well()
+
+    def _finish(self) -> None:
+        deadline = self._clock() + STOPPING_S
+        for turn in self._turns:
+            while True:
+                try:
+                    turn.member.finish()
+                except BusUnavailable as error:
+                    if self._clock() >= deadline:
+                        _logger.warning("%s stops without its last commit: %s", turn.member.stage.name, error)
+                        break
+                    self.telemetry.retries += 1
+                    time.sleep(FIRST_PAUSE_S)
+                else:
+                    break

@@ -1,0 +1,195 @@
+"""A stage: what reads a topic, keeps a state for each key, and publishes; and its task, one stage on one partition.
+
+An operator is a stage, and so is what joins anomalies to incidents. What all tasks have in common is here: where they
+are in the input, what they give out until somebody takes it, how what cannot be used is refused, and replay.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack
+
+from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.engine.telemetry import TaskTelemetry
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from laggard.pipeline.engine.observers import Observer
+    from laggard.pipeline.engine.snapshots import Migration
+    from laggard.pipeline.engine.states import States
+    from laggard.pipeline.topics import Topic
+
+SNAPSHOT_RECORDS: Final = 200
+MAX_KEYS: Final = 1024
+"""Keys of one task: a host of 300 processes takes about 1 MB."""
+
+LONGEST_REASON: Final = 1000
+
+NOT_SHOWN: Final = "%s cannot show what came of %r"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be used, as it was received, and why."""
+
+    operator: str
+    record: Incoming
+    reason: str
+
+
+Output = Anomaly | Progress | Incident | RankingOutput | DeadLetter
+
+
+class TaskOptions(TypedDict, total=False):
+    """How a task does its work; each of it has a default.
+
+    Keys:
+        snapshot_records: how many records of a key are between two of its snapshots.
+        max_keys: how many keys have a state at most.
+        live: whether outputs are about the present.
+        observers: who wants to see what comes of the records.
+        telemetry: where to count.
+    """
+
+    snapshot_records: int
+    max_keys: int
+    live: bool
+    observers: Sequence[Observer]
+    telemetry: TaskTelemetry
+
+
+class Stage(Protocol):
+    """What reads a topic: an operator as it is wired, or what joins anomalies."""
+
+    @property
+    def name(self) -> str:
+        """In settings, groups, snapshots and outputs: `gaussian`."""
+
+    @property
+    def topic(self) -> Topic:
+        """What it reads."""
+
+    @property
+    def state_version(self) -> int:
+        """Of the form of its state."""
+
+    @property
+    def migrations(self) -> Mapping[int, Migration]:
+        """By an older version of its state, what makes the next version's of it."""
+
+    @property
+    def generation(self) -> int:
+        """Of its snapshots, see `migrations.py`."""
+
+    @property
+    def snapshots(self) -> str:
+        """What a bus knows its snapshots by."""
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> StageTask:
+        """Make a task for a partition, without any state."""
+
+
+class StageTask(ABC):
+    """One stage on one partition. Records in, outputs and snapshots out; knows no bus and no clock.
+
+    Parameters:
+        stage: which.
+        partition: where the records come from.
+        states: of all keys, without any.
+        observers: who wants to see what comes of the records.
+        telemetry: where to count.
+
+    Attributes:
+        stage: which.
+        partition: where the records come from.
+        position: the first offset that was not processed.
+        outputs: what came out, until somebody takes it.
+        states: of all keys.
+        telemetry: where it counts.
+
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        partition: Partition,
+        states: States[Any],
+        observers: Sequence[Observer] = (),
+        telemetry: TaskTelemetry | None = None,
+    ) -> None:
+        self.stage = stage
+        self.partition = partition
+        self.position = 0
+        self.outputs: list[Output] = []
+        self.states = states
+        self.telemetry = telemetry or TaskTelemetry(stage.name, partition.topic, partition.number)
+        self._counts = self.telemetry
+        self._observers = observers
+
+    def process(self, record: Incoming) -> bool:
+        """Take the next record: whatever it is, the task can go on after it.
+
+        Returns:
+            Whether its time is when it was made: a mark's is the moment that it asks about.
+
+        """
+        self.position = record.offset + 1
+        self._counts.records += 1
+        self._counts.record_bytes += len(record.value)
+        return self._process(record)
+
+    @abstractmethod
+    def _process(self, record: Incoming) -> bool:
+        """Take a record, which is counted; see `process`."""
+
+    def damaged_record(self, offset: int, reason: str) -> None:
+        """Pass over a record that the bus could not read."""
+        self.position = offset + 1
+        self._counts.records += 1
+        self._refuse(Incoming(self.partition, offset, "", b"", 0.0), reason)
+
+    def _refuse(self, record: Incoming, reason: str) -> None:
+        self._counts.dead_letters += 1
+        self.outputs.append(DeadLetter(self.stage.name, record, reason[:LONGEST_REASON]))
+
+    def _observe(self, key: str, tell: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            try:
+                tell(observer)
+            except Exception:
+                # It only looks on: what it misses changes no result.
+                _logger.exception(NOT_SHOWN, type(observer).__name__, key)
+
+    def _place(self, record: Incoming) -> str:
+        return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
+
+    def found(self) -> None:  # noqa: B027 - most have nothing to do
+        """Tell the observers that the state is there: the worker goes on with it from here."""
+
+    @abstractmethod
+    def lost(self) -> None:
+        """Tell the observers that this state is given up."""
+
+    def refresh(self) -> None:
+        """Bring the telemetry of the states up to date."""
+        self.telemetry.keys = len(self.states)
+        self.telemetry.state_bytes = self.states.state_bytes
+        self.telemetry.keys_evicted += self.states.evicted
+        self.states.evicted = 0
+
+    def replay(self, records: Iterable[Incoming]) -> None:
+        """Take records that were processed before: nothing is counted or shown, and what comes of them is withheld."""
+        observers, self._observers = self._observers, ()
+        self._counts = TaskTelemetry(self.stage.name, self.partition.topic, self.partition.number)
+        try:
+            for record in records:
+                self.process(record)
+                self.outputs.clear()
+        finally:
+            self._counts, self._observers = self.telemetry, observers

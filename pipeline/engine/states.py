@@ -1,0 +1,357 @@
+"""The states of a task's keys: which there are, when each is saved, and where a replay has to begin.
+
+A snapshot of a key is taken after so many of its records, in different keys at different records, so that few fall
+together; after fewer where there are many keys, so that a recovery has not much more than `REPLAY_RECORDS` to replay.
+Positions are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots as one
+that was not. Beside the snapshots the *base* is saved, the first offset that is not in some key's snapshot: replay
+begins there. A key that has fallen silent is saved once more, so that it does not hold the base back.
+
+Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
+snapshot without content tells that to a later recovery. All of it follows from the records alone.
+
+Memory: `max_keys` states, of an operator each of `len(wired.scopes)` of them (see there; for `gaussian` 176 bytes per
+row and feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
+commit, of which there are as many as fell due since the last one; and what the task's decoder remembers of names. A
+recovery holds the partition's newest snapshots as bytes beside the states that it makes of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from zlib import crc32
+
+from laggard.pipeline.bus import Partition, Snapshot
+from laggard.pipeline.engine.migrations import migrate
+from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
+from laggard.pipeline.engine.stream import Operator, Sequences, Stream
+from laggard.pipeline.records import Decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from laggard.pipeline.engine.stage import Stage
+
+GIVEN_UP: Final = b""
+"""The content of the snapshot that says that a key has no state any more."""
+
+MAX_SNAPSHOT_BYTES: Final = 48 << 20
+"""A bus takes values of 64 MiB."""
+
+MAX_TAKEN_BYTES: Final = 8 << 20
+"""A commit is to be short: what is beyond goes into the next one."""
+
+REPLAY_RECORDS: Final = 25_000
+"""Between two snapshots of all keys there are at most about so many records."""
+
+FEWEST_RECORDS: Final = 10
+"""... unless a key would have to be saved after fewer than so many of its own."""
+
+FORGOTTEN_RECORDS: Final = 100_000
+"""A key that was silent while all keys had so many records each is given up: at 5 s ticks after some two days."""
+
+_SILENT_ROUNDS: Final = 4
+"""A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""
+
+_logger = logging.getLogger(__name__)
+
+
+class KeyState(Protocol):
+    """The state of one key.
+
+    Attributes:
+        records: how many records of the key have changed it.
+        heard: the offset of the last of them.
+
+    """
+
+    records: int
+    heard: int
+
+    @property
+    def ts(self) -> float:
+        """The time that it is of, seconds since the Unix epoch; 0 where there is none."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+
+
+State = TypeVar("State", bound=KeyState)
+
+
+@dataclass(slots=True, eq=False)
+class Keyed:
+    """An operator's state of one key.
+
+    Attributes:
+        streams: by scope.
+        marks: the sequence numbers of its marks.
+        records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
+            that tell of a clock that was set back.
+        heard: the offset of the last of them.
+
+    """
+
+    streams: dict[str, Stream]
+    marks: Sequences = field(default_factory=Sequences)
+    records: int = 0
+    heard: int = -1
+
+    @property
+    def ts(self) -> float:
+        """The time of the newest frame; 0 before there is one that the operator took."""
+        return max((stream.ts for stream in self.streams.values() if stream.offset >= 0), default=0.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "records": self.records,
+            "heard": self.heard,
+            "marks": self.marks.snapshot(),
+            "streams": {scope: stream.snapshot() for scope, stream in self.streams.items()},
+        }
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.marks = Sequences(state["marks"])
+        self.records, self.heard = int(state["records"]), int(state["heard"])
+        # A scope that was not wanted when this was saved begins anew.
+        for scope in self.streams.keys() & state["streams"].keys():
+            self.streams[scope].restore(state["streams"][scope], decoder, place)
+
+    def begin_anew(self, scope: str, operator: Operator) -> Stream:
+        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        stream = self.streams[scope] = Stream(operator)
+        return stream
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a task's snapshots gave.
+
+    Attributes:
+        base: where the replay begins; None where no snapshot tells it.
+        saved: by key, the first offset that is not in its state.
+        damaged: by key, why its snapshot could not be used.
+        migrated: how many were of an older version.
+
+    """
+
+    base: int | None = None
+    saved: dict[str, int] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+    migrated: int = 0
+
+
+class States(Generic[State]):
+    """The states of one task.
+
+    Parameters:
+        stage: whose they are.
+        partition: whose keys these are.
+        empty: makes the state of a key of which nothing was heard.
+        snapshot_records: how many records of a key are between two of its snapshots, at most.
+        max_keys: how many keys may have a state.
+
+    Attributes:
+        evicted: how many keys were given up.
+        state_bytes: the size of the newest snapshots of all keys, before compression.
+
+    """
+
+    def __init__(
+        self, stage: Stage, partition: Partition, empty: Callable[[], State], snapshot_records: int, max_keys: int
+    ) -> None:
+        self.evicted = 0
+        self.state_bytes = 0
+        self._gone: list[tuple[str, State]] = []
+        self._stage = stage
+        self._partition = partition
+        self._empty = empty
+        self._snapshot_records = self._every = snapshot_records
+        self._max_keys = max_keys
+        self._keys: dict[str, State] = {}  # the one heard least recently first
+        self._unsaved: dict[str, int] = {}  # by key, the first offset that is not in its snapshot; the least first
+        self._sizes: dict[str, int] = {}
+        self._unsavable: set[str] = set()
+        self._older: list[str] = []  # loaded from snapshots of an older generation
+        self._due: deque[Snapshot] = deque()
+        self._given_up: list[Snapshot] = []
+        self._replaying = False
+        self._saving = True
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def keys(self) -> tuple[str, ...]:
+        """All keys that have a state, the one heard least recently first."""
+        return tuple(self._keys)
+
+    def get(self, key: str) -> State | None:
+        """The state of a key, None where it has none."""
+        return self._keys.get(key)
+
+    def open(self, key: str, offset: int) -> State:
+        """The state of a key; a new one, in the place of the key heard least recently, where it has none."""
+        keyed = self._keys.get(key)
+        if keyed is None:
+            while len(self._keys) >= self._max_keys:
+                self._give_up(next(iter(self._keys)), offset)
+            keyed = self._keys[key] = self._empty()
+            self._space()
+        return keyed
+
+    def _give_up(self, key: str, offset: int) -> None:
+        keyed = self._keys.pop(key)
+        self._space()
+        self.evicted += 1
+        self._gone.append((key, keyed))
+        self._unsaved.pop(key, None)
+        self._unsavable.discard(key)
+        self.state_bytes -= self._sizes.pop(key, 0)
+        if self._saving:
+            # What was due of it must not come after this.
+            self._due = deque(snapshot for snapshot in self._due if snapshot.key != key)
+            self._given_up.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+
+    def take_gone(self) -> Iterator[tuple[str, State]]:
+        """The keys that were given up since this was asked last, with their states."""
+        while self._gone:
+            yield self._gone.pop(0)
+
+    def heard(self, key: str, offset: int) -> None:
+        """A record changed the state of a key: note it, and save the key if it is its turn."""
+        keyed = self._keys[key] = self._keys.pop(key)
+        keyed.records += 1
+        keyed.heard = offset
+        self._unsaved.setdefault(key, offset)
+        if self._saving and keyed.records % self._every == crc32(key.encode()) % self._every:
+            self._save(key, offset + 1)
+
+    def _space(self) -> None:
+        """Say how many records of a key are between two of its snapshots, with as many keys as there are.
+
+        In halves, so that a key whose turn it was is not passed over when there is one key more or less.
+        """
+        self._every = self._snapshot_records
+        while self._every * len(self._keys) > REPLAY_RECORDS and self._every >= 2 * FEWEST_RECORDS:
+            self._every //= 2
+
+    def look_after_silent(self, position: int) -> None:
+        """Save the key whose records have waited longest for it, and give up the one heard least recently.
+
+        Each only if that is too long ago. Called after each record, with the first offset that was not processed.
+        """
+        if self._saving and self._unsaved:
+            key, since = next(iter(self._unsaved.items()))
+            if position - since > _SILENT_ROUNDS * self._every * len(self._keys):
+                self._save(key, position)
+        # What is given up goes into the same commit as the record that it was given up at: a replay finds it done.
+        if self._keys and not self._replaying:
+            key, keyed = next(iter(self._keys.items()))
+            if position - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
+                self._give_up(key, position)
+
+    def save_all(self, position: int) -> None:
+        """Save every key that has records beyond its snapshot."""
+        for key in list(self._unsaved):
+            self._save(key, position)
+
+    def _save(self, key: str, position: int) -> None:
+        keyed = self._keys[key]
+        self._unsaved.pop(key, None)
+        state = {"operator": self._stage.name, "state_version": self._stage.state_version, **keyed.snapshot()}
+        try:
+            value = encode_state(state, MAX_SNAPSHOT_BYTES)
+        except SnapshotError as error:
+            # Such a key is learned anew after a restart; it must not keep the others from being saved.
+            if key not in self._unsavable:
+                self._unsavable.add(key)
+                _logger.warning("%s of %r in %s cannot be saved: %s", self._stage.name, key, self._partition, error)
+            return
+        self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
+        self._sizes[key] = state_bytes(value)
+        self._due.append(self._snapshot(key, position, keyed.ts, value))
+
+    def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
+        return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
+
+    def take(self, position: int) -> list[Snapshot]:
+        """The snapshots that are due, for the commit up to this position; some, if all are too much for one."""
+        taken, self._given_up = self._given_up, []
+        size = 0
+        while self._due and size < MAX_TAKEN_BYTES:
+            snapshot = self._due.popleft()
+            taken.append(snapshot)
+            size += len(snapshot.value)
+        if taken and not self._due:
+            base = next(iter(self._unsaved.values()), position)
+            taken.append(self._snapshot(BASE_KEY, position, taken[-1].ts, encode_state({"base": base})))
+        return taken
+
+    # Recovery.
+
+    def load(self, snapshots: Iterable[Snapshot]) -> Loaded:
+        """Take over the newest snapshots of all keys. Nothing is given up until `follow`, or saved until `loaded`."""
+        self._replaying = True
+        self._saving = False
+        loaded = Loaded()
+        decoder = Decoder()
+        for snapshot in snapshots:
+            partition = snapshot.partition
+            place = f"{snapshot.operator} in {partition.topic}[{partition.number}]@{snapshot.offset}, {snapshot.key!r}"
+            try:
+                if snapshot.key == BASE_KEY:
+                    loaded.base = int(decode_state(snapshot.value, place)["base"])
+                    continue
+                if snapshot.value != GIVEN_UP:
+                    state = decode_state(snapshot.value, place)
+                    loaded.migrated += migrate(state, self._stage, place)
+                    self._keys[snapshot.key] = self._restored(state, decoder, place)
+                    self._sizes[snapshot.key] = state_bytes(snapshot.value)
+                    if snapshot.operator != self._stage.snapshots:
+                        self._older.append(snapshot.key)
+                loaded.saved[snapshot.key] = snapshot.offset
+            except (SnapshotError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+                loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"
+        self.state_bytes = sum(self._sizes.values())
+        self._space()
+        return loaded
+
+    def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> State:
+        keyed = self._empty()
+        keyed.restore(state, decoder, place)
+        return keyed
+
+    def follow(self) -> None:
+        """The replay has come to where keys may be given up by what follows: nobody has done so yet."""
+        if self._replaying:
+            self._replaying = False
+            self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
+            self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+
+    def confirm(self, saved: Mapping[str, int]) -> None:
+        """Note the snapshots that somebody else has saved meanwhile: by key, the first offset that is not in it."""
+        for key in self._unsaved.keys() & saved.keys():
+            if self._keys[key].heard < saved[key]:
+                del self._unsaved[key]
+            else:
+                self._unsaved[key] = max(self._unsaved[key], saved[key])
+        self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+
+    def loaded(self, position: int) -> None:
+        """The replay is over, and has come to this position: from here on, states are saved.
+
+        What an older version saved is saved anew at once, for a generation of snapshots has to hold all keys.
+        """
+        self.follow()
+        self._saving = True
+        for key in self._older:
+            if key in self._keys:
+                self._save(key, position)
+        self._older.clear()

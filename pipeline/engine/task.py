@@ -1,0 +1,371 @@
+"""A task: one operator on one partition. Records in, outputs and snapshots out; knows no bus and no clock.
+
+The runner drives it from a bus, a replay from files, `laggard why` from history: the same records give the same answers
+everywhere.
+
+Each record is scored before it is learned. A duplicate changes nothing; what is late, cannot be read, or makes the
+operator raise becomes a dead letter, and the task goes on. Where a producer's clock was far ahead and was set back, all
+that comes is late: after a few such frames their stream begins anew. States are kept by key, see `states`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from laggard.operators.calibration import QUIET_S
+from laggard.operators.ranking import Ranking
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.engine.namesakes import Namesakes
+from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, StageTask
+from laggard.pipeline.engine.states import Keyed, States
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream
+from laggard.pipeline.explaining.telling import sentence, story
+from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
+from laggard.pipeline.history.short_lived import just_begun, listed, matter
+from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
+from laggard.pipeline.incidents.courses import followed, opening
+from laggard.pipeline.incidents.telling import ended_sentence
+from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
+from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput, anomaly_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.observers import Observer
+    from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.engine.telemetry import TaskTelemetry
+    from laggard.pipeline.incidents.courses import Told
+    from laggard.pipeline.records import Received
+    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.wiring import Wired
+
+MARK_WINDOW_S: Final = 120.0
+"""A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
+
+REPLAY_HEADER: Final = "laggard-replay"
+"""A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
+
+MARK_ROWS, MARK_FEATURES = 20, 10
+ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
+
+NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
+"""The answer to a mark when no frame is near it."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Task(StageTask):
+    """One operator on one partition.
+
+    Parameters:
+        wired: the operator, its scopes and parameters.
+        partition: where the records come from.
+        snapshot_records: how many records of a key are between two of its snapshots.
+        max_keys: how many keys have a state at most.
+        live: whether outputs are about the present. It is an argument, not a comparison with a clock, so that the same
+            input gives the same outputs; records with the replay header are never live.
+        observers: who wants to see frames and scores.
+        telemetry: where to count.
+
+    Attributes:
+        wired: the operator.
+
+    """
+
+    states: States[Keyed]
+
+    def __init__(
+        self,
+        wired: Wired,
+        partition: Partition,
+        *,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+        max_keys: int = MAX_KEYS,
+        live: bool = True,
+        observers: Sequence[Observer] = (),
+        telemetry: TaskTelemetry | None = None,
+    ) -> None:
+        def empty() -> Keyed:
+            return Keyed({scope: Stream(wired.make()) for scope in wired.scopes})
+
+        super().__init__(
+            wired, partition, States(wired, partition, empty, snapshot_records, max_keys), observers, telemetry
+        )
+        self.wired = wired
+        self._live = live
+        self._decoder = Decoder()
+        self._namesakes = Namesakes()
+
+    # Records.
+
+    def _process(self, record: Incoming) -> bool:
+        try:
+            received = self._decoder.decode(record.value, self._place(record))
+        except RecordError as error:
+            self._refuse(record, str(error))
+            return not _recorded_earlier(record)
+        self.receive(record, received)
+        return isinstance(received, Frame) and not _recorded_earlier(record)
+
+    def receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded already."""
+        self.position = record.offset + 1
+        match received:
+            case Frame():
+                self._frame(record, received)
+            case Mark():
+                self._mark(record, received)
+            case _:
+                self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a request")
+        self.states.look_after_silent(self.position)
+        self._end_gone()
+
+    def _frame(self, record: Incoming, frame: Frame) -> None:
+        if not record.key or frame.key != record.key:
+            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {frame.key!r}")
+            return
+        if record.headers and self._namesakes.found(record):
+            self._tell_namesakes(frame.key)
+        if frame.scope not in self.wired.scopes:
+            self._observe(frame.key, lambda observer: observer.received(frame))
+            return
+        keyed = self.states.open(frame.key, self.position)
+        stream = keyed.streams[frame.scope]
+        judged = stream.judge(frame)
+        if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
+            self._tell_set_back(stream, frame)
+            self._end(frame.key, frame.scope, stream)
+            stream, judged = keyed.begin_anew(frame.scope, self.wired.make()), "new"
+        match judged:
+            case "duplicate":
+                self._counts.duplicates += 1
+            case "late":
+                self._counts.late += 1
+                reason = f"late: expected a time of at least {stream.ts!r}, got {frame.ts!r}"
+                if stream.set_back:
+                    self.states.heard(record.key, record.offset)
+                    reason += (
+                        f"; {stream.set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the "
+                        "stream begins anew"
+                    )
+                self._refuse(record, f"{self._place(record)}: {reason}")
+            case "new":
+                before = stream.frame
+                self._learn(stream)
+                self._score(record, stream, frame, before)
+                self.states.heard(record.key, record.offset)
+
+    def _tell_namesakes(self, key: str) -> None:
+        self._counts.namesakes += 1
+        if self._counts is self.telemetry:
+            _logger.warning(
+                "%s: two agents publish as %r at once, and what is usual is learned of both together; expected a "
+                "`host` of its own for each machine",
+                self.wired.name, key,
+            )  # fmt: skip
+
+    def _tell_set_back(self, stream: Stream, frame: Frame) -> None:
+        self._counts.clocks_set_back += 1
+        if self._counts is self.telemetry:
+            _logger.warning(
+                "%s: the clock of %r was set back by %.0f s; what is usual of scope %s is learned anew",
+                self.wired.name, frame.key, stream.ts - frame.ts, frame.scope,
+            )  # fmt: skip
+
+    def _learn(self, stream: Stream) -> None:
+        """Let the operator learn the newest frame, now that there is another one."""
+        frame, offset = stream.frame, stream.offset
+        try:
+            stream.learn()
+        except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
+            assert frame is not None
+            learned = Incoming(self.partition, offset, frame.key, encode(frame), frame.ts)
+            self._refuse(learned, f"{self._place(learned)}: not learned: {_told(error)}")
+
+    def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
+        try:
+            scores = stream.score(frame)
+            fires, trigger = stream.trigger.after(frame.ts, scores.score, QUIET_S)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
+            return
+        stream.accept(frame, record.offset, scores, trigger)
+        if stream.courses:
+            self._follow(record, stream, frame, scores)
+        if fires:
+            self._open(record, stream, frame, scores, before)
+        for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
+            try:
+                observer.scored(self.wired.name, frame, scores, stream.anomalies)
+            except Exception:
+                _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
+
+    def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None) -> None:
+        """Open an anomaly, and tell of it; `before` is the frame before."""
+        anomaly = anomaly_id(self.wired.name, frame.key, f"{self._place(record)}")
+        opened = OpenAnomaly(anomaly, frame.ts, self._is_live(record))
+        try:
+            found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+            blame = blamed(found, frame.scope)
+            opened = opened.blaming(blame)
+            told = self._anomaly(opened, frame, scores, found, blame)
+            if before is not None and matter(judge(found), None) and (begun := just_begun(before, frame)):
+                told = replace(told, sentence=f"{told.sentence} Processes that have just begun: {listed(begun)}.")
+            self.outputs.append(told)
+            self._counts.anomalies += 1
+            stream.courses = (*stream.courses, opening(told))
+        except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
+            self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
+        stream.anomalies = stream.anomalies.opening(opened)
+
+    def _anomaly(
+        self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
+    ) -> Anomaly:
+        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
+        return Anomaly(
+            id=opened.id,
+            operator=self.wired.name,
+            parameters=self.wired.parameters,
+            keyed_by=frame.keyed_by,
+            key=frame.key,
+            ts=frame.ts,
+            score=scores.score,
+            ranking=ranking,
+            sentence=_sentence(found, frame),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=opened.live,
+            scope=frame.scope,
+            blame=blame,
+        )
+
+    def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
+        """Tell what became of the anomalies that were told before this frame."""
+
+        def look() -> tuple[Ranking, Blame | None] | None:
+            try:
+                found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+                return found, blamed(found, frame.scope)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse(record, f"{self._place(record)}: progress that cannot be told: {_told(error)}")
+                return None
+
+        going_on = "" if stream.anomalies.open is None else stream.anomalies.open.id
+        stream.courses, told = followed(stream.courses, frame.ts, scores.score, going_on, look)
+        for each in told:
+            said = "" if each.ranking is None else _sentence(each.ranking, frame)
+            self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
+
+    def _progress(self, told: Told, key: str, scope: str, ts: float, said: str = "") -> Progress:
+        """What is told of an anomaly at a time; with a sentence on its ranking, where there is one."""
+        course = told.course
+        age_s = course.age_s + ts - course.opened_ts
+        nothing = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
+        ranking = nothing if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
+        return Progress(
+            id=course.id,
+            operator=self.wired.name,
+            parameters=self.wired.parameters,
+            keyed_by=course.keyed_by,
+            key=key,
+            ts=ts,
+            score=course.score,
+            ranking=ranking,
+            sentence=said or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=course.live,
+            scope=scope,
+            blame=course.blame,
+            change=told.change,
+            number=course.number,
+            opened_ts=course.opened_ts,
+            until_ts=course.until_ts,
+        )
+
+    def _end(self, key: str, scope: str, stream: Stream) -> None:
+        """Tell that all anomalies of a stream have ended, which is given up."""
+        for course in stream.courses:
+            self.outputs.append(self._progress(course.ended(), key, scope, stream.ts))
+
+    def _end_gone(self) -> None:
+        """Tell so of the keys that were given up."""
+        for key, keyed in self.states.take_gone():
+            for scope, stream in keyed.streams.items():
+                self._end(key, scope, stream)
+
+    def _is_live(self, record: Incoming) -> bool:
+        return self._live and not _recorded_earlier(record)
+
+    def _mark(self, record: Incoming, mark: Mark) -> None:
+        if not record.key or mark.host != record.key:
+            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {mark.host!r}")
+            return
+        if not self.wired.answers_marks:
+            return
+        keyed = self.states.get(mark.host)
+        ranking, told = None, ""
+        if keyed is not None:
+            if mark.sequence in keyed.marks:
+                self._counts.duplicates += 1
+                return
+            blamed = self.wired.scopes[0]
+            try:
+                found = _answer(keyed.streams[blamed], mark)
+                if found is not None:
+                    told = _story(found, keyed.streams, blamed)
+                    ranking = narrowed(found, MARK_ROWS, MARK_FEATURES)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse(record, f"{self._place(record)}: not ranked: {_told(error)}")
+                return
+            keyed.marks.add(mark.sequence)
+            self.states.heard(record.key, record.offset)
+        if self._is_live(record):
+            self._observe(mark.host, lambda observer: observer.marked(self.wired.name, mark))
+        ranking = ranking or NOTHING_RANKED
+        self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
+
+    def lost(self) -> None:
+        """Tell the observers that this state is given up."""
+        keys = self.states.keys()
+        self._observe(self.partition.topic, lambda observer: observer.lost(self.wired.name, keys))
+
+    def replay(self, records: Iterable[Incoming]) -> None:
+        """Take records that were processed before, see `StageTask`."""
+        super().replay(records)
+        self._namesakes = Namesakes()  # what was found and withheld is to be found again
+
+
+def _sentence(ranking: Ranking, frame: Frame) -> str:
+    """What a ranking of a frame says."""
+    commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+    return sentence(ranking, commands, frame.scope)
+
+
+def _answer(stream: Stream, mark: Mark) -> Ranking | None:
+    """What was unusual at the mark: the ranking of the newest frame, None when that is too far from the mark."""
+    scores = stream.scores()
+    if scores is None or abs(mark.ts - stream.ts) > max(MARK_WINDOW_S, 2.0 * stream.interval_s):
+        return None
+    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+
+
+def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
+    """What a ranking of the frame of a scope says, with what the host has to do with it."""
+    frame, about_host = streams[scope].frame, streams.get("host")
+    scores = None if about_host is None else about_host.scores()
+    host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
+    commands = {} if frame is None else dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+    return " ".join(story(judge(ranking, host), ranking, commands, scope))
+
+
+def _recorded_earlier(record: Incoming) -> bool:
+    return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

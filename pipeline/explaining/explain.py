@@ -1,0 +1,156 @@
+"""Rows and features in plain words: what a value is, and how far that is from its usual."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.explaining.phrases import DEVICES, PHRASES
+from laggard.pipeline.explaining.units import readable, readable_usual
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.ranking import FeatureScore, RowScore
+
+ALIKE = 0.5
+"""A second feature is told as well when it has this share of the first one's score."""
+
+LONGEST_COMMAND = 60
+LARGEST_FACTOR = 1e6
+
+
+def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") -> str:
+    """Name a row so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
+    if scope == "host":
+        return "the host"
+    name = printable(row.name)
+    details = []
+    if (pid := pid_of(row.row)) is not None:
+        details.append(f"pid {pid}")
+    command = shortened(printable(commands.get(row.row, "")), LONGEST_COMMAND)
+    if command and command != name:
+        details.append(f"`{command}`")
+    return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
+
+
+def finding(row: RowScore, scope: str) -> str:
+    """What is unusual about a row: its worst feature, and the next one if that is about another resource."""
+    if not row.features:
+        return "all of it together, no feature alone"
+    worst = row.features[0]
+    told = _told(worst, scope)
+    other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
+    if other is not None and other.score >= ALIKE * worst.score:
+        told += f"; and {_told(other, scope)}"
+    return told
+
+
+def clause(feature: str, value: float, scope: str = "process") -> str:
+    """Say what a feature's value is: `it writes 212 MB/s to disk`."""
+    shown = readable(feature, value)
+    known = PHRASES.get(scope, {}).get(feature) or _device_clause(feature)
+    if known is None:
+        return f"its {printable(feature)} is {shown}"
+    return known.replace("{}", shown.removesuffix("/s") if known.endswith("a second") else shown)
+
+
+def comparison(feature: FeatureScore) -> str:
+    """Say how far a value is from its usual: `12 times the usual 0.1 ± 0.3 MB/s`."""
+    value, mean, deviation = feature.value, feature.mean, feature.standard_deviation
+    if not math.isfinite(mean):
+        return "which it never had before"
+    usual = readable_usual(feature.feature, mean, deviation)
+    if value == mean:
+        return f"as usual ({usual})"
+    if math.isnan(value):
+        return f"usually {usual}"
+    factor = value / mean if mean > 0.0 and value >= 0.0 else math.nan
+    if factor >= 2.0 or factor <= 0.5:
+        return f"{_share(factor)} the usual {usual}"
+    distance = abs(value - mean) / deviation if deviation > 0.0 else math.nan
+    if not math.isnan(distance):
+        unit = "standard deviation" if (shown := _distance(distance)) == "1" else "standard deviations"
+        return f"{shown} {unit} {'above' if value > mean else 'below'} the usual {usual}"
+    return f"usually {usual}"
+
+
+def judged(feature: FeatureScore) -> float:
+    """The value that a feature's score is of."""
+    return feature.value if feature.recent is None else feature.recent
+
+
+def over(feature: FeatureScore) -> bool:
+    """Whether what was judged is above its usual, but the newest value is not any more."""
+    return not feature.value > feature.mean and judged(feature) > feature.mean
+
+
+def beside_usual(feature: FeatureScore, scope: str) -> str:
+    """Say what was judged, and what is usual: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
+    usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
+    told = clause(feature.feature, judged(feature), scope)
+    return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
+
+
+def pid_of(row: str) -> int | None:
+    """The process id in a row's id (`nginx[4711@99]`); None where there is none."""
+    found = re.search(r"\[(\d{1,10})(?:@\d+)?\]$", row)
+    return int(found[1]) if found else None
+
+
+def printable(text: str) -> str:
+    """The same text with everything that is no visible character escaped: names are data, whoever chose them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """At most `width` characters, an ellipsis in the place of what is left out at the end."""
+    return text if len(text) <= width else text[: max(width - 3, 0)].rstrip() + "..."
+
+
+def _told(feature: FeatureScore, scope: str) -> str:
+    """What a feature is beside its usual. What is over at this tick, but not yet for the score, is told as that."""
+    if over(feature):
+        recent, now = judged(feature), readable(feature.feature, feature.value)
+        past = comparison(replace(feature, value=recent))
+        return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {now}"
+    return f"{clause(feature.feature, feature.value, scope)}, {comparison(feature)}"
+
+
+def _device_clause(feature: str) -> str | None:
+    kind, _, rest = feature.partition("_")
+    for end, known in DEVICES.get(kind, {}).items():
+        device = rest.removesuffix(f"_{end}")
+        if device != rest:
+            return known.replace("{device}", printable(device).replace("{}", ""))
+    return None
+
+
+def _resource(feature: FeatureScore) -> str:
+    return feature.feature.partition("_")[0]
+
+
+def _share(factor: float) -> str:
+    if factor > LARGEST_FACTOR:
+        return "more than a million times"
+    return f"{_rounded(factor)} times" if factor > 1.0 else f"{readable('_ratio', factor)} of"
+
+
+def _distance(deviations: float) -> str:
+    return "more than a million" if deviations > LARGEST_FACTOR else _rounded(deviations)
+
+
+def _rounded(number: float) -> str:
+    """Two digits are enough to say how many times."""
+    if number < 10.0:
+        return f"{number:.1f}".removesuffix(".0")
+    digits = math.floor(math.log10(number)) - 1
+    return f"{round(number / 10**digits) * 10**digits:,}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,87 @@
+"""Prolonged high use in plain words: who used how much of what, for how long, and with how many dips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.explaining.explain import clause, judged, subject
+from laggard.pipeline.explaining.phrases import PROLONGED
+from laggard.pipeline.explaining.units import readable, readable_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
+
+NAMED: Final = 4
+"""So many rows are told in a sentence each."""
+
+WORDS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def prolonged_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str) -> str:
+    """Say which rows are in an event.
+
+    Args:
+        ranking: of rows that are compared with a threshold, worst first.
+        commands: by row id, the command line.
+        scope: what the rows are, see `Frame.scope`.
+
+    """
+    events = [row for row in ranking.rows if row.score > 1.0 and row.phases]
+    if not events:
+        return _most(ranking.rows[0], commands, scope)
+    told = [_event(row, ranking.ts, commands, scope) for row in events[:NAMED]]
+    left = len(events) - NAMED
+    if left > 0:
+        told.append(f"So {'does' if left == 1 else 'do'} {left} more.")
+    return " ".join(told)
+
+
+def dips_of(phases: Sequence[Phase]) -> int:
+    """How many dips there were between stretches of high use. One that lasts may be the end, and counts for none."""
+    return sum(each.dips if each.high else place < len(phases) - 1 for place, each in enumerate(phases))
+
+
+def _event(row: RowScore, ts: float, commands: Mapping[str, str], scope: str) -> str:
+    first, *others = row.features
+    high = [each for each in row.phases if each.high]
+    end_ts = high[-1].end_ts
+    told = f"{_who(row, commands, scope)} {_did(first)} for {readable_duration(end_ts - high[0].begin_ts)}"
+    if dips := dips_of(row.phases):
+        told += f", with {_number(dips)} dip{'s' if dips > 1 else ''}"
+    if row.gone_s > 0.0:
+        told += ", and has ended"
+    elif not row.phases[-1].high:
+        told += f", until {readable_duration(ts - end_ts)} before"
+    also = [each for each in others if each.score > 1.0]
+    if also:
+        told += "; and " + "; and ".join(_did(each) for each in also)
+    return f"{told}."
+
+
+def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
+    """What to say where nothing is high for long: who comes next to it."""
+    if not row.features:
+        return "Nothing is high for long."
+    most = row.features[0]
+    told = clause(most.feature, judged(most), scope)
+    if scope == "host":
+        return f"Nothing is high for long: on the host {told}."
+    return f"Nothing is high for long. Most of all is {subject(row, commands, scope)}: {told}."
+
+
+def _who(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
+    return "On the host" if scope == "host" else subject(row, commands, scope)
+
+
+def _did(feature: FeatureScore) -> str:
+    value, known = judged(feature), PROLONGED.get(feature.feature)
+    if known is None:
+        return f"had a {feature.feature} of {readable(feature.feature, value)}"
+    shown = readable("", 60.0 * value) if "{} a minute" in known else readable(feature.feature, value)
+    return known.replace("{}", shown)
+
+
+def _number(count: int) -> str:
+    return WORDS[count] if count < len(WORDS) else f"{count:,}"

@@ -1,0 +1,222 @@
+"""A ranking in plain words: who is to blame, of what, who only waits for them, and what the host has to do with it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.explaining.causes import causes
+from laggard.pipeline.explaining.explain import beside_usual, finding, judged, pid_of, printable, subject
+from laggard.pipeline.explaining.prolonged import prolonged_sentence
+from laggard.pipeline.explaining.units import readable, readable_duration
+from laggard.pipeline.explaining.verdict import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.ranking import Ranking, RowScore
+    from laggard.pipeline.explaining.verdict import Verdict, Victim
+
+FAINT: Final = 2.0
+"""A row that is within the budget and whose worst feature has less than this score is as usual as anything."""
+
+JUST_S: Final = 10.0
+"""What was first seen less than this before has just started."""
+
+NAMED: Final = 4
+"""So many kinds of culprits, and of victims, are told in a sentence."""
+
+MOST_PIDS: Final = 8
+
+_NOTHING_YET: Final = "Nothing can be judged yet: no row has been seen for long enough."
+
+
+def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
+    """Say what the ranking found, for a person who has never seen laggard's words.
+
+    Args:
+        ranking: worst row first, each with its features, worst first.
+        commands: by row id, the command line; a row without one is named without.
+        scope: what the rows are, see `Frame.scope`.
+        scored: whether the score stands beside it, so that it need not be said that it is not enough for an alert.
+
+    Returns:
+        A few sentences, free of control characters whatever the rows are called.
+
+    """
+    if scope == "host":
+        return host_sentence(ranking, scored=scored)
+    return verdict_sentence(judge(ranking), ranking, commands, scope, scored=scored)
+
+
+def story(
+    verdict: Verdict,
+    ranking: Ranking,
+    commands: Mapping[str, str],
+    scope: str = "process",
+    *,
+    scored: bool = False,
+    since: str = "",
+) -> list[str]:
+    """Say all that was found, what matters most first; see `verdict_sentence` and `host_lines`."""
+    of_host = host_lines(verdict, since)
+    leads = bool(verdict.causes) and not verdict.culprits
+    told = verdict_sentence(verdict, ranking, commands, scope, scored=scored, since="" if leads else since)
+    return [of_host[0], told, *of_host[1:]] if leads else [told, *of_host]
+
+
+def verdict_sentence(
+    verdict: Verdict,
+    ranking: Ranking,
+    commands: Mapping[str, str],
+    scope: str = "process",
+    *,
+    scored: bool = False,
+    since: str = "",
+) -> str:
+    """Say what was found among processes; see `sentence`.
+
+    `ranking` is the one that was judged, or what is shown of it; `since` says how long it has been so.
+    """
+    if not ranking.rows or ranking.rows[0].basis == "threshold":
+        return prolonged_sentence(ranking, commands, scope) if ranking.rows else _NOTHING_YET
+    if verdict.culprits:
+        told = _culprits(verdict.culprits, commands, scope, since)
+        if verdict.culprits[0].score <= 1.0 and not scored:
+            told += " It is not enough for an alert."
+        suffer = [each for each in verdict.victims if each.resources & verdict.resources]
+        others = [each for each in verdict.victims if each not in suffer and _far(each)]
+        told += _victims(suffer, f"Then wait for {'it' if len(verdict.culprits) == 1 else 'them'}")
+        return told + _victims(others, "For something else wait, longer than usual")
+    taker = verdict.taker
+    if verdict.causes or any(map(_far, verdict.victims)):
+        told = "No process takes far more than usual."
+        if taker is not None and _notable(taker):
+            told += f" {_capital(_begun(taker, commands, scope, 'Of those that take, most unlike itself is '))}"
+        return told + _victims(verdict.victims, "Longer than usual wait")
+    shown = taker or ranking.rows[0]
+    if shown.score <= 1.0 and not _notable(shown):
+        return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
+    told = _capital(_begun(shown, commands, scope, "Most unlike itself is "))
+    if scored:
+        return told
+    return f"{'Nothing is certain yet' if ranking.young else 'Nothing is unusual enough for an alert'}. {told}"
+
+
+def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
+    """Say what is unusual about a host as a whole; see `sentence`."""
+    if not ranking.rows:
+        return _NOTHING_YET
+    row = ranking.rows[0]
+    if row.basis == "threshold":
+        return prolonged_sentence(ranking, {}, "host")
+    if found := causes(row):
+        return "On the host " + "; and ".join(each.told for each in found[:NAMED]) + "."
+    if row.score <= 1.0 and not _notable(row):
+        return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
+    told = f"The host is most unlike itself: {finding(row, 'host')}."
+    return told if row.score > 1.0 or scored else f"{told} It is not enough for an alert."
+
+
+def host_lines(verdict: Verdict, since: str = "") -> list[str]:
+    """Say what the host itself has to do with it: what ails it, what a culprit does to it, when it booted."""
+    told = []
+    if verdict.causes and not verdict.culprits:
+        first, *others = [each.told for each in verdict.causes]
+        told.append(f"It is the host, no single process: {'; and '.join([first + since, *others])}.")
+    elif verdict.causes:
+        told.append("Beside that, on the host: " + "; and ".join(each.told for each in verdict.causes) + ".")
+    if verdict.culprits and verdict.pressures:
+        felt = "; ".join(beside_usual(each, "host") for each in verdict.pressures)
+        told.append(f"The machine feels it: {felt}.")
+    if not math.isnan(verdict.booted_s):
+        told.append(f"The machine booted {readable_duration(verdict.booted_s)} before.")
+    return told
+
+
+def compared(row: RowScore) -> str:
+    """Say what a row without enough of a past of its own is compared with; empty where it has one."""
+    name = printable(row.name)
+    match row.basis:
+        case "name":
+            return f"compared with how other `{name}` looked before"
+        case "starts":
+            return "compared with how other processes begin"
+        case "all":
+            return "compared with all other processes"
+        case _:
+            return ""
+
+
+def _begun(  # noqa: PLR0917 - the parts of a sentence, in their order
+    row: RowScore, commands: Mapping[str, str], scope: str, begin: str = "", end: str = "", since: str = ""
+) -> str:
+    """A sentence on a row: whom it is about, what it is compared with, and what is unusual about it."""
+    who, told = subject(row, commands, scope), finding(row, scope)
+    if row.basis == "itself":
+        return f"{begin}{who}{end}: {told}{since}."
+    age = "has just started" if row.age_s < JUST_S else f"has run for {readable_duration(row.age_s)}"
+    if row.basis != "name":
+        age += " and was never seen before"
+    return f"{who} {age}; {compared(row)}, {told}{since}."
+
+
+def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: str, since: str) -> str:
+    """Those of one name and the same worst feature together: the first of them in full, the others by their pids."""
+    alike: dict[tuple[str, str], list[RowScore]] = {}
+    for row in culprits:
+        alike.setdefault((row.name, row.features[0].feature if row.features else row.row), []).append(row)
+    told: list[str] = []
+    for first, *others in list(alike.values())[:NAMED]:
+        begin, end = ("So is ", "") if told else ("", " is most unlike itself")
+        told.append(_capital(_begun(first, commands, scope, begin, end, "" if told else since)))
+        if others:
+            told.append(_others(others))
+    left = sum(map(len, list(alike.values())[NAMED:]))
+    return " ".join([*told, f"So are {left} more processes."] if left else told)
+
+
+def _others(rows: Sequence[RowScore]) -> str:
+    name, feature = printable(rows[0].name), rows[0].features[0].feature
+    pids = [str(pid) for row in rows if (pid := pid_of(row.row)) is not None]
+    if len(pids) > MOST_PIDS:
+        pids = [*pids[:MOST_PIDS], "..."]
+    values = sorted(judged(row.features[0]) for row in rows)
+    least, most = readable(feature, values[0]), readable(feature, values[-1])
+    span = most if least == most else f"{least} to {most}"
+    so = "So is 1" if len(rows) == 1 else f"So are {len(rows)}"
+    which = f" (pid{'s' if len(rows) > 1 else ''} {', '.join(pids)})" if pids else ""
+    return f"{so} more `{name}`{which}, with {span}."
+
+
+def _victims(victims: Sequence[Victim], begin: str) -> str:
+    """Those who wait, those of one name and feature together, with the one that waits longest; empty without any."""
+    if not victims:
+        return ""
+    alike: dict[tuple[str, str], list[Victim]] = {}
+    for each in victims:
+        alike.setdefault((each.row.name, each.feature.feature), []).append(each)
+    told = []
+    for longest, *others in list(alike.values())[:NAMED]:
+        waits = beside_usual(longest.feature, "process").removeprefix("it ")
+        which = f"{len(others) + 1} `{printable(longest.row.name)}`" if others else f"`{printable(longest.row.name)}`"
+        pid = pid_of(longest.row.row)
+        who = "one " if others else "" if pid is None else f"pid {pid}, "
+        told.append(f"{which} ({who}{waits})")
+    left = sum(map(len, list(alike.values())[NAMED:]))
+    if left:
+        told.append(f"{left} more")
+    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    return f" {begin}: {listed}."
+
+
+def _far(victim: Victim) -> bool:
+    return victim.row.score > 1.0 or victim.feature.score >= FAINT
+
+
+def _notable(row: RowScore) -> bool:
+    return any(each.score >= FAINT for each in row.features)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

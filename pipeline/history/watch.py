@@ -1,0 +1,100 @@
+"""What is slow right now, tick by tick: follows the input on a bus without being a member of any group."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.history.series import Series, began, longest_lull_s, value_of
+from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
+from laggard.pipeline.history.why import answer, blamed_stream
+from laggard.pipeline.records import Frame
+
+if TYPE_CHECKING:
+    from laggard.pipeline.history.why import Answer, History
+
+KEPT_TICKS: Final = 48
+"""So many frames are kept for time series."""
+
+_MOST_BEHIND: Final = 5000  # records: beyond that a snapshot is nearer than what is left to be read
+
+
+class Watch:
+    """Follows one host.
+
+    Parameters:
+        history: where it is recorded.
+        host: which one.
+
+    """
+
+    def __init__(self, history: History, host: str) -> None:
+        self.host = host
+        self._history = history
+        self._reader = history.reader(host)
+        end = self._end()
+        self._task = history.task_at(host, end)
+        self._frames: dict[str, deque[Frame]] = {scope: deque(maxlen=KEPT_TICKS) for scope in self._task.wired.scopes}
+        blamed = self._frames[self._task.wired.scopes[0]]
+        for _, record in self._reader.backwards(end):
+            if isinstance(record, Frame) and record.scope in self._frames:
+                kept = self._frames[record.scope]
+                if len(kept) < KEPT_TICKS:
+                    kept.appendleft(record)
+                if len(blamed) == KEPT_TICKS:
+                    break
+
+    @property
+    def ts(self) -> float:
+        """The time of the newest frame, -inf before the first."""
+        stream = blamed_stream(self._task, self.host)
+        return -math.inf if stream is None else stream.ts
+
+    def advance(self) -> bool:
+        """Take what was appended since; gives whether there is a newer frame. Raises what the bus raises."""
+        before, end = self.ts, self._end()
+        if end - self._task.position > _MOST_BEHIND:
+            self._task = self._history.task_at(self.host, end)
+            for kept in self._frames.values():
+                kept.clear()
+        for record in self._reader.stored(self._task.position, end):
+            self._task.replay((record,))
+            keyed = self._task.states.get(self.host)
+            for scope, stream in ({} if keyed is None else keyed.streams).items():
+                if stream.frame is not None and stream.offset == record.offset:
+                    self._frames[scope].append(stream.frame)
+        self._task.position = end
+        return self.ts > before
+
+    def answer(self, rows: int, features: int) -> Answer | None:
+        """What is unusual in the newest frame, None where there is none."""
+        found = answer(self._task, self.host, None, rows, features)
+        if found is None:
+            return None
+        if matter(found.verdict, found.host_ranking):
+            recent = found.frame.ts - seen_s(found.tick_s)
+            frames = [each for each in self._frames[found.frame.scope] if each.ts >= recent]
+            found = replace(found, short_lived=came_and_went(frames))
+        about = found.begins
+        if about is None:
+            return found
+        points = self._points(about.row, about.feature.feature, about.scope)
+        first = began(reversed(points), about.feature, found.tick_s)
+        # What is older than the frames that are kept is not looked for: this is asked at each tick.
+        before = bool(points) and first - points[0][0] <= longest_lull_s(found.tick_s)
+        return replace(found, began=first, began_before=before)
+
+    def series(self, asked: Answer, row: str, feature: str, scope: str) -> Series:
+        """The time series of a feature of a row over the last ticks."""
+        points = self._points(row, feature, scope)
+        first = points[0][0] if points else asked.frame.ts
+        there = tuple(point for point in points if not math.isnan(point[1]))
+        return Series(row, feature, asked.frame.ts, asked.tick_s, first, there)
+
+    def _points(self, row: str, feature: str, scope: str) -> list[tuple[float, float]]:
+        return [(frame.ts, value_of(frame, row, feature)) for frame in self._frames[scope]]
+
+    def _end(self) -> int:
+        return self._reader.bus.bounds(self._reader.partition)[1]

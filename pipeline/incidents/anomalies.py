@@ -1,0 +1,163 @@
+"""Anomalies of one stream, as metrics show them: what each opened with, and how bad it has been since.
+
+An anomaly opens when the stream's trigger fires and closes when that is armed again. It is a part of the stream's
+state, so that a worker that takes the stream over goes on with it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from laggard.pipeline.explaining.causes import causes
+from laggard.pipeline.explaining.explain import judged
+from laggard.pipeline.explaining.verdict import judge, resources_of
+from laggard.pipeline.records.outputs import Blame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.pipeline.explaining.causes import Resource
+    from laggard.pipeline.records import Frame
+
+_KEY: Final = "incidents"
+"""In a stream's state: so it was called before anomalies of several operators were joined to incidents."""
+
+_LACKS: Final[Mapping[str, tuple[Resource, ...]]] = {
+    "load": ("cpu",),
+    "cpu": ("cpu",),
+    "io": ("disk",),
+    "disk": ("disk",),
+    "paging": ("disk",),
+    "memory": ("memory",),
+    "swap": ("memory",),
+    "network": ("network",),
+}
+"""By the first word of a feature of a host, behind `pressure`, what there is too little of."""
+
+
+class OpenAnomaly(NamedTuple):
+    """One that is open.
+
+    Attributes:
+        id: of the anomaly that it opened with; empty where that is not known.
+        ts: when it opened, seconds since the Unix epoch.
+        live: whether it is about the present, and not a replay of recorded data.
+        row: the id of the row to blame; empty where none is known.
+        name: its name.
+        feature: what was most unusual about it; empty where no feature is known.
+        value: that feature's value, in its base unit: of those since it opened, the one farthest from the usual, on
+            the side on which it was then. NaN where it is not known.
+        usual: the mean of what was usual when it opened; NaN where nothing was known.
+        usual_deviation: the standard deviation of that.
+
+    """
+
+    id: str
+    ts: float
+    live: bool
+    row: str = ""
+    name: str = ""
+    feature: str = ""
+    value: float = math.nan
+    usual: float = math.nan
+    usual_deviation: float = math.nan
+
+    def blaming(self, blame: Blame | None) -> OpenAnomaly:
+        """The same with what it opens with: who is to blame."""
+        if blame is None:
+            return self
+        return self._replace(
+            row=blame.row,
+            name=blame.name,
+            feature=blame.feature,
+            value=blame.value,
+            usual=blame.usual,
+            usual_deviation=blame.usual_deviation,
+        )
+
+    def after(self, frame: Frame) -> OpenAnomaly:
+        """The same after one more frame, which may be worse."""
+        rows, features = frame.layout.rows, frame.layout.features
+        if self.row not in rows or self.feature not in features:
+            return self
+        value = float(frame.values[rows.index(self.row), features.index(self.feature)])
+        now, worst = value - self.usual, self.value - self.usual
+        return self._replace(value=value) if abs(now) > abs(worst) and now * worst >= 0.0 else self
+
+
+class Anomalies(NamedTuple):
+    """All of a stream.
+
+    Attributes:
+        opened: how many live ones have been opened.
+        open: the one that is open.
+
+    """
+
+    opened: int = 0
+    open: OpenAnomaly | None = None
+
+    @property
+    def live(self) -> OpenAnomaly | None:
+        """The one that is open, if it is live."""
+        return self.open if self.open is not None and self.open.live else None
+
+    def opening(self, anomaly: OpenAnomaly) -> Anomalies:
+        """After an anomaly was opened."""
+        return Anomalies(self.opened + anomaly.live, anomaly)
+
+    def after(self, frame: Frame, *, over: bool) -> Anomalies:
+        """After a frame that opened none; `over` says whether it closes the one that is open."""
+        return Anomalies(self.opened, None if over or self.open is None else self.open.after(frame))
+
+    def snapshot(self) -> dict[str, Any]:
+        """As plain data; nothing where there was none."""
+        if not self.opened and self.open is None:
+            return {}
+        return {_KEY: {"opened": self.opened, "open": None if self.open is None else self.open._asdict()}}
+
+
+def restored(state: dict[str, Any]) -> Anomalies:
+    """What `snapshot` gave, out of a stream's state; of an older laggard's, an anomaly that is open without evidence.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is something else.
+
+    """
+    if (found := state.get(_KEY)) is None:
+        return Anomalies() if state["armed"] else Anomalies(0, OpenAnomaly("", float(state["ts"]), live=True))
+    anomaly = None if found["open"] is None else OpenAnomaly(**found["open"])
+    return Anomalies(int(found["opened"]), anomaly)
+
+
+def blamed(ranking: Ranking, scope: str) -> Blame | None:
+    """The row and the feature that a sentence on a ranking names first; None where there is no row.
+
+    Args:
+        ranking: worst row first, with enough rows and features to judge it.
+        scope: what the rows are.
+
+    """
+    if not ranking.rows:
+        return None
+    row = ranking.rows[0]
+    if scope == "host":
+        if found := causes(row):
+            return _blame(row, found[0].feature, (found[0].resource,))
+    else:
+        verdict = judge(ranking)
+        row = verdict.culprits[0] if verdict.culprits else verdict.taker or row
+    if not row.features:
+        return Blame(row.row, row.name)
+    feature = row.features[0]
+    lacks = _LACKS.get(next((word for word in feature.feature.split("_") if word != "pressure"), ""), ())
+    return _blame(row, feature, tuple(sorted(resources_of(feature))) or lacks)
+
+
+def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
+    value, usual, deviation = judged(feature), feature.mean, feature.standard_deviation
+    if row.basis == "threshold":  # that says nothing of what is usual
+        usual = deviation = math.nan
+    return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

@@ -1,0 +1,182 @@
+"""The stage that joins anomalies to incidents: reads the topic that operators write, and writes incidents to it.
+
+A task like an operator's, so that incidents are as exactly-once as anomalies, survive restarts, and move with their
+partition from worker to worker. Of what it reads it passes over all but anomalies and their progress: rankings, and the
+incidents that it wrote itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from laggard.pipeline.engine import snapshots
+from laggard.pipeline.engine.migrations import snapshot_name
+from laggard.pipeline.engine.stage import SNAPSHOT_RECORDS, StageTask
+from laggard.pipeline.engine.states import FEWEST_RECORDS, States
+from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.records.errors import RecordError
+from laggard.pipeline.records.outputs import Anomaly, Progress, read_output
+from laggard.pipeline.topics import ANOMALIES, INCIDENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.pipeline.bus import Incoming, Partition
+    from laggard.pipeline.engine.observers import Observer
+    from laggard.pipeline.engine.snapshots import Migration
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.records import Decoder
+    from laggard.pipeline.records.outputs import Incident, KeyName
+
+_JOINED: Final = {b"laggard.anomaly", b"laggard.progress"}
+_MAX_KEYS: Final = 16_384
+"""Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
+
+
+class Joining:
+    """What joins anomalies, as a stage; see `Stage`."""
+
+    name: Final = INCIDENTS
+    topic: Final = ANOMALIES
+    state_version: Final = Joiner.state_version
+    migrations: Final[Mapping[int, Migration]] = {}
+
+    @property
+    def generation(self) -> int:
+        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
+        return snapshots.VERSION + self.state_version - 1
+
+    @property
+    def snapshots(self) -> str:
+        """What a bus knows its snapshots by."""
+        return snapshot_name(self.name, self.generation)
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> JoiningTask:
+        """Make a task for a partition, without any state."""
+        return JoiningTask(self, partition, **options)
+
+
+@dataclass(slots=True, eq=False)
+class KeyedIncidents:
+    """The incidents of one key.
+
+    Attributes:
+        joiners: by what the key names, of what is live and of what was replayed apart; with `streams` in the place of
+            an operator's, so that migrations find them.
+        records: how many anomalies and records of their progress were taken.
+        heard: the offset of the last of them.
+        ts: its time, seconds since the Unix epoch.
+
+    """
+
+    joiners: dict[tuple[KeyName, bool], Joiner] = field(default_factory=lambda: defaultdict(Joiner))
+    records: int = 0
+    heard: int = -1
+    ts: float = 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "records": self.records,
+            "heard": self.heard,
+            "ts": self.ts,
+            "streams": {
+                f"{keyed_by} {'live' if live else 'replayed'}": {
+                    "keyed_by": keyed_by,
+                    "live": live,
+                    "operator": joiner.snapshot(),
+                }
+                for (keyed_by, live), joiner in self.joiners.items()
+            },
+        }
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:  # noqa: ARG002 - see `KeyState`
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.records, self.heard, self.ts = int(state["records"]), int(state["heard"]), float(state["ts"])
+        for one in state["streams"].values():
+            self.joiners[one["keyed_by"], bool(one["live"])].restore(one["operator"])
+
+    def open(self, keyed_by: KeyName) -> list[Incident]:
+        """The incidents that are open, the oldest first."""
+        found = [each for live in (True, False) for each in self.of(keyed_by, live=live)]
+        return sorted(found, key=lambda each: each.opened_ts)
+
+    def of(self, keyed_by: KeyName, *, live: bool) -> tuple[Incident, ...]:
+        """Those that are live, or that were replayed."""
+        joiner = self.joiners.get((keyed_by, live))
+        return () if joiner is None else joiner.incidents
+
+
+class JoiningTask(StageTask):
+    """Joins the anomalies of one partition.
+
+    Parameters:
+        stage: whose task it is.
+        partition: where the anomalies come from.
+        options: see `TaskOptions`. A key is saved after `FEWEST_RECORDS` of its records at most, for anomalies are
+            rare, and a replay should not need all that the topic keeps. Whether something is live the anomalies say.
+
+    """
+
+    states: States[KeyedIncidents]
+
+    def __init__(self, stage: Joining, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+        every = min(options.get("snapshot_records", SNAPSHOT_RECORDS), FEWEST_RECORDS)
+        states = States(stage, partition, KeyedIncidents, every, _MAX_KEYS)
+        super().__init__(stage, partition, states, options.get("observers", ()), options.get("telemetry"))
+
+    def _process(self, record: Incoming) -> bool:
+        kind = next((value for name, value in record.headers if name == "ce_type"), None)
+        made = (kind is None or kind in _JOINED) and self._take(record)
+        self.states.look_after_silent(self.position)
+        for key, keyed in self.states.take_gone():
+            for (keyed_by, _), joiner in keyed.joiners.items():
+                self._tell(keyed_by, key, joiner.give_up(), ())
+        return made
+
+    def _take(self, record: Incoming) -> bool:
+        """Take an anomaly or a record of its progress; gives whether it is about the present."""
+        try:
+            found = read_output(record.value, self._place(record))
+        except RecordError as error:
+            self._refuse(record, str(error))
+            return False
+        if not isinstance(found, Anomaly | Progress):
+            return False
+        if found.key != record.key:
+            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {found.key!r}")
+            return False
+        if found.scope:  # else an older laggard wrote it, and nobody will say that it has ended
+            keyed = self.states.open(found.key, self.position)
+            told = keyed.joiners[found.keyed_by, found.live].take(found)
+            keyed.ts = found.ts
+            self.states.heard(found.key, record.offset)
+            self._tell(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
+        return found.live
+
+    def _tell(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]) -> None:
+        if not incidents:
+            return
+        self.outputs += incidents
+        opened = sum(each.change == "opened" and each.live for each in incidents)
+        self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=still_open, opened=opened))
+
+    def found(self) -> None:
+        """Tell the observers which incidents are open."""
+        for key in self.states.keys():  # noqa: SIM118 - no dictionary
+            keyed = self.states.get(key)
+            assert keyed is not None
+            for keyed_by in dict.fromkeys(each for each, _ in keyed.joiners):
+                self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=keyed.open(keyed_by)))
+
+    def lost(self) -> None:
+        """Tell the observers that this state is given up."""
+        keys = self.states.keys()
+        self._observe(self.partition.topic, lambda observer: observer.parted(keys))
+
+
+def _show(observer: Observer, *, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int = 0) -> None:
+    observer.joined(keyed_by, key, incidents, opened)

@@ -1,0 +1,151 @@
+"""Incidents out of the topic of anomalies: what each of them is by now, without reading all that was ever there.
+
+Of 1,000 hosts that have one incident a day each, those of a day take 1.7 s of CPU and 90 MB on the embedded bus and
+2.0 s on Kafka, where 40,000 records of 4.6 kB are read; those of one host 0.01 s and 0.3 s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.outputs import Incident, read_output
+from laggard.pipeline.topics import ANOMALIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming
+    from laggard.pipeline.topics import Topics
+
+REACH_S: Final = 7 * 86_400.0
+"""So long before the time that is asked about it is looked for incidents that may still have been open then."""
+
+MOST_RECORDS: Final = 100_000
+"""Of each partition the newest, whatever they are: a bound on what is read of a large topic."""
+
+SHORT_ID: Final = 8
+"""Letters of an id that people are shown: enough to ask for that incident."""
+
+_TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
+
+
+class Telling(NamedTuple):
+    """A record of an incident, read as far as it takes to find the last one of each.
+
+    Attributes:
+        id: of the incident.
+        number: of the record among those of the incident.
+        opened_ts: when it opened, seconds since the Unix epoch.
+        until_ts: when it ended; infinite while it is open.
+        live: whether it is about now, and no replay.
+        value: the record as it is stored.
+
+    """
+
+    id: str
+    number: int
+    opened_ts: float
+    until_ts: float
+    live: bool
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Incidents that were read.
+
+    Attributes:
+        incidents: each as its last record says, the one that opened last first.
+        begins_ts: what opened before it and has not changed since was not read; NaN where all was that is there.
+
+    """
+
+    incidents: Sequence[Incident]
+    begins_ts: float
+
+
+def folded(tellings: Iterable[Telling]) -> list[Telling]:
+    """Of each incident the last record, in whatever order they come; the incident that opened last is first."""
+    last: dict[str, Telling] = {}
+    for telling in tellings:
+        if telling.id not in last or telling.number > last[telling.id].number:
+            last[telling.id] = telling
+    return sorted(last.values(), key=lambda telling: (-telling.opened_ts, telling.id))
+
+
+def lasted_s(incident: Incident, now: float) -> float:
+    """For how long it has been so, or was, in seconds."""
+    return max((incident.until_ts if incident.change == "closed" else now) - incident.opened_ts, 0.0)
+
+
+def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = None, identity: str = "") -> Past:
+    """The live incidents that were open at `since` or after it.
+
+    Args:
+        bus: where they are.
+        topics: the names of the topics.
+        since: seconds since the Unix epoch; -inf for all that is there.
+        key: the host, or what else they are about; None for all.
+        identity: what their ids begin with; where it is given, those of replayed records are among them.
+
+    """
+    topic = topics.name(ANOMALIES)
+    found: list[Telling] = []
+    begins = -math.inf
+    for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
+        reader = Reader(bus, partition, key)
+        oldest, end = bus.bounds(partition)
+        start = max(oldest, end - MOST_RECORDS)
+        if since > -math.inf:
+            start = max(start, bus.offset_at(partition, since - REACH_S))
+        if start > oldest:
+            first = next(Reader(bus, partition).stored(start, end), None)
+            begins = max(begins, since - REACH_S if first is None else first.ts)
+        # By partition, so that only the last record of each is kept.
+        found += folded(_tellings(reader, start, end, since))
+    wanted = [
+        each
+        for each in folded(found)
+        if each.until_ts >= since and each.id.startswith(identity) and (each.live or identity)
+    ]
+    read = (_read(each, topic) for each in wanted)
+    return Past([each for each in read if each is not None], begins if begins > -math.inf else math.nan)
+
+
+def _tellings(reader: Reader, start: int, end: int, since: float) -> Iterator[Telling]:
+    for record in reader.stored(start, end):
+        if _TYPE in record.headers and (telling := _told(record)) is not None:
+            # What was over before is nobody's concern, but that it was.
+            yield telling if telling.until_ts >= since else telling._replace(value=b"")
+
+
+def _told(record: Incoming) -> Telling | None:
+    """None for what is no incident of laggard's: another tool may write to the topic."""
+    try:
+        match json.loads(record.value):
+            case {
+                "id": str(identity),
+                "number": int(number),
+                "change": change,
+                "opened_ts": int(opened) | float(opened),
+                "until_ts": int(until) | float(until) | (None as until),
+                "live": bool(live),
+            }:
+                ended = math.inf if change != "closed" or until is None else until
+                return Telling(identity, number, opened, ended, live, record.value)
+    except ValueError:
+        pass
+    return None
+
+
+def _read(telling: Telling, topic: str) -> Incident | None:
+    try:
+        output = read_output(telling.value, topic)
+    except RecordError:
+        return None
+    return output if isinstance(output, Incident) else None

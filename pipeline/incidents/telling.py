@@ -1,0 +1,84 @@
+"""An incident, and the end of an anomaly, in plain words: what, where, since when, how bad, and what to look at."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.explaining.explain import pid_of, printable
+from laggard.pipeline.explaining.units import readable, readable_duration
+
+if TYPE_CHECKING:
+    from laggard.pipeline.records.outputs import Blame, Evidence, Incident
+
+
+def ended_sentence(blame: Blame | None, scope: str, lasted_s: float) -> str:
+    """Say that an anomaly has ended, which lasted so long and blamed this row last."""
+    lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
+    if blame is None:
+        return lasted
+    return f"{lasted} {_blamed(blame, scope)}"
+
+
+def incident_sentence(incident: Incident, leading: Evidence) -> str:
+    """Say what an incident is.
+
+    Args:
+        incident: its next record, whose own sentence is not looked at.
+        leading: the evidence that it is told by: the worst of those that blame somebody.
+
+    Returns:
+        A few sentences, free of control characters whatever hosts and rows are called.
+
+    """
+    where = printable(incident.key) if incident.keyed_by == "host" else f"{incident.keyed_by} {printable(incident.key)}"
+    began = f"{_moment(incident.opened_ts)} UTC"
+    if incident.merged_into:
+        return f"On {where}, what began at {began} proved to be the same trouble as that which it is told with now."
+    if incident.change == "closed":
+        lasted_s = incident.until_ts - incident.opened_ts
+        lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
+        blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"
+        return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
+    told = [f"On {where} since {began}: {leading.sentence}", _seen(incident)]
+    if closer := _closer(incident, leading):
+        told.append(f"Look closer: {closer}.")
+    return " ".join(told)
+
+
+def _blamed(blame: Blame, scope: str) -> str:
+    if scope == "host":
+        return "It was the host itself."
+    pid = pid_of(blame.row)
+    return f"Most likely to blame was `{printable(blame.name)}`" + (f" (pid {pid})." if pid is not None else ".")
+
+
+def _seen(incident: Incident) -> str:
+    """Who saw it, and how bad it was."""
+    scopes: dict[str, list[str]] = {}
+    for each in incident.evidence:
+        seen = scopes.setdefault(each.operator, [])
+        if each.scope and each.scope not in seen:
+            seen.append(each.scope)
+    by = [f"{operator} ({', '.join(seen)})" if seen else operator for operator, seen in scopes.items()]
+    worst = f"{readable('', incident.score)}" if math.isfinite(incident.score) else "beyond any number"
+    young = ", which had not learned for long" if incident.young else ""
+    return f"Seen by {' and '.join(by)}{young}; the worst score is {worst}."
+
+
+def _closer(incident: Incident, leading: Evidence) -> str:
+    """What to run to look closer; empty where nothing is known of it."""
+    if not incident.live or incident.keyed_by != "host":
+        return ""
+    host = shlex.quote(printable(incident.key))
+    at = datetime.fromtimestamp(incident.ts, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    commands = [f"`laggard why --host {host} --at {at}`"]
+    if leading.blame is not None and (pid := pid_of(leading.blame.row)) is not None:
+        commands.append(f"on that machine `laggard diagnose {pid}`")
+    return ", ".join(commands)
+
+
+def _moment(ts: float) -> str:
+    return datetime.fromtimestamp(ts, UTC).strftime("%Y-%m-%d %H:%M:%S")

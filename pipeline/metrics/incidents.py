@@ -1,0 +1,100 @@
+"""Joined incidents as Prometheus reads them: those that are open, by who saw them, and how many there were."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from prometheus_client.samples import Exemplar
+
+from laggard.pipeline.metrics.declared import MAX_STREAMS
+from laggard.pipeline.metrics.samples import label, present, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from prometheus_client.samples import Sample
+
+    from laggard.pipeline.records.outputs import Incident, KeyName
+
+
+@dataclass(slots=True)
+class _Joined:
+    """The incidents of a key: those that are open, how many there were, and by their operators those that closed."""
+
+    incidents: Sequence[Incident]
+    opened: int
+    closed: Mapping[str, int]
+
+
+class ShownIncidents:
+    """The incidents of all keys. Its methods are for one thread at a time.
+
+    The keys are bounded by `MAX_STREAMS`; the one that changed longest ago goes first.
+    """
+
+    def __init__(self) -> None:
+        self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
+
+    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+        """Take the incidents of a key; those that were open and are not any more have closed. See `Observer`."""
+        live = [one for one in incidents if one.live]
+        still = {one.id for one in live}
+        before = self._joined.pop((keyed_by, key), None)
+        closed = Counter(before.closed if before else {})
+        for one in before.incidents if before else ():
+            closed[_operators(one)] += one.id not in still
+        self._joined[keyed_by, key] = _Joined(live, opened + (before.opened if before else 0), closed)
+        if len(self._joined) > MAX_STREAMS:
+            self._joined.popitem(last=False)
+
+    def parted(self, keys: Iterable[str]) -> None:
+        """Forget these keys."""
+        keys = set(keys)
+        for which in [which for which in self._joined if which[1] in keys]:
+            del self._joined[which]
+
+    def samples(self) -> list[Sample]:
+        """All of them; where two have the same labels, the first counts."""
+        shown = sorted(self._joined.items(), key=itemgetter(0))
+        return [one for (keyed_by, key), joined in shown for one in _samples(keyed_by, label(key), joined)]
+
+
+def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
+    newest = max(joined.incidents, key=lambda one: one.opened_ts, default=None)
+    exemplar = Exemplar({"incident": newest.id}, 1.0, newest.opened_ts) if newest else None
+    yield sample("incidents_open", {keyed_by: key}, len(joined.incidents))
+    yield sample("incidents", {keyed_by: key}, joined.opened, exemplar)
+    for operators, count in joined.closed.items():
+        if count:
+            yield sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)
+    for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
+        name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
+        labels = {keyed_by: key, "scope": label(_scope(one)), "row": label(name), "feature": label(feature)}
+        scores: dict[str, float] = {}
+        for each in one.evidence:
+            score = math.inf if math.isnan(each.score) else each.score  # as JSON has it
+            scores[each.operator] = max(score, scores.get(each.operator, -math.inf))
+        for operator, score in sorted(scores.items()):
+            yield sample("incident_score", {**labels, "operator": label(operator)}, score)
+        yield sample("incident_start_timestamp_seconds", labels, one.opened_ts)
+        if one.blame:
+            yield from present(
+                labels,
+                incident_value=one.blame.value,
+                incident_usual=one.blame.usual,
+                incident_usual_deviation=one.blame.usual_deviation,
+            )
+
+
+def _scope(incident: Incident) -> str:
+    """What the row to blame is: the scope of who saw it; where nobody is to blame, of who saw the worst."""
+    said = [one.scope for one in incident.evidence if one.blame == incident.blame]
+    return next(iter((*said, *(one.scope for one in incident.evidence if one.operator == incident.operator))), "")
+
+
+def _operators(incident: Incident) -> str:
+    return ",".join(sorted({one.operator for one in incident.evidence}))

@@ -1,0 +1,1 @@
+"""How an agent's records reach the bus, and where they wait until they have."""

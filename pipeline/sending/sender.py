@@ -1,0 +1,186 @@
+"""Brings what waits in a spool to a bus on the network, in order, for as long as it takes."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.backoff import Backoff
+from laggard.pipeline.bus import BusError, BusUnavailable, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Bus, Outgoing
+    from laggard.pipeline.sending.outbox import Published
+    from laggard.pipeline.sending.spool import Spool
+
+CLOSING_S: Final = 5.0
+"""How long a clean stop may try to send what waits."""
+
+CLOSING_IN_TROUBLE_S: Final = 0.5
+"""... where the bus has just not taken it: the spool keeps it, and whoever stops the agent should not wait."""
+
+SAY_AGAIN_S: Final = 600.0
+"""Records that are refused for themselves are said so often at most."""
+
+TIDY_S: Final = 60.0
+
+_LOOK_S: Final = 1.0
+_CLOSING_STEP_S: Final = 0.2
+
+_logger = logging.getLogger(__name__)
+
+
+class Sender:
+    """Takes records out of a spool, in a thread of its own, and appends them to a bus.
+
+    Nothing passes anything else. While the bus is unavailable, or refuses everything (a topic that does not exist, a
+    right that is missing), what was taken out is tried again, which is said once. What it refuses for itself, as it is
+    too large, is counted, said and passed over.
+
+    Args:
+        spool: where the records wait.
+        bus: where they go.
+
+    Attributes:
+        refused: how many records the bus refused for themselves.
+
+    """
+
+    def __init__(self, spool: Spool, bus: Bus) -> None:
+        self.refused = 0
+        self._spool = spool
+        self._bus = bus
+        self._stop = threading.Event()
+        self._drain_until = 0.0
+        self._trouble = ""
+        self._backoff = Backoff()
+        self._said_refused = -SAY_AGAIN_S
+        self._tidied = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
+        self._thread.start()
+
+    def publish(self, records: Sequence[Published]) -> None:
+        """Keep a tick's records for the bus; see `Spool.publish`."""
+        self._spool.publish(records)
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait."""
+        return self._spool.waiting
+
+    @property
+    def dropped(self) -> int:
+        """How many records were lost: too much for the spool, or refused by the bus."""
+        return self._spool.dropped + self.refused
+
+    def close(self, timeout_s: float = CLOSING_S) -> None:
+        """Send what waits, at most for so long, and say how much stays in the spool for the next start."""
+        if self._trouble:
+            timeout_s = min(timeout_s, CLOSING_IN_TROUBLE_S)
+        self._drain_until = time.monotonic() + timeout_s
+        self._stop.set()
+        self._spool.news.set()
+        self._thread.join(timeout_s)
+        if left := self._spool.close():
+            _logger.warning("%d records wait in %s; they are sent after the next start", left, self._spool.path)
+
+    def _run(self) -> None:
+        going_on = True
+        while going_on:
+            try:
+                going_on = self._bring()
+            except Exception as error:  # noqa: BLE001 - see below
+                # Without this thread nothing would be sent any more, and nobody would know.
+                going_on = self._failed(error)
+
+    def _bring(self) -> bool:
+        """Bring what waits, or wait for something; False when it is time to stop."""
+        self._spool.news.clear()
+        batch = self._spool.take()
+        if batch:
+            if not self._send(batch):
+                return False
+            self._spool.sent()
+        elif self._stop.is_set():
+            return False
+        else:
+            self._spool.news.wait(_LOOK_S)
+        return True
+
+    def _failed(self, error: Exception) -> bool:
+        """Say an error that is nobody's answer, and wait; False when it is time to stop."""
+        _logger.debug("sending failed", exc_info=error)
+        told = f"{type(error).__name__}: {error}"
+        self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+        return self._wait()
+
+    def _send(self, batch: list[Outgoing]) -> bool:
+        """Append them all, whatever it takes; False when it is time to stop before that."""
+        count = len(batch)
+        while True:
+            try:
+                self._append(batch)
+            except BusUnavailable as error:
+                self._say("unavailable", f"{error}; what is published waits in {self._spool.path} until then")
+                going_on = self._wait()
+            except BusError as error:
+                self._say("refused", f"{error}; what is published waits in {self._spool.path}")
+                going_on = self._wait()
+            except Exception as error:  # noqa: BLE001 - of the client's own
+                going_on = self._failed(error)
+            else:
+                self._backoff.went_well()
+                if self._trouble:
+                    self._trouble = ""
+                    _logger.warning("the bus takes records again; %d more wait", self._spool.waiting - count)
+                return True
+            self._tidy()
+            if not going_on:
+                return False
+
+    def _tidy(self) -> None:
+        """Close what failed connections have left open: the agent may need each descriptor there is.
+
+        kafka-python leaves sockets that were refused to the garbage collector, which may not come for hours.
+        """
+        if time.monotonic() - self._tidied >= TIDY_S:
+            self._tidied = time.monotonic()
+            gc.collect()
+
+    def _append(self, batch: list[Outgoing]) -> None:
+        """Append them; where one of them is refused, one by one, so that what is done leaves the batch."""
+        try:
+            self._bus.append(batch)
+        except Refused as error:
+            if len(batch) > 1:
+                while batch:
+                    self._append(batch[:1])
+                    del batch[0]
+                return
+            self.refused += 1
+            if time.monotonic() - self._said_refused >= SAY_AGAIN_S:
+                self._said_refused = time.monotonic()
+                _logger.warning("%s; it is passed over (%d so far)", error, self.refused)
+
+    def _say(self, trouble: str, line: str) -> None:
+        """Say once what stands in the way, and again when that is something else."""
+        if trouble != self._trouble:
+            _logger.warning("%s", line)
+        self._trouble = trouble
+
+    def _wait(self) -> bool:
+        """Wait before the next try; False when it is time to stop."""
+        self._backoff.failed(time.monotonic())
+        if not self._stop.wait(self._backoff.pause_s):
+            return True
+        left = self._drain_until - time.monotonic()
+        if left <= 0 or self._trouble == "refused":
+            return False
+        time.sleep(min(_CLOSING_STEP_S, left))
+        # Who closes has waited until then: it counts on nothing being sent any more.
+        return time.monotonic() < self._drain_until

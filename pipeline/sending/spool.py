@@ -1,0 +1,227 @@
+"""What an agent has to say to a bus on the network waits here, in order: in a bounded file, in memory if need be.
+
+The file is an embedded bus with one topic. A record leaves it when the bus has acknowledged it, so that a crash at any
+moment loses nothing; what was acknowledged just before one goes out again, and readers know it by its sequence number.
+Where the disk is full the records wait in memory instead, and go to the bus from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError, BusUnavailable, DamagedRecord, Incoming, Outgoing, Partition, TopicSpec
+from laggard.pipeline.bus.database import DamagedFile
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.namesakes import RUN_HEADER
+from laggard.pipeline.sending.outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from laggard.pipeline.sending.outbox import Published
+
+BATCH_BYTES: Final = 4 << 20
+"""What is taken out at once, unless a single record is longer: catching up takes no more memory than that."""
+
+BATCH_RECORDS: Final = 500
+
+_TOPIC: Final = "spool"
+_PARTITION: Final = Partition(_TOPIC, 0)
+_BUSY_S: Final = 2.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Spool:
+    """Records of one producer that wait for a bus. Safe to use from several threads; one of them takes them out.
+
+    Args:
+        path: of the file, which is this process's own.
+        max_bytes: of the file; beyond that the oldest records go, and are counted.
+        retention_s: so long a record may wait.
+        topic: the full name of the topic on the bus that the records are for.
+
+    Attributes:
+        path: of the file.
+        news: set when there may be something to take out.
+
+    Raises BusError for a file that cannot be used; one that is damaged is put aside. One that cannot be opened for now
+    is opened later.
+
+    """
+
+    def __init__(self, path: Path, max_bytes: int, retention_s: float, topic: str) -> None:
+        self.path = path
+        self.news = threading.Event()
+        self._max_bytes = max_bytes
+        self._retention_s = retention_s
+        self._topic = topic
+        self._run = (RUN_HEADER, uuid.uuid4().hex[:16].encode())
+        self._lock = threading.Lock()
+        self._outbox = Outbox(self, _TOPIC, name=f"the spool {path}")
+        self._bus: EmbeddedBus | None = None
+        self._position = 0  # what is before it was taken out
+        self._taken = 0
+        self._lent: list[Outgoing] = []  # of these, those that are in no file
+        self._lost = 0
+        self._overflowing = False
+        self._unreadable = False
+        with suppress(BusUnavailable):
+            self._opened()
+
+    def publish(self, records: Sequence[Published]) -> None:
+        """Keep a tick's records. Does not wait for anything but the disk. Raises BusError for what it cannot keep."""
+        with self._lock:
+            self._outbox.publish(records)
+            self._look()
+        self.news.set()
+
+    def append(self, records: Sequence[Outgoing]) -> None:
+        """Write records to the file: what the outbox does, see `Bus.append`."""
+        try:
+            self._opened().append(records)
+        except DamagedFile as error:
+            self._put_aside(error)
+            self._opened().append(records)
+
+    def take(self) -> list[Outgoing]:
+        """The oldest records, for the bus; empty where none wait. The file keeps them until `sent` is called.
+
+        Memory comes after the file: what is there was published later. So a file that cannot be read for now holds it
+        back; one that could not be opened yet does not.
+        """
+        with self._lock:
+            try:
+                found: Sequence[Incoming | Outgoing] = self._read()
+            except BusError as error:
+                if self._bus is not None:
+                    self._say_unreadable(error)
+                    return []
+                found = []
+            self._unreadable = False
+            if not found:
+                found = self._lent = self._outbox.take()
+            self._taken = len(found)
+            if not found and self._overflowing:
+                self._overflowing = False
+                _logger.warning("the spool %s is empty again; %d records were dropped so far", self.path, self.dropped)
+            return [Outgoing(self._topic, each.key, each.value, each.ts, (*each.headers, self._run)) for each in found]
+
+    def sent(self) -> None:
+        """All that was taken out has arrived: it need not be kept."""
+        with self._lock, suppress(BusError):  # else it goes with what is sent next
+            self._taken, self._lent = 0, []
+            if self._bus is not None:
+                self._bus.discard(_PARTITION, self._position)
+
+    @property
+    def waiting(self) -> int:
+        """How many records have not arrived yet."""
+        with self._lock:
+            return self._taken + self._look() + self._outbox.waiting
+
+    @property
+    def dropped(self) -> int:
+        """How many were lost since this process began, because they were too much or waited for too long."""
+        return self._outbox.dropped + self._lost
+
+    def close(self) -> int:
+        """Write down what still waits in memory, and say what is lost where that cannot be.
+
+        Gives how many records stay in the file.
+        """
+        with self._lock, suppress(BusError):
+            in_file = 0 if self._lent else self._taken
+            self._outbox.put_back(self._lent)
+            self._outbox.close()
+            if self._bus is not None:
+                in_file += self._look()
+                self._bus.close()
+                return in_file
+        return 0
+
+    def _opened(self) -> EmbeddedBus:
+        if self._bus is None:
+            bus = self._open()
+            self._position = bus.bounds(_PARTITION)[0]
+            self._bus = bus
+        return self._bus
+
+    def _open(self) -> EmbeddedBus:
+        try:
+            return self._made()
+        except DamagedFile as error:
+            self._put_aside(error)
+            return self._made()
+
+    def _made(self) -> EmbeddedBus:
+        bus = EmbeddedBus(self.path, self._max_bytes, self._retention_s, busy_timeout_s=_BUSY_S)
+        bus.create([TopicSpec(_TOPIC)])
+        return bus
+
+    def _put_aside(self, error: DamagedFile) -> None:
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        _logger.error("%s; what waits in it is lost: it is put aside as %s, and a new one begun", error, aside)
+        if self._bus is not None:
+            with suppress(BusError):
+                self._bus.close()
+            self._bus = None
+        with suppress(OSError):
+            self.path.replace(aside)
+        for end in ("-wal", "-shm"):
+            self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+
+    def _read(self) -> list[Incoming]:
+        found: list[Incoming] = []
+        size, damaged = 0, True
+        while damaged and not found:
+            damaged = False
+            try:
+                bus = self._opened()
+                self._look()
+                for record in bus.read(_PARTITION, self._position):
+                    found.append(record)
+                    size += len(record.value)
+                    if size >= BATCH_BYTES or len(found) >= BATCH_RECORDS:
+                        break
+            except DamagedRecord as error:
+                damaged = True
+                if not found:
+                    _logger.warning("%s; it is passed over", error)
+                    self._lost += 1
+                    self._position = error.offset + 1
+            except DamagedFile as error:
+                self._put_aside(error)
+        if found:
+            self._position = found[-1].offset + 1
+        return found
+
+    def _say_unreadable(self, error: BusError) -> None:
+        if not self._unreadable:
+            _logger.warning("%s; what waits in it is not sent until then", error)
+        self._unreadable = True
+
+    def _look(self) -> int:
+        """Count what had to go unsent since the last look; gives how many records the file still has to give."""
+        if self._bus is None:
+            return 0
+        try:
+            oldest, end = self._bus.bounds(_PARTITION)
+        except BusError:
+            return 0
+        if oldest > self._position:
+            self._lost += oldest - self._position
+            self._position = oldest
+            if not self._overflowing:
+                self._overflowing = True
+                _logger.warning(
+                    "the spool %s is full, or its oldest records waited for too long: the oldest are dropped until the "
+                    "bus takes them",
+                    self.path,
+                )
+        return end - self._position
