@@ -154,10 +154,11 @@ class Diagnosing:
             self._thread.join(CLOSING_S)
 
     def finish(self) -> None:
-        """Close what an earlier agent left open."""
+        """Close what an earlier agent left open. What cannot be published stays in the file, and is said."""
         self._open = {each.id: each for each in self._unfinished.read()}
         for each in list(self._open.values()):
-            self._keep(each if each.progress == "closed" else _ended_early(each, KILLED))
+            closed = each if each.progress == "closed" else _ended_early(each, KILLED)
+            self._guarded(f"closing diagnosis {each.id}, of {each.row},", partial(self._keep, closed))
 
     def step(self) -> None:
         """Do what is due: look at the host, at one process, and tell what was found."""

@@ -423,12 +423,27 @@ def test_one_that_was_being_closed_goes_out_again_as_it_was(scene: Scene) -> Non
     assert not scene.state.exists()
 
 
-def test_what_could_not_be_closed_waits_for_the_next_start(scene: Scene) -> None:
-    Unfinished(scene.state).write([DIAGNOSIS])
-    scene.refuses = True
-    with pytest.raises(OSError, match="full"):
-        scene.diagnosing.finish()
-    assert [each.id for each in Unfinished(scene.state).read()] == [DIAGNOSIS.id]
+def test_what_could_not_be_closed_keeps_no_other_open_and_waits_for_the_next_start(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, third = (replace(DIAGNOSIS, id=name) for name in ("first", "second", "third"))
+    Unfinished(scene.state).write([first, second, third])
+
+    def refuse(diagnosis: Diagnosis) -> None:
+        if diagnosis.id == second.id:
+            raise OSError("the topic takes nothing so large")
+        scene.publish(diagnosis)
+
+    monkeypatch.setattr(scene.diagnosing, "_publish", refuse)
+    scene.diagnosing.finish()
+    assert [(each.id, each.progress) for each in scene.told] == [("first", "closed"), ("third", "closed")]
+    assert [each.id for each in Unfinished(scene.state).read()] == ["second"]
+    assert scene.diagnosing.failures == 1
+    assert caplog.messages == [f"closing diagnosis second, of {DIAGNOSIS.row}, failed"]
+    scene.begin().finish()
+    assert [each.id for each in scene.told] == ["first", "third", "second"]
+    assert scene.told[-1] == replace(second, progress="closed", complete=False, notes=(KILLED, *second.notes))
+    assert not scene.state.exists()
 
 
 def test_a_damaged_file_of_open_diagnoses_is_said(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
