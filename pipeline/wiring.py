@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
-from laggard.pipeline.engine import snapshots
-from laggard.pipeline.engine.migrations import snapshot_name
+from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
 from laggard.pipeline.topics import COUNTERS
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.snapshots import Migration
-    from laggard.pipeline.engine.stage import Stage, TaskOptions
+    from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.engine.task import Task
     from laggard.pipeline.settings import Settings
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class Wired(Stage):
     """An operator as it is wired.
 
     Attributes:
@@ -53,16 +52,6 @@ class Wired:
     parameters: Mapping[str, float | str]
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     answers_marks: bool = True
-
-    @property
-    def generation(self) -> int:
-        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
-        return snapshots.VERSION + self.state_version - 1
-
-    @property
-    def snapshots(self) -> str:
-        """What a bus knows its snapshots by."""
-        return snapshot_name(self.name, self.generation)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.engine import snapshots
+from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.telemetry import TaskTelemetry
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
 
@@ -64,33 +66,36 @@ class TaskOptions(TypedDict, total=False):
     telemetry: TaskTelemetry
 
 
-class Stage(Protocol):
-    """What reads a topic: an operator as it is wired, or what joins anomalies."""
+class Stage(ABC):
+    """What reads a topic: an operator as it is wired, or what joins anomalies.
 
-    @property
-    def name(self) -> str:
-        """In settings, groups, snapshots and outputs: `gaussian`."""
+    Attributes:
+        name: in settings, groups, snapshots and outputs: `gaussian`.
+        topic: what it reads.
+        state_version: of the form of its state.
+        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
+            is rebuilt from the input.
 
-    @property
-    def topic(self) -> Topic:
-        """What it reads."""
+    """
 
-    @property
-    def state_version(self) -> int:
-        """Of the form of its state."""
+    __slots__ = ()
 
-    @property
-    def migrations(self) -> Mapping[int, Migration]:
-        """By an older version of its state, what makes the next version's of it."""
+    name: str
+    topic: Topic
+    state_version: int
+    migrations: Mapping[int, Migration]
 
     @property
     def generation(self) -> int:
-        """Of its snapshots, see `migrations.py`."""
+        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
+        return snapshots.VERSION + self.state_version - 1
 
     @property
     def snapshots(self) -> str:
         """What a bus knows its snapshots by."""
+        return snapshot_name(self.name, self.generation)
 
+    @abstractmethod
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> StageTask:
         """Make a task for a partition, without any state."""
 

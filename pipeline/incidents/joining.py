@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from laggard.pipeline.engine import snapshots
-from laggard.pipeline.engine.migrations import snapshot_name
-from laggard.pipeline.engine.stage import SNAPSHOT_RECORDS, StageTask
+from laggard.pipeline.engine.stage import SNAPSHOT_RECORDS, Stage, StageTask
 from laggard.pipeline.engine.states import FEWEST_RECORDS, States
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.errors import RecordError
@@ -36,23 +34,13 @@ _MAX_KEYS: Final = 16_384
 """Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
 
 
-class Joining:
-    """What joins anomalies, as a stage; see `Stage`."""
+class Joining(Stage):
+    """What joins anomalies, as a stage."""
 
-    name: Final = INCIDENTS
-    topic: Final = ANOMALIES
-    state_version: Final = Joiner.state_version
-    migrations: Final[Mapping[int, Migration]] = {}
-
-    @property
-    def generation(self) -> int:
-        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
-        return snapshots.VERSION + self.state_version - 1
-
-    @property
-    def snapshots(self) -> str:
-        """What a bus knows its snapshots by."""
-        return snapshot_name(self.name, self.generation)
+    name = INCIDENTS
+    topic = ANOMALIES
+    state_version = Joiner.state_version
+    migrations: Mapping[int, Migration] = {}
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> JoiningTask:
         """Make a task for a partition, without any state."""
