@@ -17,6 +17,7 @@ import click
 from laggard.pipeline.claims import Claim, Claimed
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, CommandError
 from laggard.pipeline.notify import Heartbeat, Notifier
+from laggard.pipeline.own import take_name
 from laggard.pipeline.supervisor import STOPPING_S
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
 
 @contextlib.contextmanager
 def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
-    """Hold the claim of a part. Raises `CommandError` where that cannot be."""
+    """Hold the claim of a part, and go by its name. Raises `CommandError` where that cannot be."""
     try:
         claim = Claim(settings.text("bus.location"), settings.path("state"), part)
     except Claimed as error:
@@ -98,6 +99,7 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
             f"{error.filename}: {error.strerror}; set state or bus.location to a place where you may write", FAILED
         ) from None
     with claim:
+        take_name(part)
         yield claim
 
 

@@ -18,8 +18,10 @@ from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.diagnoses.triggers import LOOK_RATIO, LOOK_S, MAX_SUSPECTS, RESOURCES, Triggers
 from laggard.pipeline.records.diagnosis_json import MAX_NOTES, diagnosis_id
 from laggard.producers.clock import Clock, Timeline
+from laggard.producers.diagnosis import jcmd, perf
 from laggard.producers.diagnosis.bounds import Budget
 from laggard.producers.diagnosis.session import Session
+from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.diagnosis.target import TargetError, find
 
 if TYPE_CHECKING:
@@ -187,6 +189,7 @@ class Diagnosing:
 
     def _run(self) -> None:
         backoff = Backoff()
+        self._guarded("loading what looking into processes takes", self._load)
         self._guarded("closing what an earlier agent left open", self.finish)
         while not self._stop.is_set():
             if self._guarded("watching for processes to look into", self.step):
@@ -200,6 +203,17 @@ class Diagnosing:
                 self._stop.wait(max(backoff.pause_s, LOOK_S))
         self.let_go(STOPPED)
         self._triggers.close()
+
+    def _load(self) -> None:
+        """Load what is large and the same for all processes, while nothing is wrong: the kernel's symbols.
+
+        They take 0.2 s of CPU time and 5 MB. Loaded when something is wrong for the first time, they would take it from
+        a machine that is short of it, and make the agent the process that is most unlike itself.
+        """
+        begun = self._clock.cpu()
+        if self._methods is None or {perf.NAME, jcmd.NAME} & set(self._methods):
+            kernel_symbols()
+        self._own_s += (self._clock.cpu() - begun) / 1e9
 
     def _look(self, now: int) -> None:
         """Look at the host: begin to look into processes, go on, or end."""

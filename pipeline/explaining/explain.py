@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.explaining.phrases import DEVICES, PHRASES
 from laggard.pipeline.explaining.units import readable, readable_usual
+from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") 
     if scope == "host":
         return "the host"
     name = printable(row.name)
-    details = []
+    details = ["laggard itself"] if is_own(row.name) else []
     if (pid := pid_of(row.row)) is not None:
         details.append(f"pid {pid}")
     command = shortened(printable(commands.get(row.row, "")), LONGEST_COMMAND)
@@ -117,7 +118,8 @@ def _told(feature: FeatureScore, scope: str) -> str:
     if over(feature):
         recent, now = judged(feature), readable(feature.feature, feature.value)
         past = comparison(replace(feature, value=recent))
-        return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {now}"
+        again = "as usual again" if now == readable(feature.feature, feature.mean) else now
+        return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {again}"
     return f"{clause(feature.feature, feature.value, scope)}, {comparison(feature)}"
 
 

@@ -18,6 +18,7 @@ from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_dura
 from laggard.pipeline.explaining.verdict import judge, only_waits
 from laggard.pipeline.history.short_lived import listed
 from laggard.pipeline.history.sparkline import ASCII, BLOCKS, columns, sparkline
+from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +91,9 @@ def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:
-    """Each row with its score, name, pid and command, and below it its features; those that only wait come last.
+    """Each row with its score, name, pid and command, and below it its features.
+
+    Those that only wait come after the others, laggard's own last.
 
     Args:
         ranking: worst row first.
@@ -100,14 +103,17 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
 
     """
     victims = {each.row.row for each in (verdict or judge(ranking)).victims}
+    own = [row for row in ranking.rows if is_own(row.name)]
     names = [printable(each.feature) for row in ranking.rows for each in row.features]
     narrow = page.width < NARROW
     longest = min(max(map(len, names), default=0), max(page.width - (22 if narrow else 54), 8))
-    waiting = [row for row in ranking.rows if row.row in victims or only_waits(row)]
-    takers = [row for row in ranking.rows if row not in waiting]
-    for row in (*takers, *waiting):
+    waiting = [row for row in ranking.rows if row not in own and (row.row in victims or only_waits(row))]
+    takers = [row for row in ranking.rows if row not in own and row not in waiting]
+    for row in (*takers, *waiting, *own):
         if takers and waiting and row is waiting[0]:
             yield Text("  Waiting for others:", "dim")
+        if own and row is own[0]:
+            yield Text("  laggard itself:", "dim")
         yield _heading(row, commands.get(row.row, ""), page)
         if basis := compared(row):
             yield Text(f"{'':8}{basis}", "dim")

@@ -81,7 +81,7 @@ def verdict_sentence(
     if not ranking.rows or ranking.rows[0].basis == "threshold":
         return prolonged_sentence(ranking, commands, scope) if ranking.rows else _NOTHING_YET
     if verdict.culprits:
-        told = _culprits(verdict.culprits, commands, scope, since)
+        told = _culprits(verdict.culprits, commands, scope, since) + _own(verdict, commands, scope)
         if verdict.culprits[0].score <= 1.0 and not scored:
             told += " It is not enough for an alert."
         suffer = [each for each in verdict.victims if each.resources & verdict.resources]
@@ -90,8 +90,9 @@ def verdict_sentence(
         return told + _victims(others, "For something else wait, longer than usual")
     taker = verdict.taker
     if verdict.causes or any(map(_far, verdict.victims)):
-        told = "No process takes far more than usual."
-        if taker is not None and _notable(taker):
+        whose = "No process" if not verdict.own else "No process but laggard's own"
+        told = f"{whose} takes far more than usual.{_own(verdict, commands, scope)}"
+        if taker is not None and taker not in verdict.own and _notable(taker):
             told += f" {_capital(_begun(taker, commands, scope, 'Of those that take, most unlike itself is '))}"
         return told + _victims(verdict.victims, "Longer than usual wait")
     shown = taker or ranking.rows[0]
@@ -174,6 +175,12 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
             told.append(_others(others))
     left = sum(map(len, list(alike.values())[NAMED:]))
     return " ".join([*told, f"So are {left} more processes."] if left else told)
+
+
+def _own(verdict: Verdict, commands: Mapping[str, str], scope: str) -> str:
+    """What of laggard itself is unlike itself, which comes after all others; empty for nothing."""
+    begin = "So is " if verdict.culprits else "Unlike itself is "
+    return "".join(f" {_capital(_begun(row, commands, scope, begin))}" for row in verdict.own)
 
 
 def _others(rows: Sequence[RowScore]) -> str:

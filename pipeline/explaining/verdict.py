@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.causes import FIRM, HostCounters, causes
 from laggard.pipeline.explaining.explain import ALIKE, judged
+from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,6 +84,8 @@ class Verdict:
         causes: what ails the host, without what a culprit explains: what is about the resources that it takes.
         pressures: of the host, far above their usual.
         booted_s: how long before the frame the host booted; NaN where that is unknown or long ago.
+        own: laggard's own processes that would be culprits, too. They come after all others, for looking into what is
+            wrong makes them unlike themselves; where nothing else is, they are the culprits.
 
     """
 
@@ -92,6 +95,7 @@ class Verdict:
     causes: tuple[Cause, ...] = ()
     pressures: tuple[FeatureScore, ...] = ()
     booted_s: float = math.nan
+    own: tuple[RowScore, ...] = ()
 
     @property
     def resources(self) -> frozenset[Resource]:
@@ -116,6 +120,7 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
     row = host.rows[0] if host is not None and host.rows else None
     ails = () if row is None else causes(row)
     takers = [each for each in ranking.rows if not only_waits(each)]
+    takers.sort(key=lambda each: is_own(each.name))  # those of others first, each worst first as before
     culprits = _culprits(takers)
     if any(each.feature.feature == FAULTS for each in ails):
         readers = [each for each in culprits if _reads_anew(each)]
@@ -128,7 +133,11 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
         if each not in takers and (feature := waits_for(each)) is not None
     ]
     waiting.sort(key=lambda each: -judged(each.feature) / WAITS[each.feature.feature])
-    found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting))
+    worst = culprits[0].score if culprits else 0.0
+    own = [each for each in takers if is_own(each.name) and stands_out(each) and each.score >= ALIKE * worst]
+    if not culprits and not ails:
+        culprits, own = own, []
+    found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting), own=tuple(own))
     if row is None:
         return found
     explained = found.resources
@@ -144,9 +153,10 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
 
 
 def _culprits(takers: Sequence[RowScore]) -> list[RowScore]:
-    if not (takers and stands_out(takers[0])):
+    others = [row for row in takers if not is_own(row.name)]
+    if not (others and stands_out(others[0])):
         return []
-    return [row for row in takers if stands_out(row) and row.score >= ALIKE * takers[0].score]
+    return [row for row in others if stands_out(row) and row.score >= ALIKE * others[0].score]
 
 
 def _reads_anew(row: RowScore) -> bool:

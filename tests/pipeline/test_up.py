@@ -125,6 +125,8 @@ def test_it_starts_says_what_to_do_next_and_stops(start: Callable[..., Up]) -> N
     assert lines[0] == "laggard watches web-1: every process and the host itself, every 0.5 s.\n"
     assert f"  laggard why --bus {up.bus}  " in "".join(lines)
     parts = [up.holder("agent"), up.holder("work")]
+    names = [Path(f"/proc/{pid}/comm").read_text() for pid in (up.process.pid, *(pid for pid, _ in parts))]
+    assert names == ["laggard-up\n", "laggard-agent\n", "laggard-worker\n"]
     assert f"{parts[1][1]}/metrics\n" in lines[2]
     until(lambda: len(up.frames()) >= 6 and up.committed() > 0)
     code, out, err = up.ended(signal.SIGTERM)

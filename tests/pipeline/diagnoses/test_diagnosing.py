@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.producers.diagnosis.bounds import Limits
 from laggard.producers.diagnosis.profiling import METHODS
+from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.suspects import Suspects
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.producers.conftest import STAT, Machine, Time
@@ -492,3 +494,22 @@ def test_a_look_that_fails_is_logged_once_and_tried_again(
     patient(scene.diagnosing)
     assert scene.diagnosing.failures >= 2
     assert caplog.text.count("RuntimeError: no procfs") == 1
+
+
+@pytest.mark.parametrize(("methods", "loaded"), [(None, 1), (["perf"], 1), (["py-spy"], 0), ([], 0)])
+def test_what_is_large_is_loaded_before_anything_is_wrong(
+    scene: Scene, methods: list[str] | None, loaded: int, tmp_path: Path
+) -> None:
+    kernel_symbols.cache_clear()
+    diagnosing = Diagnosing(
+        scene.publish, "web-1", {}, Unfinished(tmp_path / "open"), budget_ratio=0.05, methods=methods
+    )
+    diagnosing.start()
+    until = time.monotonic() + 60.0
+    while diagnosing.delay_s() == 0.0:  # until it has looked at the host
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    diagnosing.close()
+    assert kernel_symbols.cache_info().currsize == loaded
+    assert diagnosing.failures == 0
+    assert diagnosing.cpu_s > 0.01 * loaded, "what it took is counted"

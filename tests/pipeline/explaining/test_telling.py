@@ -54,6 +54,31 @@ def test_what_is_over_but_still_counts_is_told_as_that():
     )
 
 
+def test_what_is_as_usual_again_is_not_told_twice():
+    over = FeatureScore("cpu_wait_ratio", 0.0, 0.0, 0.0, 40.0, recent=0.12)
+    told = sentence(ranking(row(features=(over,))), {})
+    assert (
+        "over the last seconds it waits for a free core 12 % of the time, usually 0 %, and now as usual again." in told
+    )
+
+
+def test_laggards_own_are_told_as_that_and_after_the_others():
+    own = row("laggard-agent[7@5]", 9.0, (USES,))
+    assert sentence(ranking(own, row(score=4.0)), {}) == (
+        "`hog` (pid 4711) is most unlike itself: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s. "
+        "So is `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core in user mode, "
+        "48 times the usual 2 ± 1 %."
+    )
+    assert sentence(ranking(own), {}).startswith(
+        "`laggard-agent` (laggard itself, pid 7) is most unlike itself: it uses 97 % of one core"
+    )
+    found = judge(ranking(own, waiting("web[8@5]")), about_host(STOLEN))
+    assert verdict_sentence(found, ranking(own), {}).startswith(
+        "No process but laggard's own takes far more than usual. "
+        "Unlike itself is `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core"
+    )
+
+
 def test_any_numbers_are_told():
     extremes = (math.nan, math.inf, -math.inf, 0.0, 1.0, -1.0, 5e-324, 1e308, -1e308)
     for value, mean, deviation in itertools.product(extremes, repeat=3):

@@ -40,6 +40,20 @@ def test_a_second_culprit_is_nearly_as_unusual_as_the_first():
     assert judge(ranking(row(score=0.9))).culprits[0].name == "hog"
 
 
+def test_laggards_own_come_after_all_others_and_are_not_hidden():
+    agent, other = row("laggard-agent", 9.0), row("hog", 4.0)
+    verdict = judge(ranking(agent, other))
+    assert verdict.culprits == (other,)
+    assert verdict.own == (agent,)
+    assert verdict.taker == other
+    assert judge(ranking(row("hog", 9.0), row("laggard-agent", 4.4))).own == (), "not nearly as unusual"
+    alone = judge(ranking(agent, row("web", 0.1, ())))
+    assert (alone.culprits, alone.own) == ((agent,), ()), "nobody else is to blame"
+    ails = judge(ranking(agent, row("web", 0.1, ())), ranking(COLD))
+    assert (ails.culprits, ails.own) == ((), (agent,))
+    assert ails.causes, "what laggard takes explains nothing of the host"
+
+
 def test_of_victims_the_one_that_waits_longest_comes_first():
     longer = replace(WAITED, value=0.9)
     rows = [row("a", 0.1, (WAITED,), waits=True), row("b", 0.1, (longer,), waits=True), row("c", 0.1, (WAITED,))]

@@ -41,6 +41,14 @@ def test_what_is_over_is_shown_with_what_it_was_lately():
     assert "0 B/s  lately 30 MB/s, usually 100 ± 300 kB/s" in line
 
 
+def test_laggards_own_come_last_and_are_told_to_be():
+    own, waits = row("laggard-worker", 9.0), replace(row("web", 7.0, ()), waits=True)
+    lines = shown(ranked(ranking(own, row(), waits), {}, Page(100)))
+    assert [line for line in lines if line.endswith(":")] == ["  Waiting for others:", "  laggard itself:"]
+    assert lines.index("  laggard itself:") == len(lines) - 3
+    assert "laggard-worker" in lines[-2]
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 71, 72, 80, 100, 300])
 def test_what_is_shown_fits_the_terminal(width):
     long = FeatureScore("a_feature_with_quite_a_long_name_that_somebody_gave_bytes_per_s", 1e6, 2e5, 1e5, 3.0)

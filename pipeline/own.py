@@ -1,0 +1,26 @@
+"""The processes of laggard itself: each goes by a name of its own, by which it is told from others, here and in `top`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.claims import Part
+
+NAMES: Final[Mapping[Part, str]] = {"up": "laggard-up", "agent": "laggard-agent", "work": "laggard-worker"}
+"""Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
+
+
+def take_name(part: Part) -> None:
+    """Let this process go by the name of its part from now on; where procfs may not be written it keeps its own."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(NAMES[part])
+
+
+def is_own(name: str) -> bool:
+    """Whether a process of this name is a part of laggard; who else takes such a name is told last, never hidden."""
+    return name in NAMES.values()
