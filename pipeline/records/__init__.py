@@ -2,7 +2,7 @@
 
 from laggard.pipeline.records.codec import Decoder, encode
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request, Wish
 from laggard.pipeline.records.json_lines import name_of, read_line, write_line
 from laggard.pipeline.records.layout import make_layout
 
@@ -16,6 +16,7 @@ __all__ = [
     "Received",
     "RecordError",
     "Request",
+    "Wish",
     "encode",
     "make_layout",
     "name_of",

@@ -8,13 +8,14 @@ import numpy as np
 
 from laggard.pipeline.records import checks
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Received, Request
-from laggard.pipeline.records.limits import MAX_HOSTS, MAX_NAME, MAX_NOTE, MAX_SYSCALLS
+from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Received, Request, Wish, WishKind
+from laggard.pipeline.records.limits import MAX_HOSTS, MAX_METRIC, MAX_NAME, MAX_NOTE, MAX_SYSCALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEYED_BY: Final = frozenset(get_args(KeyedBy))
+WISHES: Final[tuple[WishKind, ...]] = get_args(WishKind)
 _FLOAT64: Final = np.dtype(np.float64)
 
 
@@ -87,5 +88,28 @@ def request(fields: Mapping[str, Any], place: str) -> Request:
         counts=checks.amounts(fields.get("counts"), "counts", place),
         times_s=checks.amounts(fields.get("times_s"), "times_s", place),
         syscalls=checks.texts(syscalls, "syscalls", place, MAX_NAME, shortest=1),
+        sequence=checks.sequence(fields.get("sequence"), "sequence", place),
+    )
+
+
+def wish(fields: Mapping[str, Any], place: str) -> Wish:
+    """A wish, of its fields.
+
+    Raises:
+        RecordError: a field is of the wrong type, or beyond a limit.
+
+    """
+    metric = checks.text(fields.get("metric"), "metric", place, MAX_METRIC, shortest=1)
+    row, _, feature = metric.rpartition(":")
+    if not row or not feature:
+        raise RecordError(place, "metric", "a row and a feature such as 'web-1/nginx:cpu_wait_ratio'", shown(metric))
+    wished: Any = fields.get("wish")
+    if not isinstance(wished, str) or wished not in WISHES:
+        raise RecordError(place, "wish", "'pin', 'ban' or 'free'", shown(wished))
+    return Wish(
+        application=checks.key(fields.get("application"), "application", place),
+        ts=checks.ts(fields.get("ts"), "ts", place),
+        metric=metric,
+        wish=cast("WishKind", wished),
         sequence=checks.sequence(fields.get("sequence"), "sequence", place),
     )

@@ -2,8 +2,9 @@
 
 Every map has `v`, the version `[major, minor]`, `kind`, `ts` and `sequence`. A `frame` has `keyed_by`, `key`, `scope`,
 `layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and, where it has any, `hosts`; a
-`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s` and `syscalls`. A
-reader passes over fields it does not know, so that a newer minor version may add some.
+`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s` and `syscalls`; a
+`wish` (since 1.1) has `application`, `metric` and `wish`. A reader passes over fields it does not know, so that a newer
+minor version may add some.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from laggard.pipeline.records import checked
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Received, Request
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Received, Request, Wish
 from laggard.pipeline.records.layout import read_layout
 from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.memory import MAX_BYTES, LayoutMemory
@@ -23,7 +24,7 @@ from laggard.pipeline.records.messagepack import pack_map, unpack_map
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-VERSION: Final = (1, 0)
+VERSION: Final = (1, 1)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)
@@ -55,6 +56,9 @@ def encode(record: Received) -> bytes:
         case Request():
             kind = "request"
             checked.request(fields, "")
+        case Wish():
+            kind = "wish"
+            checked.wish(fields, "")
     try:
         return pack_map({"v": VERSION, "kind": kind, **fields})
     except ValueError as error:
@@ -103,10 +107,12 @@ class Decoder:
             return checked.mark(fields, place)
         if kind == "request":
             return checked.request(fields, place)
+        if kind == "wish":
+            return checked.wish(fields, place)
         got = shown(kind)
         if (minor := fields["v"][1]) > VERSION[1]:
             got += f" of version {VERSION[0]}.{minor}, which is newer than {VERSION[0]}.{VERSION[1]}: update laggard"
-        raise RecordError(place, "kind", "'frame', 'mark' or 'request'", got)
+        raise RecordError(place, "kind", "'frame', 'mark', 'request' or 'wish'", got)
 
     def _frame(self, fields: dict[Any, Any], place: str) -> Frame:
         packed = fields.get("layout")

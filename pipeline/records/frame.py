@@ -1,4 +1,4 @@
-"""The words that travel: frames, marks and requests, as plain immutable values."""
+"""The words that travel: frames, marks, requests and wishes, as plain immutable values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 KeyedBy = Literal["host", "application", "pool"]
 """What a frame's key names."""
+
+WishKind = Literal["pin", "ban", "free"]
+"""What a person wants of a metric: always in the models, never, or neither."""
 
 UNNUMBERED = -1
 """The sequence of a record whose producer does not number them."""
@@ -89,4 +92,24 @@ class Request:
     sequence: int = UNNUMBERED
 
 
-Received = Frame | Mark | Request
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants of one metric in the performance models of an application (S2, section 6).
+
+    Attributes:
+        application: the record's key.
+        ts: when, seconds since the Unix epoch.
+        metric: by its row and its feature, `web-1/nginx:cpu_wait_ratio`; the feature is what follows the last colon.
+        wish: `pin` it into the models, `ban` it from them, or `free` it from either.
+        sequence: see `Frame`.
+
+    """
+
+    application: str
+    ts: float
+    metric: str
+    wish: WishKind
+    sequence: int = UNNUMBERED
+
+
+Received = Frame | Mark | Request | Wish

@@ -1,10 +1,11 @@
-"""Records as lines of JSON, for recordings that people make and read: one object a line, in five forms.
+"""Records as lines of JSON, for recordings that people make and read: one object a line, in six forms.
 
 ```
 {"ts": 1700000000.0, "host": "web-1", "scope": "process", "rows": {"nginx[7]": {"cpu_user_ratio": 0.12}}}
 {"ts": 1700000000.0, "application": "shop", "hosts": ["web-1", "db-1"], "performance": {"response_time_p95_s": 0.21}}
 {"ts": 1700000000.0, "pool": "workers", "rows": {"worker-1": {"cpu_ratio": 0.4}}}
 {"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}
+{"ts": 1700000009.0, "application": "shop", "wish": "pin", "metric": "web-1/nginx:cpu_wait_ratio"}
 {"ts": 1700000000.0, "service": "blog", "request": "r1", "duration_s": 0.1, "counts": {}, "times_s": {}, "syscalls": []}
 ```
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from laggard.pipeline.records import checked, checks
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request, Wish
 from laggard.pipeline.records.layout import checked_layout
 from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME, MAX_NOTE
 from laggard.pipeline.records.memory import LayoutMemory
@@ -48,6 +49,7 @@ _ROWS: Final = ("scope", "rows", "names", "commands")
 _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "mark": (*_COMMON, "host", "mark"),
     "request": (*_COMMON, "service", "request", "duration_s", "counts", "times_s", "syscalls"),
+    "wish": (*_COMMON, "application", "wish", "metric"),
     "performance": (*_COMMON, "application", "hosts", "performance"),
     "application": (*_COMMON, "application", "hosts", *_ROWS),
     "pool": (*_COMMON, "pool", *_ROWS),
@@ -90,7 +92,7 @@ def read_line(line: str | bytes, place: str) -> Received:
     fields = parse_object(line, place)
     form = next((each for each in _FORMS if each in fields), "")
     if not form:
-        expected = "one of the fields 'host', 'application', 'pool', 'mark' and 'request'"
+        expected = "one of the fields 'host', 'application', 'pool', 'mark', 'request' and 'wish'"
         raise RecordError(place, "", expected, "none of them")
     if unknown := fields.keys() - set(_FORMS[form]):
         raise RecordError(place, "", f"only the fields {', '.join(_FORMS[form])}", shown(min(unknown)))
@@ -101,6 +103,8 @@ def read_line(line: str | bytes, place: str) -> Received:
             return checked.mark(fields | {"note": note}, place)
         case "request":
             return checked.request({"counts": {}, "times_s": {}, "syscalls": ()} | fields, place)
+        case "wish":
+            return checked.wish(fields, place)
         case "host" | "pool":
             return _frame(form, fields, place)
     return _frame("application", fields, place)
@@ -125,6 +129,8 @@ def write_line(record: Received) -> str:
             written |= {"host": record.host, "mark": record.note}
         case Request():
             written |= checked.fields_of(checked.request(checked.fields_of(record), ""))
+        case Wish():
+            written |= checked.fields_of(checked.wish(checked.fields_of(record), ""))
     written["sequence"] = record.sequence
     if record.sequence == UNNUMBERED:
         del written["sequence"]

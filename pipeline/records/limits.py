@@ -24,6 +24,9 @@ MAX_KEY: Final = 253
 MAX_NAME: Final = 1_024
 """Characters of a row's id, a row's name, a feature, a state, a system call and a request's id."""
 
+MAX_METRIC: Final = 2 * MAX_NAME + 1
+"""Characters of a metric: a row's id, a colon and a feature."""
+
 MAX_COMMAND: Final = 4_096
 """Characters of a command line."""
 

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from laggard.pipeline.records import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request, make_layout, name_of
+from laggard.pipeline.records import (
+    UNNUMBERED,
+    Frame,
+    KeyedBy,
+    Layout,
+    Mark,
+    Received,
+    Request,
+    Wish,
+    make_layout,
+    name_of,
+)
 from laggard.pipeline.records.limits import MAX_SEQUENCE, MAX_TS
 
 if TYPE_CHECKING:
@@ -73,6 +84,13 @@ st.register_type_strategy(
         st.lists(NAMES, max_size=4).map(tuple), SEQUENCES,
     ),
 )  # fmt: skip
+st.register_type_strategy(
+    Wish,
+    st.builds(
+        Wish, KEYS, TIMES, st.builds("{}:{}".format, NAMES, NAMES.filter(lambda name: ":" not in name)),
+        st.sampled_from(["pin", "ban", "free"]), SEQUENCES,
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +99,7 @@ def parts() -> Callable[[Received], list[Any]]:
 
     def of(value: Any) -> Any:
         match value:
-            case Frame() | Layout() | Mark() | Request():
+            case Frame() | Layout() | Mark() | Request() | Wish():
                 return [type(value).__name__, *(of(getattr(value, field.name)) for field in fields(value))]
             case np.ndarray():
                 return value.shape, value.dtype.str, value.tobytes()

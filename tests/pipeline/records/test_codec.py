@@ -24,6 +24,7 @@ from laggard.pipeline.records import (
     Received,
     RecordError,
     Request,
+    Wish,
     codec,
     encode,
     make_layout,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Parts = Callable[[Received], list[Any]]
 
 PLACE = "counters[3]@1042"
-RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request))
+RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
 JUNK = st.recursive(
     st.none()
     | st.booleans()
@@ -257,9 +258,15 @@ def test_a_wrong_frame_is_not_written(changes: dict[str, Any], told: str) -> Non
         (Request("s", 1.0, "r", 1.0, {}, {"": 1.0}), "times_s"),
         (Request("s", 1.0, "r", 1.0, {}, {}, ("open", "")), r"syscalls\[1\]"),
         (Request("s", 1.0, "r", 1.0, {}, {}, ("open",) * 100_001), "syscalls"),
+        (Wish("", 1.0, "web-1:x", "pin"), "application"),
+        (Wish("shop", -1.0, "web-1:x", "pin"), "ts"),
+        (Wish("shop", 1.0, "x", "pin"), "metric"),
+        (Wish("shop", 1.0, ":x", "pin"), "metric"),
+        (Wish("shop", 1.0, "web-1:", "pin"), "metric"),
+        (Wish("shop", 1.0, "web-1:x", "drop"), "wish"),  # type: ignore[arg-type]
     ],
 )
-def test_a_wrong_mark_or_request_is_not_written(record: Received, field: str) -> None:
+def test_a_wrong_mark_request_or_wish_is_not_written(record: Received, field: str) -> None:
     with pytest.raises(RecordError, match=f"^field '{field}': expected "):
         encode(record)
 

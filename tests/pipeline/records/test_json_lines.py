@@ -22,6 +22,7 @@ from laggard.pipeline.records import (
     Received,
     RecordError,
     Request,
+    Wish,
     encode,
     make_layout,
     name_of,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     Parts = Callable[[Received], list[Any]]
 
 PLACE = "day.jsonl:17"
-RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request))
+RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
 NUMBERS = st.integers() | st.floats()
 JUNK = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
@@ -108,6 +109,15 @@ def test_request() -> None:
     assert read(line + more) == Request(
         "wordpress", 1.0, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), sequence=5
     )
+
+
+def test_wish() -> None:
+    line = '{"ts": 1, "application": "shop", "wish": "ban", "metric": "web-1/nginx:cpu_wait_ratio", "sequence": 3}'
+    assert read(line) == Wish("shop", 1.0, "web-1/nginx:cpu_wait_ratio", "ban", 3)
+    with pytest.raises(RecordError, match=r"field 'wish': expected 'pin', 'ban' or 'free', got 'drop'"):
+        read(line.replace("ban", "drop"))
+    with pytest.raises(RecordError, match=r"field 'metric': expected a row and a feature such as .*, got 'cpu'"):
+        read(line.replace("web-1/nginx:cpu_wait_ratio", "cpu"))
 
 
 # Features, names, numbers.
@@ -204,7 +214,10 @@ ZEROS = "0" * 400
         ("[]", "expected a JSON object, got list of length 0"),
         ('{"ts": 1} x', "expected JSON with nothing more at character 11, got 'x'"),
         (b'{"ts": "\xff"}', "expected UTF-8, got invalid start byte at byte 8"),
-        ('{"ts": 1}', "expected one of the fields 'host', 'application', 'pool', 'mark' and 'request', got none of"),
+        (
+            '{"ts": 1}',
+            "fields 'host', 'application', 'pool', 'mark', 'request' and 'wish', got none of",
+        ),
         ('{"ts": 1, "ts": 2}', "expected strict JSON, got the name 'ts' twice in one object"),
         (FRAME + '"rows": {"a": {"x": 1, "x": 1}}}', "got the name 'x' twice in one object"),
         (FRAME + '"rows": {"a": {}, "b": {}, "a": {}}}', "got the name 'a' twice in one object"),

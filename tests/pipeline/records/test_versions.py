@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from laggard.pipeline.records import Decoder, Frame, Mark, Received, RecordError, Request, encode, make_layout
+from laggard.pipeline.records import Decoder, Frame, Mark, Received, RecordError, Request, Wish, encode, make_layout
 from laggard.pipeline.records.codec import VERSION
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ RECORDS: dict[str, Received] = {
     ),
     "mark": Mark("web-1", 1_700_000_007.5, "checkout hängt", 3),
     "request": Request("shop", 1.5, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), 9),
+    "wish": Wish("shop", 1_700_000_009.0, "web-1/nginx:cpu_wait_ratio", "pin", 4),
 }  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def test_a_newer_major_version_names_both_and_what_to_do(name: str) -> None:
 
 
 def test_a_kind_that_a_newer_minor_version_adds_is_named_as_that() -> None:
-    with pytest.raises(RecordError, match=r"field 'kind': expected 'frame', 'mark' or 'request', got 'trace' of "):
+    with pytest.raises(RecordError, match=r"'kind': expected 'frame', 'mark', 'request' or 'wish', got 'trace' of "):
         Decoder().decode(newer("mark", [VERSION[0], VERSION[1] + 1], kind="trace"), "here")
     with pytest.raises(RecordError, match=r"got 'trace'$"):
         Decoder().decode(newer("mark", list(VERSION), kind="trace"), "here")
