@@ -1,4 +1,4 @@
-"""The processes of laggard itself: each goes by a name of its own, by which it is told from others, here and in `top`."""
+"""The processes of laggard itself: each goes by a name of its own, which tells it from others, here and in `top`."""
 
 from __future__ import annotations
 

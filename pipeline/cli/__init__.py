@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from laggard.pipeline.cli.exits import FAILED, INTERRUPTED, MEANINGS, UNAVAILABLE, USAGE, CommandError
+from laggard.pipeline.cli.options import settings_given, settings_options, takes_settings
 from laggard.pipeline.settings import SettingError
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class LazyGroup(click.Group):
         """Suggest the command that a misspelt one may have meant."""
         if args[0] not in COMMANDS and (close := difflib.get_close_matches(args[0], COMMANDS, n=1)):
             ctx.fail(f"No such command {args[0]!r}; did you mean {close[0]!r}?")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and settings_given() and not takes_settings(command):
+            ctx.fail(f"{name!r} takes no settings; expected nothing before it")
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
@@ -74,6 +78,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="laggard", message="laggard %(version)s")
+@settings_options
 def laggard() -> None:
     """Find what is slow on machines, and what is to blame.
 

@@ -86,6 +86,7 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         )
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
+        from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
         from laggard.pipeline.records import Frame  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.topics import COUNTERS, DIAGNOSES  # noqa: PLC0415
         from laggard.producers.agent import Agent  # noqa: PLC0415
@@ -106,7 +107,9 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
             ticks += 1
             rows = sum(len(frame.values) for frame in frames if isinstance(frame, Frame) and frame.scope == "process")
             running.report(ticks=ticks, rows=rows)
-            running.manager.status(f"{ticks} ticks, {rows} processes, {publishers.waiting} records wait")
+            running.manager.status(
+                f"{counted(ticks, 'tick')}, {rows} processes, {counted(publishers.waiting, 'record')} waiting"
+            )
 
         command_lines = settings.flag("agent.command_lines")
         counters = Agent(publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +18,12 @@ from laggard.pipeline.settings import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+INDENT: Final = 26
+"""Columns before what was found."""
+
+NARROWEST: Final = 20
+"""In so many columns it is shown at least."""
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -57,6 +66,17 @@ def examine() -> Iterator[Finding]:
 def show(finding: Finding) -> None:
     """Print one finding, and below it what to do."""
     level = click.style(f"{finding.level:8}", fg=COLOURS[finding.level])
-    click.echo(f"{level} {finding.check:16} {finding.found}")
+    first, *others = _broken(finding.found)
     if finding.advice:
-        click.echo(f"{'':25} {finding.advice.replace('`laggard ', f'`{program()} ')}")
+        others += _broken(finding.advice.replace("`laggard ", f"`{program()} "))
+    click.echo(f"{level} {finding.check:16} {first}")
+    for line in others:
+        click.echo(f"{'':{INDENT}}{line}")
+
+
+def _broken(text: str) -> list[str]:
+    """The lines of a text: broken at words where the terminal ends, whole where there is none, for `grep`."""
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(shutil.get_terminal_size().columns - INDENT, NARROWEST)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]

@@ -114,8 +114,7 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     end = (
         begin + DIAGNOSED_S if incident.change != "closed" else max(min(begin + DIAGNOSED_S, incident.until_ts), begin)
     )
-    blames = (incident.blame, *(each.blame for each in incident.evidence))
-    blamed = {blame.row for blame in blames if blame}
+    blamed = _blamed(incident)
     try:
         found = Recorded(bus, topics_of(settings), incident.key).around(
             incident.opened_ts, max(end, incident.opened_ts)
@@ -124,6 +123,11 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
         click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
         return []
     return sorted(found, key=lambda each: each.row not in blamed)
+
+
+def _blamed(incident: Incident) -> set[str]:
+    """The rows that it, or an operator that saw it, blames."""
+    return {blame.row for blame in (incident.blame, *(each.blame for each in incident.evidence)) if blame}
 
 
 def _write(lines: Iterable[Text]) -> None:
@@ -163,7 +167,7 @@ def _write_one(settings: Settings, incident: Incident, doing: list[Diagnosis], n
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), now), console)
-    write_doing(settings, doing, incident.opened_ts)
+    write_doing(settings, doing, incident.opened_ts, _blamed(incident))
     following, others = [], ["incidents"]
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])

@@ -59,4 +59,4 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
     click.echo(f"Marked {shown} on {host}{': ' if note else ''}{note}")
     question = ["--mark", "last"] if at == "now" else ["--at", shown]
-    click.echo(f"Next: {to_type(settings, 'why', *question)}")
+    click.echo(f"Next: `{to_type(settings, 'why', *question)}`")

@@ -56,10 +56,17 @@ def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callab
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
-    """The options `--config`, `--bus`, `--set` and `--debug`, for `given_settings` to read."""
+    """The options `--config`, `--bus`, `--set` and `--debug`, for `given_settings` to read.
+
+    They may stand before the command's name and behind it; where both say something, what stands behind it holds.
+    """
 
     def remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        context.meta[f"{_GIVEN}.{parameter.name}"] = value
+        name = f"{_GIVEN}.{parameter.name}"
+        if isinstance(value, tuple):
+            value = (*context.meta.get(name, ()), *value)
+        if value:
+            context.meta[name] = value
 
     for option in (
         click.option(
@@ -128,6 +135,16 @@ def to_type(settings: Settings, *words: str) -> str:
     if settings.place("bus.location").startswith("--"):
         where += ["--bus", settings.text("bus.location")]
     return shlex.join([program(), *words, *where])
+
+
+def settings_given() -> bool:
+    """Whether any of the options of `settings_options` was given so far."""
+    return any(name.startswith(_GIVEN) for name in click.get_current_context().meta)
+
+
+def takes_settings(command: click.Command) -> bool:
+    """Whether a command, or one below it, has the options of `settings_options`."""
+    return isinstance(command, click.Group) or any(each.name == "config" for each in command.params)
 
 
 def program() -> str:

@@ -17,6 +17,7 @@ from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.notify import Notifier
 from laggard.pipeline.supervisor import Supervisor
 
@@ -109,7 +110,7 @@ def introduction(settings: Settings, url: str) -> str:
 def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
     """How it goes, on one line."""
     agent, work = reports["agent"], reports["work"]
-    parts = [f"{agent['ticks']} ticks", f"{agent['rows']} processes"]
+    parts = [counted(agent["ticks"], "tick"), f"{agent['rows']} processes"]
     if work["recovering"]:
         parts.append(f"catching up, {work['recovering']} records left")
     elif work["score"] is None:
@@ -155,7 +156,7 @@ class Terminal:
         """Say that all is stopped."""
         self._draw("")
         if self._live:
-            click.echo(f"Stopped after {self._ticks} ticks; what was recorded stays.")
+            click.echo(f"Stopped after {counted(self._ticks, 'tick')}; what was recorded stays.")
 
     def _draw(self, status: str) -> None:
         if self._live and status != self._status:

@@ -15,6 +15,8 @@ from laggard.pipeline.cli.options import setting_flag, to_type, with_settings
 from laggard.pipeline.cli.times import FORMS, parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.history.why import Answer, History, Marked, OutsideError
     from laggard.pipeline.records.diagnosis import Diagnosis
@@ -93,7 +95,8 @@ def why(
         else:
             here = ts is None and not silent_s and host == settings.text("host")
             _write_page(history, answer, mark, now, here=here)
-            write_doing(settings, doing, answer.frame.ts)
+            blamed = [row.row for row in answer.verdict.culprits]
+            write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
 
 
@@ -197,7 +200,7 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
             click.echo(f"{mark.id}  {moment(mark.ts)}  {printable(mark.host)}  {printable(mark.note)}".rstrip())
     if not as_json:
         one = to_type(settings, "why", "--mark", marks[0].id) if marks else to_type(settings, "mark", "what is slow")
-        click.echo(f"\nNext: {one}" if marks else f"There is no mark; when it is slow, type `{one}`")
+        click.echo(f"\nNext: `{one}`" if marks else f"There is no mark; when it is slow, type `{one}`")
 
 
 def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
@@ -251,18 +254,31 @@ def _write_page(history: History, answer: Answer, mark: Marked | None, now: floa
         )
 
 
-def write_doing(settings: Settings, doing: list[Diagnosis], ts: float) -> None:
-    """What processes were doing about a moment."""
+def write_doing(
+    settings: Settings, doing: list[Diagnosis], ts: float, blamed: Collection[str], ranked: Collection[str] = ()
+) -> None:
+    """What processes were doing about a moment, and how they stand in what was said of it before.
+
+    Args:
+        settings: those of the command.
+        doing: what was looked into.
+        ts: the moment, seconds since the Unix epoch.
+        blamed: the rows that are to blame for it.
+        ranked: the rows of the ranking above; none where there is no ranking.
+
+    """
     if not doing:
         return
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.page import brief_lines  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing  # noqa: PLC0415
     from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
 
     console = console_of(sys.stdout)
+    click.echo()
+    write(doing_lines([each.row for each in doing], SHOWN_DIAGNOSES, blamed, ranked), console)
     for each in doing[:SHOWN_DIAGNOSES]:
         click.echo()
-        write(brief_lines(each, page_of(console), ts), console)
+        write([standing(each.row, blamed, ranked), *brief_lines(each, page_of(console), ts)], console)
         elsewhere = [] if each.host == settings.text("host") else ["--host", each.host]
         click.echo(f"All of it: `{to_type(settings, 'diagnose', '--id', each.id[:SHORT_ID], *elsewhere)}`")
 

@@ -29,11 +29,11 @@ from laggard.pipeline.diagnoses.words import (
 from laggard.pipeline.diagnoses.words import sentence as in_words
 from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.report import clock
-from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.explaining.units import counted, readable
 from laggard.pipeline.records.diagnosis import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from laggard.pipeline.diagnoses.hottest import Spot, Use
     from laggard.pipeline.explaining.report import Page
@@ -88,6 +88,40 @@ def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[
         yield Text(f"Note: {printable(note)}", "dim")
 
 
+def doing_lines(rows: Sequence[str], shown: int, blamed: Collection[str], ranked: Collection[str]) -> Iterator[Text]:
+    """The heading of what processes were doing, beside something else that says who is to blame.
+
+    Args:
+        rows: those that were looked into.
+        shown: how many of them are shown at most.
+        blamed: see `standing`.
+        ranked: likewise.
+
+    """
+    line = Text("What processes were doing", "bold")
+    yield line.append(f" ({shown} of {len(rows)} that were looked into)" if len(rows) > shown else "")
+    if ranked and any(row not in blamed for row in rows[:shown]):
+        yield Text(
+            "Looked into is who uses much or waits for long, usual or not; ranked above is who is unlike itself.", "dim"
+        )
+
+
+def standing(row: str, blamed: Collection[str], ranked: Collection[str]) -> Text:
+    """How a row that was looked into stands in what was said before.
+
+    Args:
+        row: its id.
+        blamed: the rows that are to blame.
+        ranked: the rows of the ranking that was shown; none where there was no ranking.
+
+    """
+    if row in blamed:
+        return Text("Who is to blame:", "dim")
+    if row in ranked:
+        return Text("Ranked above, and not to blame:", "dim")
+    return Text(f"Not to blame{', nor as unlike itself as those above' if ranked else ''}:", "dim")
+
+
 def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
     """What the process did round a moment: in a sentence, the phases about then, and the threads of that one.
 
@@ -111,7 +145,7 @@ def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
         if number == now:
             yield from _threads(phase, page, BRIEF)
     if len(phases) > len(about):
-        yield Text(f"{'':10}and {_counted(len(phases) - len(about), 'more phase')}", "dim")
+        yield Text(f"{'':10}and {counted(len(phases) - len(about), 'more phase')}", "dim")
 
 
 def _heading(phase: Phase, number: int) -> Text:
@@ -129,9 +163,9 @@ def _threads(phase: Phase, page: Page, shown: Shown) -> Iterator[Text]:
         heading = Text().append(f"{percent(used):>8}  ", "bold").append("all threads together", "bold")
         blocks.insert(0, [heading, *_spots(together((phase,)), page, shown)])
     more = threads[shown.threads :]
-    rest = [f"{_counted(len(more), 'more thread')}, {percent(sum(each.share for each in more))}"] if more else []
+    rest = [f"{counted(len(more), 'more thread')}, {percent(sum(each.share for each in more))}"] if more else []
     if phase.left_out:
-        rest.append(f"{_counted(phase.left_out, 'thread')} with less use, not kept")
+        rest.append(f"{counted(phase.left_out, 'thread')} with less use, not kept")
     if rest:
         blocks.append([Text(f"{'':10}and {' and '.join(rest)}", "dim")])
     for block in reversed(blocks) if shown.reverse else blocks:
@@ -156,7 +190,7 @@ def _spots(spots: Sequence[Spot], page: Page, shown: Shown) -> Iterator[Text]:
     lines = [_spot(spot, page) for spot in spots[: shown.functions]]
     if more := spots[shown.functions :]:
         share = percent(sum(each.share for each in more))
-        lines.append(Text(f"{share:>16}  in {_counted(len(more), 'other place')}", "dim"))
+        lines.append(Text(f"{share:>16}  in {counted(len(more), 'other place')}", "dim"))
     yield from reversed(lines) if shown.reverse else lines
 
 
@@ -167,7 +201,3 @@ def _spot(spot: Spot, page: Page) -> Text:
     callers = "".join(f" < {each}" for each in chain(spot)[:CALLERS])
     room = page.width - line.cell_len - 1
     return line.append(shortened(callers, room), "dim") if callers and room >= 12 else line
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

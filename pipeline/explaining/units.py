@@ -85,6 +85,11 @@ def readable_duration(seconds: float) -> str:
     return readable("duration_seconds", round(seconds, 0 if abs(seconds) < 120.0 else -1))
 
 
+def counted(count: int, what: str) -> str:
+    """How many of something: `1 tick`, `1,200 ticks`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _unit(feature: str) -> tuple[tuple[Step, ...], str]:
     base = feature.removesuffix("_per_s")
     steps = next((steps for suffix, steps in SUFFIXES if base.endswith(suffix)), COUNTS)

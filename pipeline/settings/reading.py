@@ -148,7 +148,7 @@ def read_settings(
     if config is None and environ.get(CONFIG_VARIABLE):
         config = Path(environ[CONFIG_VARIABLE])
     if config is None:
-        config = next((path for path in config_paths(environ) if path.is_file()), None)
+        config = next((path for path in config_paths(environ) if path.exists()), None)
     problems: list[str] = []
     given = [*_from_file(config, problems)] if config else []
     given += [*_from_environment(environ, problems), *flags]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -197,7 +198,9 @@ def available(pid: int) -> str:
     if not _PYTHON.search(maps):
         return Unsuited(f"py-spy: process {pid} is not a Python process")
     if not _program():
-        return "py-spy: it is not installed; `pip install py-spy` or laggard's extra `diagnose` has it"
+        # Into the environment that laggard runs in: the `pip` of the path may be another's.
+        command = shlex.join(["pip", "--python", sys.executable, "install", "py-spy"])
+        return f"py-spy: it is not installed; `{command}` installs it"
     return ""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
 import time
@@ -156,7 +159,7 @@ def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = out.splitlines()
     assert first.startswith("Marked 20")
     assert first.endswith(" on web-1: checkout hangs")
-    assert second == f"Next: laggard why --mark last --bus {path}"
+    assert second == f"Next: `laggard why --mark last --bus {path}`"
     code, out, err = called(["mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path)], capsys)
     assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
     code, out, _ = called(["mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path)], capsys)
@@ -243,6 +246,52 @@ def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
     assert seen["typed"] == (
         "deploy/laggard mark 'it hangs' --set kafka.security=tls --set topics.prefix=ours. --bus kafka://b1:9093"
     )
+
+
+def test_options_may_stand_before_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, path = tmp_path / "own.toml", tmp_path / "laggard.db"
+    config.write_text("[agent]\ninterval = 7")
+    EmbeddedBus(path).close()
+    before = ["--config", str(config), "--bus", str(path), "--set", "topics.prefix=a."]
+    code, out, _ = called([*before, "mark", "x", "--set", "topics.prefix=b."], capsys)
+    assert code == 0
+    assert f"`laggard why --mark last --config {config} --set topics.prefix=" in out, "to be typed next"
+    assert "--set topics.prefix=b. --bus" in out, "what stands behind the command holds"
+    code, _, err = called(["--bus", str(path), "--bus", "none.db", "grafana", "check", "--set", "x"], capsys)
+    assert (code, err) == (USAGE, "laggard: --set x: expected NAME=VALUE such as gaussian.context=4h\n")
+    code, _, err = called(["--set", "host=a", "confirm", "7"], capsys)
+    assert code == USAGE
+    assert "'confirm' takes no settings; expected nothing before it" in err
+
+
+def test_a_folder_in_the_place_of_the_configuration_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "laggard.toml").mkdir()
+    said = "laggard: laggard.toml: the configuration file cannot be read: Is a directory\n"
+    assert called(["mark", "x"], capsys) == (USAGE, "", said)
+
+
+def test_a_long_finding_is_broken_in_a_terminal_and_whole_in_a_pipe() -> None:
+    code = (
+        "from laggard.pipeline.cli.doctor import show, Finding\n"
+        f"show(Finding('diagnosis', 'warning', {'nothing can tell it ' * 9!r}, {'/a/path/that/is/long ' * 6!r}))"
+    )
+    piped = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert len(piped.stdout.splitlines()) == 2
+    ours, terminal = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=terminal, env=os.environ | {"COLUMNS": "80"}) as ended:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal says that its other side has gone
+            while read := os.read(ours, 4096):
+                shown += read
+    os.close(ours)
+    assert ended.returncode == 0
+    lines = click.unstyle(shown.decode()).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert all(line.startswith(" " * 26) and line[26] != " " for line in lines[1:])
+    assert " ".join(click.unstyle(piped.stdout).split()) == " ".join(" ".join(lines).split())
 
 
 def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -267,6 +267,7 @@ def test_the_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_status(work: dict[str, object], shown: str) -> None:
     assert status({"agent": {"ticks": 3, "rows": 5}, "work": work}) == shown
+    assert status({"agent": {"ticks": 1, "rows": 5}, "work": work}).startswith("1 tick   5 ")
 
 
 def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:

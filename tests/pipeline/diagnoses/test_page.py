@@ -12,7 +12,7 @@ from hypothesis import given
 from rich.console import Console
 
 from laggard.pipeline.diagnoses.hottest import spots, together, uses
-from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
+from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines, doing_lines, standing
 from laggard.pipeline.diagnoses.waits import suffers, waits_for
 from laggard.pipeline.diagnoses.words import cost, looked, sentence
 from laggard.pipeline.explaining.report import Page
@@ -41,6 +41,21 @@ from tests.pipeline.records.test_diagnosis_json import DIAGNOSES
 
 def page(told: Diagnosis, width: int = 100, shown: Shown = Shown()) -> list[str]:  # noqa: B008 - frozen
     return [line.plain for line in diagnosis_lines(told, Page(width), shown)]
+
+
+def test_what_was_looked_into_is_told_apart_from_what_is_ranked() -> None:
+    assert [str(line) for line in doing_lines(["a", "b", "c"], 1, ["a"], ["a", "b"])] == [
+        "What processes were doing (1 of 3 that were looked into)"
+    ]
+    heading, relation = doing_lines(["a", "b"], 2, ["a"], ["a"])
+    assert str(heading) == "What processes were doing"
+    assert "ranked above is who is unlike itself" in str(relation)
+    assert [str(standing(row, ["a"], ["a", "b"])) for row in "abc"] == [
+        "Who is to blame:",
+        "Ranked above, and not to blame:",
+        "Not to blame, nor as unlike itself as those above:",
+    ]
+    assert str(standing("c", ["a"], ())) == "Not to blame:"
 
 
 SENTENCE = (

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from laggard.pipeline.explaining.units import readable, readable_duration, readable_usual
+from laggard.pipeline.explaining.units import counted, readable, readable_duration, readable_usual
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,7 @@ def test_mean_and_spread_share_one_unit(feature, mean, deviation, expected):
 )
 def test_durations(seconds, expected):
     assert readable_duration(seconds) == expected
+
+
+def test_counts_are_told_in_their_number():
+    assert [counted(count, "tick") for count in (0, 1, 2, 1200)] == ["0 ticks", "1 tick", "2 ticks", "1,200 ticks"]

@@ -306,7 +306,10 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     out, err = capsys.readouterr()
     assert err == ""
     _, _, told = out.partition("load 0.5, CPU 25 %, memory available 2 GB\n\n")
-    lines = told.splitlines()
+    heading, relation, _, blamed, *lines = told.splitlines()
+    assert heading == "What processes were doing"
+    assert relation.startswith("Looked into is who uses much or waits for long, usual or not; ranked above is ")
+    assert blamed == "Who is to blame:"
     assert lines[0].startswith("From 22:25:55 to 22:26:10 `hog` (pid 4711, `python3 hog.py`) used ")
     assert " of it in `compute` (hot.py:12)" in lines[0]
     assert "because it used 93 % of all CPUs" in lines[1]
@@ -314,7 +317,8 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     assert lines[3].endswith("all threads together")
     assert [line.partition(",")[0] for line in lines if line.startswith(("Phase", "Dip"))] == ["Phase 1", "Dip 2"]
     assert f"All of it: `laggard diagnose --id hog00000 --bus {diagnosed}`" in lines
-    assert any(line.startswith("`postgres` (pid 26801) used ") for line in lines)
+    (other,) = (number for number, line in enumerate(lines) if line.startswith("`postgres` (pid 26801) used "))
+    assert lines[other - 1] == "Not to blame, nor as unlike itself as those above:"
     assert "before" not in told
     assert lines[-1].startswith("Next: ")
 
