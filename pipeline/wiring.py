@@ -76,6 +76,9 @@ _WEIGHTS: Mapping[str, float] = {
     "timeslices_per_s": 0.25,
     "switches_voluntary_per_s": 0.25,
     "switches_involuntary_per_s": 0.25,
+    # What tasks of the same control group wait for is every one's of it: it ranks nobody.
+    "io_pressure_ratio": 0.0,
+    "memory_pressure_ratio": 0.0,
     # When the machine booted, and how many CPUs it has, is no use of anything.
     "boot_timestamp_seconds": 0.0,
     "cpus": 0.0,

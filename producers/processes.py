@@ -14,20 +14,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.groups import all_members, members
 from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
+from laggard.producers.pressures import Pressures
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
-from laggard.producers.process import GAUGES, RATES, Process
-from laggard.producers.quotas import Quotas, members
+from laggard.producers.process import GAUGES, MAX_THREADS, RATES, Process
+from laggard.producers.quotas import Quotas
+from laggard.producers.suspects import blocked_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.producers.clock import Clock
 
-SHARED = ("cpu_quota_throttled_ratio", "cpus")
+SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")
 """What is not a process's own: the share of periods in which the CPU quota of its control group, or of one above that,
-was used up, 0 without a quota; and how many CPUs are online."""
+was used up, 0 without a quota; the share of time in which some task of its control group waited for I/O, or memory, if
+it may have been one of its own, else 0; and how many CPUs are online."""
 
 FEATURES = RATES + GAUGES + SHARED
 
@@ -38,7 +42,15 @@ RETRY_S = 60.0
 """How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
 
 _OWN = len(RATES) + len(GAUGES) - 1  # of the features, those that are read from its files; the children are counted
-_QUOTA, _CPUS = _OWN + 1, _OWN + 2
+_QUOTA, _IO, _MEMORY, _CPUS = range(_OWN + 1, len(FEATURES))
+
+_SIGNS = {
+    "io": ("page_faults_major_per_s", "io_delay_ratio", "io_read_bytes_per_s", "io_write_bytes_per_s"),
+    "memory": ("page_faults_major_per_s", "page_faults_minor_per_s"),
+}
+"""By resource: of those that share a control group, the ones that had any of this may have waited for it."""
+
+_SIGN_COLUMNS = {resource: [RATES.index(sign) for sign in signs] for resource, signs in _SIGNS.items()}
 
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 _CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
@@ -93,7 +105,9 @@ class ProcessTable:
         self._command_lines = command_lines
         self._kernel = Kernel(root)
         self._files = HeldFiles(limit)
-        self._quotas = Quotas(clock, groups or f"{Path(root).with_name('sys')}/fs/cgroup")
+        groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
+        self._quotas = Quotas(clock, groups)
+        self._pressures = Pressures(clock, root, groups)
         self._cpus = 0
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
@@ -152,6 +166,7 @@ class ProcessTable:
         for pid in list(self._processes):
             self._remove(pid)
         self._quotas.close()
+        self._pressures.close()
         self._listed = None
 
     def _read_known(self) -> None:
@@ -350,10 +365,33 @@ class ProcessTable:
         groups, _, ratios = self._quotas.read()
         by_slot = np.zeros(len(self._now))
         for place in np.flatnonzero(ratios > 0.0).tolist():
-            for pid in members(groups[place]):
+            for pid in all_members(groups[place]):
                 if (process := self._processes.get(str(pid))) is not None:
                     by_slot[process.slot] = max(by_slot[process.slot], ratios[place])
         return by_slot[self._slots]
+
+    def _pressed(self, values: NDArray[np.float64]) -> None:
+        """Put down how long tasks of each process's group waited. `values` are those of the layout, without these."""
+        values[:, [_IO, _MEMORY]] = 0.0
+        groups, _, ratios = self._pressures.read()
+        places = {resource: np.flatnonzero(each > 0.0).tolist() for resource, each in ratios.items()}
+        if not any(places.values()):
+            return
+        rows = {slot: row for row, slot in enumerate(self._slots.tolist())}
+        for column, (resource, pressed) in zip((_IO, _MEMORY), places.items(), strict=True):
+            for place in pressed:
+                processes = [self._processes.get(str(pid)) for pid in members(groups[place])]
+                there = [process for process in processes if process is not None]
+                for process in there:
+                    row = rows[process.slot]
+                    if len(there) == 1 or np.any(values[row, _SIGN_COLUMNS[resource]] > 0.0) or self._is_stuck(process):
+                        values[row, column] = ratios[resource][place]
+
+    def _is_stuck(self, process: Process) -> bool:
+        """Whether a thread of a process waits for a device. Of one that has not run its state is that of before."""
+        if process.stat.threads <= 1 or process.stat.state == b"D":
+            return process.stat.state == b"D"
+        return process.stat.threads <= MAX_THREADS and blocked_threads(process.path) > 0
 
     def _rates(self) -> NDArray[np.float64]:
         slots, rates = self._slots, len(RATES)
@@ -372,6 +410,7 @@ class ProcessTable:
         differences = now[:, :rates] - self._before[slots]
         differences[differences < 0] = np.nan
         np.divide(differences, elapsed[:, np.newaxis], out=values[:, :rates])
+        self._pressed(values)
         self._before[slots] = now[:, :rates]
         self._before_s[:] = self._now_s
         values.setflags(write=False)

@@ -5,18 +5,16 @@ Sources: Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sch
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.producers.groups import ROOT, below
 from laggard.producers.held import HeldFiles
 from laggard.producers.kernel import content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from laggard.producers.clock import Clock
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
 SEEK_S: Final = 30.0
 """How often groups with a quota are looked for."""
-
-MAX_GROUPS: Final = 20_000
-"""So many groups are looked at for a quota; a machine with more of them has none found beyond."""
 
 MAX_QUOTAS: Final = 512
 """So many groups with a quota are followed."""
@@ -62,7 +57,7 @@ class Quotas:
 
     """
 
-    def __init__(self, clock: Clock, root: str = "/sys/fs/cgroup") -> None:
+    def __init__(self, clock: Clock, root: str = ROOT) -> None:
         self._clock = clock
         self._base, self._limit = _hierarchy(root)
         self._groups: tuple[str, ...] = ()
@@ -107,18 +102,12 @@ class Quotas:
 
     def _seek(self) -> tuple[str, ...]:
         found: list[str] = []
-        for seen, group in enumerate(_below(self._base)):
-            if seen >= MAX_GROUPS or len(found) >= MAX_QUOTAS:
+        for group, _ in below(self._base):
+            if len(found) >= MAX_QUOTAS:
                 break
             if has_quota(content(f"{group}/{self._limit}")):
                 found.append(group)
         return tuple(found)
-
-
-def members(group: str) -> list[int]:
-    """The processes of a group, and of those below it; but for those that our pid namespace does not have."""
-    found = (int(word) for each in _below(group) for word in content(f"{each}/cgroup.procs").split() if word.isdigit())
-    return [pid for pid in found if pid > 0]
 
 
 def parse_cpu_stat(text: bytes) -> tuple[int, int] | None:
@@ -144,16 +133,3 @@ def _hierarchy(root: str) -> tuple[str, str]:
         if Path(root, name, "cpu.stat").exists():
             return f"{root}/{name}", "cpu.cfs_quota_us"
     return "", ""
-
-
-def _below(group: str) -> Iterator[str]:
-    """A group, and all groups below it."""
-    waiting = [group]
-    while waiting:
-        path = waiting.pop()
-        yield path
-        try:
-            with os.scandir(path) as entries:
-                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:  # gone in between
-            continue

@@ -1,8 +1,8 @@
 """Which processes to look at while a host waits for its disks or for memory: those that wait, and those that take most.
 
-The kernel counts a host's pressure, not whose it is. So while it is high every process is looked at now and then: how
-many of its threads wait for a device (uninterruptible sleep), how much it reads and writes, and how many pages had to
-be brought back for it.
+The kernel counts the pressure of a host, or of a control group, not whose it is. So while it is high every process is
+looked at now and then: how many of its threads wait for a device (uninterruptible sleep), how much it reads and writes,
+and how many pages had to be brought back for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from laggard.producers.kernel import content
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_io, parse_stat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 MAX_TASKS: Final = 4096
 """At how many threads one look is taken; of processes for which it does not last only the first thread is looked at."""
@@ -56,7 +56,7 @@ class Suspects:
             blocked = int(stat.state == b"D")
             if 1 < stat.threads <= left:
                 left -= stat.threads
-                blocked = _blocked(path)
+                blocked = blocked_threads(path)
             before = self._processes.get(pid)
             values = (stat.faults_major, _io_bytes(path), stat.rss_pages)
             if before is None or before.start_ticks != stat.start_ticks:
@@ -65,17 +65,20 @@ class Suspects:
                 found[pid] = _Process(stat.start_ticks, before.blocked + blocked, before.first, values)
         self._processes = found
 
-    def worst(self, resource: str, most: int) -> tuple[int, ...]:
+    def worst(self, resource: str, most: int, among: Collection[int] | None = None) -> tuple[int, ...]:
         """The ids of at most so many processes, by turns the one that waits most and the one that takes most.
 
         Args:
             resource: `io` or `memory`.
             most: how many.
+            among: of these processes alone; None for all.
 
         """
         waits: dict[int, tuple[float, ...]] = {}
         takes: dict[int, tuple[float, ...]] = {}
         for pid, process in self._processes.items():
+            if among is not None and pid not in among:
+                continue
             faults, moved, grown = (last - first for first, last in zip(process.first, process.last, strict=True))
             if resource == "io":
                 waits[pid], takes[pid] = (process.blocked, faults), (moved,)
@@ -90,8 +93,8 @@ def _ordered(values: dict[int, tuple[float, ...]]) -> Iterable[int]:
     return sorted((pid for pid, value in values.items() if max(value) > 0.0), key=lambda pid: values[pid], reverse=True)
 
 
-def _blocked(path: str) -> int:
-    """How many threads of a process wait for a device."""
+def blocked_threads(path: str) -> int:
+    """How many threads of a process, below procfs, wait for a device."""
     try:
         tasks = os.listdir(f"{path}/task")  # noqa: PTH208 - names
     except OSError:

@@ -51,8 +51,8 @@ class Cpu:
     - `spikes`: how often `cpu` was high for too short a time to be prolonged, each spike fading by `SPIKES_S`. S1
       leaves these out of its scope.
     - `quota`: the share of periods in which the CPU quota of a process's cgroup was used up, if it uses any of it.
-    - `io_pressure`, `memory_pressure`: the share of time in which some task of a host waited for I/O, or memory
-      (pressure stall information).
+    - `io_pressure`, `memory_pressure`: the share of time in which some task of a host, or of a process's control group,
+      waited for I/O, or memory (pressure stall information).
 
     A row's score is 0 while it is Normal, the share of `duration_s` that is over while it is High, and 1 plus the mean
     reading in stretches of high use from then on until it is Normal again: dips do not end an event, they part its

@@ -41,7 +41,7 @@ class Columns:
         used: both, from who does not tell them apart.
         cpus: how many CPUs there are.
         throttled: the share of periods in which the quota was used up.
-        io: the share of time in which some task waited for I/O.
+        io: the share of time in which some task of the host, or of a process's control group, waited for I/O.
         memory: ... for memory.
 
     """
@@ -69,8 +69,8 @@ class Columns:
             used if user < 0 and system < 0 else -1,
             at.get("cpus", -1),
             throttled,
-            at.get("pressure_io_some_ratio", -1),
-            at.get("pressure_memory_some_ratio", -1),
+            at.get("pressure_io_some_ratio", at.get("io_pressure_ratio", -1)),
+            at.get("pressure_memory_some_ratio", at.get("memory_pressure_ratio", -1)),
         )
 
 
@@ -143,12 +143,12 @@ class Readings:
 
     @property
     def io(self) -> Vector | None:
-        """The share of time in which some task of a host waited for I/O."""
+        """The share of time in which some task of a host, or of a process's control group, waited for I/O."""
         return self._column(self._columns.io)
 
     @property
     def memory(self) -> Vector | None:
-        """The share of time in which some task of a host waited for memory."""
+        """The share of time in which some task of a host, or of a process's control group, waited for memory."""
         return self._column(self._columns.memory)
 
     # The same without a look at each row: no reading is greater. NaN where that is not known.
@@ -191,6 +191,7 @@ class Condition:
     Attributes:
         name: in settings and diagnoses.
         feature: what is told of it, with its base unit.
+        own: what is told in its place of frames that have a feature of this name.
         reading: of a frame; for `spikes` what the spikes are made of.
         most: no reading of the frame is greater; NaN where nobody knows.
 
@@ -200,6 +201,11 @@ class Condition:
     feature: str
     reading: Callable[[Readings], Vector | None]
     most: Callable[[Readings], float]
+    own: str = ""
+
+    def told(self, layout: Layout) -> str:
+        """The name of what is told of rows of a frame like this."""
+        return self.own if self.own in layout.features else self.feature
 
 
 CONDITIONS: Final[Mapping[ConditionName, Condition]] = {
@@ -211,9 +217,19 @@ CONDITIONS: Final[Mapping[ConditionName, Condition]] = {
         Condition("single_cpu", "cpu_single_ratio", lambda found: found.single, lambda found: found.most_single),
         Condition("spikes", "cpu_spikes_per_s", lambda found: found.system_wide, lambda found: found.most_system_wide),
         Condition("quota", "cpu_quota_throttled_ratio", lambda found: found.quota, lambda found: found.most_quota),
-        Condition("io_pressure", "pressure_io_some_ratio", lambda found: found.io, lambda found: found.most_io),
         Condition(
-            "memory_pressure", "pressure_memory_some_ratio", lambda found: found.memory, lambda found: found.most_memory
+            "io_pressure",
+            "pressure_io_some_ratio",
+            lambda found: found.io,
+            lambda found: found.most_io,
+            "io_pressure_ratio",
+        ),
+        Condition(
+            "memory_pressure",
+            "pressure_memory_some_ratio",
+            lambda found: found.memory,
+            lambda found: found.most_memory,
+            "memory_pressure_ratio",
         ),
     )
 }

@@ -94,7 +94,7 @@ class Scores:
         order = sorted(events, key=lambda condition: -self._score(events[condition]))
         told = [
             FeatureScore(
-                feature=CONDITIONS[condition].feature,
+                feature=CONDITIONS[condition].told(self.layout),
                 value=events[condition].value,
                 mean=self.thresholds[condition],
                 standard_deviation=math.nan,
@@ -111,7 +111,7 @@ class Scores:
             }
             told += [
                 FeatureScore(
-                    feature=CONDITIONS[condition].feature,
+                    feature=CONDITIONS[condition].told(self.layout),
                     value=normal[condition],
                     mean=self.thresholds[condition],
                     standard_deviation=math.nan,

@@ -36,8 +36,8 @@ LONGEST_LOOK_S: Final = 2.0
 """Between two looks at the host, where they are expensive (`LOOK_RATIO`)."""
 
 MAX_SESSIONS: Final = 6
-"""So many processes are looked into at once, `MAX_SUSPECTS` of them for the pressure of the host at most. Others wait;
-those with most use come first."""
+"""So many processes are looked into at once, `MAX_SUSPECTS` of them for pressure at most. Others wait; those with most
+use come first."""
 
 FIRST_TOLD_S: Final = 2.0
 """After so long the first samples are there. Each next time is twice as late, at least ..."""
@@ -221,10 +221,8 @@ class Diagnosing:
         # A look that was a little late does not move the next one. Two are at least half of that time apart, so that no
         # reading rests on a sliver of it, of which the kernel has not counted what runs just now.
         self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
-        begun = self._clock.cpu()
         changes = self._triggers.look()
-        took_s = (self._clock.cpu() - begun) / 1e9
-        self._look_s = max(self._triggers.interval_s, min(took_s / LOOK_RATIO, LONGEST_LOOK_S))
+        self._look_s = max(self._triggers.interval_s, min(self._triggers.took_s / LOOK_RATIO, LONGEST_LOOK_S))
         for key, what in changes:
             match what:
                 case "begun":

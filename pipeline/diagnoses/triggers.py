@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from laggard.producers.quotas import Quotas, members
+from laggard.producers.groups import all_members, members
+from laggard.producers.pressures import Pressures
+from laggard.producers.quotas import Quotas
 from laggard.producers.suspects import Suspects
 from laggard.producers.utilisation import Utilisation
 
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
     Vector = NDArray[np.float64]
 
-LOOK_S: Final = 0.5
-"""Between two looks at everything, so that an event is seen within a second of when it is one."""
+LOOK_S: Final = 0.505
+"""Between two looks at everything, so that an event is seen within a second of when it is one. Ten of them are a little
+more than S1's 5 s: else one that is woken a millisecond earlier than another would make it eleven."""
 
 GLANCE_S: Final = 0.25
 """Between two looks at the host alone, while nobody can use too much."""
@@ -38,22 +41,26 @@ IDLE_RATIO: Final = 0.6
 above it then. It is a part, as use begins in the middle between two looks."""
 
 LOOK_RATIO: Final = 0.005
-"""What looks may take of one core: where they take more, they are further apart."""
+"""What looks may take of one core: where they take more, they are further apart. Those at who waits have a bound of
+their own: they are no reason to look later at how long that lasts."""
 
 MAX_SUSPECTS: Final = 3
 """So many processes are concerned where the host's pressure is high, which is nobody's own ..."""
 
 MAX_OF_GROUP: Final = 2
-"""... and so many of a group that is held back by its quota."""
+"""... and so many of a control group that is held back by its quota, or whose own pressure is high."""
 
 SUSPECT_S: Final = 1.0
-"""Between two looks at who waits, while the host's pressure is high."""
+"""Between two looks at who waits, while pressure is high."""
 
 SUSPECT_RATIO: Final = 0.01
 """What that may take of one core."""
 
 RESOURCES: Final = {"io_pressure": "io", "memory_pressure": "memory"}
-"""By condition of the host, what it is short of."""
+"""By condition of pressure, what tasks wait for."""
+
+HOST: Final = ""
+"""Where events are those of control groups, that which is the host's."""
 
 _PROCESSES: Final = ("cpu", "single_cpu")
 
@@ -83,6 +90,8 @@ class Machine(Protocol):
     """S1's machine for many rows."""
 
     threshold: float
+    states: NDArray[np.int8]
+    """One for each row, shape (rows,): Normal, High, Diagnosis and Normal-Wait are 0 to 3."""
 
     @property
     def active(self) -> bool:
@@ -141,6 +150,7 @@ class Triggers:
     Attributes:
         events: what is wrong now.
         interval_s: when to look again, after the last look.
+        took_s: CPU time of the last look, in seconds, without what `SUSPECT_RATIO` bounds.
 
     """
 
@@ -149,6 +159,7 @@ class Triggers:
     ) -> None:
         self.events: dict[Key, Event] = {}
         self.interval_s = LOOK_S
+        self.took_s = 0.0
         self._conditions = conditions
         self._processes = [each for each in _PROCESSES if each in conditions]
         self._clock = clock
@@ -156,9 +167,11 @@ class Triggers:
         self._root = root
         self._utilisation = Utilisation(clock, root)
         self._quotas = Quotas(clock, groups)
+        self._pressures = Pressures(clock, root, groups)
         self._suspects: Suspects | None = None
+        self._suspected_ns = 0  # CPU time that looks at who waits have taken
         self._undecided = False
-        self._suspect_at_s = -math.inf
+        self._suspect_at_s = self._looked_at_s = -math.inf
         self._use: Use | None = None
         self._before_s = math.nan  # when everything was looked at last
         self._changes: list[Change] = []
@@ -168,6 +181,7 @@ class Triggers:
         """Close all files; the next look opens them again."""
         self._utilisation.close()
         self._quotas.close()
+        self._pressures.close()
 
     def forget(self) -> None:
         """Begin anew, as if nothing had been seen."""
@@ -181,6 +195,7 @@ class Triggers:
     def look(self) -> Sequence[Change]:
         """Read what is used and waited for, let each machine take a step, and tell what changed."""
         at_s = self._clock.monotonic() / 1e9
+        begun = self._clock.cpu() - self._suspected_ns
         self._changes = []
         busy = self._utilisation.busy_ratio()
         is_idle = busy < IDLE_RATIO * self._least_busy() and not any(each.active for each in self._conditions.values())
@@ -189,6 +204,7 @@ class Triggers:
             self._rest()
         if not is_idle or not at_s - self._before_s < LOOK_S - GLANCE_S / 2:
             self._look(self._timeline.now(), at_s, is_idle=is_idle)
+        self.took_s = (self._clock.cpu() - self._suspected_ns - begun) / 1e9
         return self._changes
 
     def _look(self, ts: float, at_s: float, *, is_idle: bool) -> None:
@@ -204,11 +220,22 @@ class Triggers:
                     self._align(each, use.source, use.pids)
                 ratios = use.single / utilisation.cpus if each == "cpu" else use.single
                 self._step(each, ts, at_s, ratios, use.pids)
-        for each, resource in RESOURCES.items():
-            if each in self._conditions:
-                self._step(each, ts, at_s, np.array([utilisation.pressure_ratio(resource)]), ("",))
+        self._look_at_pressure(ts, at_s)
         self._suspect(at_s)
         self._before_s = at_s
+
+    def _look_at_pressure(self, ts: float, at_s: float) -> None:
+        """The host's pressure and that of each control group, which have one machine for each resource."""
+        watched = {each: resource for each, resource in RESOURCES.items() if each in self._conditions}
+        if not watched:
+            return
+        groups, source, ratios = self._pressures.read()
+        names = (HOST, *groups)
+        places = np.append(0, np.where(source >= 0, source + 1, -1))
+        for each, resource in watched.items():
+            self._align(each, places, names)
+            values = np.append(self._utilisation.pressure_ratio(resource), ratios[resource])
+            self._step(each, ts, at_s, values, names)
 
     def _rest(self) -> None:
         """Ask no processes any more."""
@@ -275,23 +302,26 @@ class Triggers:
     def _concerned(self, key: Key, at_s: float) -> tuple[int, ...]:
         """The processes that an event is of, those first that are to be looked into first."""
         condition, name = key
-        if condition in RESOURCES:
-            if self._suspects is None:
-                return ()
-            self._look_at(self._suspects, at_s)  # whatever that cost before: there was a first look, this is the last
-            return self._suspects.worst(RESOURCES[condition], MAX_SUSPECTS)
         if isinstance(name, int):
             return (name,)
+        if condition in RESOURCES:
+            return self._suspected(RESOURCES[condition], name, at_s)
         used = self.used()
-        return tuple(sorted(members(name), key=lambda pid: used.get(pid, 0.0), reverse=True)[:MAX_OF_GROUP])
+        return tuple(sorted(all_members(name), key=lambda pid: used.get(pid, 0.0), reverse=True)[:MAX_OF_GROUP])
+
+    def _suspected(self, resource: str, name: str, at_s: float) -> tuple[int, ...]:
+        """Of the host's processes or a group's, those that wait for a resource and those that take it."""
+        among = None if name == HOST else members(name)
+        if among is not None and len(among) == 1:
+            return tuple(among)
+        if self._suspects is None:
+            return ()
+        self._look_at(self._suspects, at_s)  # whatever that cost before: there was a first look, this is the last
+        return self._suspects.worst(resource, MAX_SUSPECTS if among is None else MAX_OF_GROUP, among)
 
     def _suspect(self, at_s: float) -> None:
-        """Look at who waits, while the host's pressure is high and it is not decided yet who is looked into."""
-        undecided = [
-            each
-            for each in RESOURCES
-            if each in self._conditions and self._conditions[each].active and (each, "") not in self.events
-        ]
+        """Look at who waits, while pressure is high and it is not decided yet who is looked into."""
+        undecided = [each for each in RESOURCES if each in self._conditions and self._is_undecided(each)]
         due = at_s >= self._suspect_at_s
         # A trouble begins with a look of its own, unless there was one lately: pressure may flap about its threshold.
         if due and not (undecided and self._undecided):
@@ -302,7 +332,17 @@ class Triggers:
             if due:
                 self._look_at(self._suspects, at_s)
 
+    def _is_undecided(self, condition: str) -> bool:
+        """Whether a host or group is High: not Normal, and in no event."""
+        machine = self._conditions[condition]
+        return machine.active and bool((machine.states == _HIGH).any())
+
     def _look_at(self, suspects: Suspects, at_s: float) -> None:
+        if at_s == self._looked_at_s:
+            return  # of several events that begin at once
+        self._looked_at_s = at_s
         begun = self._clock.cpu()
         suspects.look()
-        self._suspect_at_s = at_s + max(SUSPECT_S, (self._clock.cpu() - begun) / 1e9 / SUSPECT_RATIO)
+        took_ns = self._clock.cpu() - begun
+        self._suspected_ns += took_ns
+        self._suspect_at_s = at_s + max(SUSPECT_S, took_ns / 1e9 / SUSPECT_RATIO)

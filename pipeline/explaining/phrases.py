@@ -13,6 +13,8 @@ PROCESS: Final = {
     "cpu_wait_ratio": "it waits for a free core {} of the time",
     "cpu_children_ratio": "it spends {} of one core in children that live for less than a tick",
     "cpu_quota_throttled_ratio": "it runs out of CPU quota in {} of the periods",
+    "io_pressure_ratio": "it waits for I/O, or others of its control group do, {} of the time",
+    "memory_pressure_ratio": "it waits for memory, or others of its control group do, {} of the time",
     "cpus": "the machine has {} CPUs online",
     "io_delay_ratio": "it waits for the disk {} of the time",
     "timeslices_per_s": "it is scheduled {} times a second",
@@ -106,6 +108,8 @@ PROLONGED: Final[Mapping[str, str]] = {
     "cpu_quota_throttled_ratio": "ran out of CPU quota in {} of the periods",
     "pressure_io_some_ratio": "some task waited for I/O {} of the time",
     "pressure_memory_some_ratio": "some task waited for memory {} of the time",
+    "io_pressure_ratio": "waited for I/O, or others of its control group did, {} of the time",
+    "memory_pressure_ratio": "waited for memory, or others of its control group did, {} of the time",
 }
 """What a row did that was in an event, with a place for the mean in stretches of high use."""
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WAITS: Final[Mapping[str, float]] = {
     "io_delay_ratio": 0.05,
+    "io_pressure_ratio": 0.05,
+    "memory_pressure_ratio": 0.05,
     "page_faults_major_per_s": 5.0,
     "cpu_wait_ratio": 0.05,
     "switches_involuntary_per_s": 50.0,

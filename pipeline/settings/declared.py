@@ -397,7 +397,7 @@ SETTINGS: tuple[Setting, ...] = (
         "What counts as high use: `cpu`, a process that uses `cpu.threshold` of all CPUs; `single_cpu`, one that uses "
         "that share of one CPU, which is ordinary where programs compute; `spikes`, one that does the former often, "
         "but for a short time; `quota`, one whose cgroup uses up its CPU quota; `io_pressure` and `memory_pressure`, "
-        "a host on which tasks wait for I/O or memory.",
+        "a host on which tasks wait for I/O or memory, or a process in whose cgroup they do.",
         choices=("cpu", "single_cpu", "spikes", "quota", "io_pressure", "memory_pressure"),
     ),
     Setting(

@@ -171,6 +171,15 @@ def test_pressure_is_of_the_host() -> None:
     assert follow(Cpu(conditions=["cpu", "single_cpu"]), [[[0.99, 0.99, 1.0, 0.9, 0.7]]] * 7, layout)[-1].rows == ()
 
 
+def test_pressure_is_that_of_a_processs_group_too() -> None:
+    layout = names(["stuck[1]", "busy[2]"], [*PROCESS, "io_pressure_ratio", "memory_pressure_ratio"])
+    frame = [[0.02, 0.0, 4.0, 0.95, 0.7], [1.0, 0.0, 4.0, 0.0, 0.0]]
+    ranking = follow(Cpu(), [frame] * 7, layout)[-1]
+    assert [(row.row, [each.feature for each in row.features[:2]]) for row in ranking.rows if row.score > 1.0] == [
+        ("stuck[1]", ["io_pressure_ratio", "memory_pressure_ratio"])
+    ]
+
+
 def test_only_those_who_use_their_quota_up_are_to_blame_for_it() -> None:
     layout = names(["hog[1]", "sleeper[2]", "free[3]"], [*PROCESS, "cpu_quota_throttled_ratio"])
     frame = [[0.5, 0.0, 4.0, 1.0], [0.001, 0.0, 4.0, 1.0], [1.0, 0.0, 4.0, np.nan]]

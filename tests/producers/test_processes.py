@@ -102,6 +102,8 @@ def test_every_counter_is_a_rate_or_a_size_in_base_units(machine, time, table):
         "sockets": 1,
         "children": 0,
         "cpu_quota_throttled_ratio": 0,
+        "io_pressure_ratio": 0,
+        "memory_pressure_ratio": 0,
         "cpus": os.cpu_count(),
     }
 
@@ -133,6 +135,44 @@ def test_who_shares_a_quota_shares_how_often_it_is_used_up(machine, time, tmp_pa
     # The quota that is used up most often counts: the own one, or one further up.
     assert sorted(ratios.values()) == [0, 0, 0.4, 0.9, 0.9]
     assert [ratio for row, ratio in ratios.items() if "[9@" in row] == [0.4]
+
+
+def test_who_may_have_waited_has_the_pressure_of_its_control_group(machine, time, tmp_path):
+    groups = tmp_path / "cgroups"
+    groups.mkdir()
+    (groups / "cgroup.controllers").write_text("io memory\n")
+    (groups / "cgroup.stat").write_text("nr_descendants 3\n")
+
+    def count(tick, group, io, memory, pids):
+        folder = groups / group
+        folder.mkdir(parents=True, exist_ok=True)
+        for resource, ratio in (("io", io), ("memory", memory)):
+            (folder / f"{resource}.pressure").write_text(f"some avg10=0.00 total={round(ratio * tick * 1e6)}\n")
+            machine.write(f"pressure/{resource}", f"some avg10=0.00 total={tick}\n")
+        (folder / "cgroup.procs").write_text(pids)
+
+    for pid in (7, 8, 10, 11, 12, 13, 14):
+        machine.run(pid)
+    machine.run(9, state="D")
+    machine.run(12, threads=2)
+    table = ProcessTable(time.clock, 1.0, root=str(machine.root), groups=str(groups))
+    for tick in range(1, 4):
+        machine.run(7, read=1_000_000 * tick)  # it reads
+        machine.run(11, faults_minor=100 * tick)  # it takes memory
+        machine.run(10)  # it runs, and does neither
+        path = machine.root / "12" / "task" / "120"
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "stat").write_text("120 (worker) D 1 1 1")
+        count(tick, "shop", 0.9, 0.4, "7\n8\n9\n10\n11\n12\n99\n")
+        count(tick, "alone", 0.25, 0.0, "13\n")
+        count(tick, "calm", 0.0, 0.0, "14\n")
+        found = {int(row.split("[")[1].split("@")[0]): features for row, features in rows(table).items()}
+        time.pass_(1)
+    table.close()
+    io = {pid: features["io_pressure_ratio"] for pid, features in found.items()}
+    assert io == pytest.approx({7: 0.9, 8: 0, 9: 0.9, 10: 0, 11: 0, 12: 0.9, 13: 0.25, 14: 0})
+    memory = {pid: features["memory_pressure_ratio"] for pid, features in found.items()}
+    assert memory == pytest.approx({7: 0, 8: 0, 9: 0.4, 10: 0, 11: 0.4, 12: 0.4, 13: 0, 14: 0})
 
 
 def test_at_least_twenty_features():

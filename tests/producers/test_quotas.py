@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.producers.clock import Clock
-from laggard.producers.quotas import SEEK_S, Quotas, members, parse_cpu_stat
+from laggard.producers.groups import all_members
+from laggard.producers.quotas import SEEK_S, Quotas, parse_cpu_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def test_processes_of_groups_below_are_members(root: Path) -> None:
     folder = group(root, "a", "50000", pids="7\n0\n8\n")
     group(root, "a/b/c", "max", pids="9\n")
     group(root, "other", "max", pids="10\n")
-    assert sorted(members(str(folder))) == [7, 8, 9]
+    assert sorted(all_members(str(folder))) == [7, 8, 9]
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_the_kernel_of_this_machine_holds_back_who_has_used_up_a_quota(real_grou
         place = quotas.read().groups.index(str(real_group))
         real_time.sleep(1.0)
         ratio = quotas.read().ratios[place]
-        assert members(str(real_group)) == [child.pid]
+        assert all_members(str(real_group)) == [child.pid]
         child.kill()
     quotas.close()
     assert ratio > 0.85

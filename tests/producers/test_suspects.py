@@ -36,6 +36,7 @@ def test_who_waits_and_who_takes_come_by_turns(machine: Machine, suspects: Suspe
     suspects.look()
     assert suspects.worst("io", 3) == (3, 6, 4)
     assert suspects.worst("io", 99) == (3, 6, 4, 5), "who does neither is none"
+    assert suspects.worst("io", 99, among=[2, 4, 5, 99]) == (4, 5)
 
 
 def test_for_memory_they_wait_for_pages_and_take_pages(machine: Machine, suspects: Suspects) -> None:

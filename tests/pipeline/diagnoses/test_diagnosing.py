@@ -232,6 +232,42 @@ def test_a_host_that_waits_for_its_disk_has_those_looked_into_who_wait_and_who_t
     assert {each.pid for each in scene.told if each.progress == "closed"} == {3, 4}
 
 
+def test_who_waits_in_a_control_group_of_its_own_is_found_beside_those_who_compute(scene: Scene) -> None:
+    """The host's pressure is half then, and no event."""
+    groups = scene.folder / "groups"
+
+    def group(name: str, pids: str, io_s: float) -> None:
+        folder = groups / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cgroup.procs").write_text(pids)
+        (folder / "io.pressure").write_text(f"some avg10=0.00 total={round(io_s * 1e6)}\n")
+        (folder / "memory.pressure").write_text("some avg10=0.00 total=0\n")
+
+    groups.mkdir()
+    (groups / "cgroup.controllers").write_text("io memory\n")
+    (groups / "cgroup.stat").write_text("nr_descendants 2\n")
+    scene.begin("io_pressure", "memory_pressure")
+    scene.start(*range(2, 9))
+    scene.machine.run(6, state="D")
+    begun = None
+    for eighth in range(8 * 20):
+        stuck = 40 <= eighth < 8 * 14
+        waited_s = (min(max(eighth - 40, 0), 8 * 14 - 40) + 1) / 8
+        scene.machine.run(5, read=eighth * 100_000 if stuck else 0)
+        group("stuck", "4\n5\n6\n7\n", waited_s)
+        group("busy", "2\n3\n", 0.02 * waited_s)
+        scene.pass_(0.125, {2: 1.0, 3: 0.97}, {"io": 0.5 if stuck else 0.0})
+        if begun is None and scene.diagnosing.running:
+            begun = eighth / 8
+    assert begun is not None
+    assert 5.0 + 5.0 <= begun <= 5.0 + 6.0
+    assert {each.pid for each in scene.told} == {5, 6}, "who reads and who waits, of the four of the group"
+    assert {each.reason for each in scene.told} == {"io_pressure"}
+    assert scene.told[0].value == pytest.approx(1.0, abs=0.01)
+    assert {each.pid for each in scene.told if each.progress == "closed"} == {5, 6}
+    assert scene.diagnosing.failures == 0
+
+
 def test_the_hosts_pressure_leaves_room_for_others(scene: Scene) -> None:
     scene.begin("single_cpu", "io_pressure", "memory_pressure")
     pids = range(2, 30)
@@ -269,6 +305,23 @@ def test_where_it_is_expensive_to_look_at_who_waits_that_is_done_seldom_and_stil
         scene.machine.run(4, read=second * 9_000_000)
         scene.pass_(1.0, stalled={"io": 0.95})
     assert {each.pid for each in scene.told} == {4}
+
+
+def test_looking_at_who_waits_makes_no_event_late(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with 95 processes a look takes 10 ms of CPU time."""
+    look = Suspects.look
+
+    def expensive(suspects: Suspects) -> None:
+        look(suspects)
+        scene.time.cpu += 10_000_000
+
+    monkeypatch.setattr(Suspects, "look", expensive)
+    scene.start(*range(2, 9))
+    scene.pass_(5.0)
+    for eighth in range(9 * 8):
+        scene.machine.run(4, read=eighth * 1_000_000)
+        scene.pass_(0.125, stalled={"io": 0.95})
+    assert 10.0 <= scene.told[0].phases[0].begin_ts - BEGIN <= 11.0
 
 
 def test_two_looks_are_not_a_sliver_of_time_apart(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

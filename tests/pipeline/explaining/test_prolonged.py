@@ -113,6 +113,6 @@ def test_names_cannot_write_on_a_terminal() -> None:
 
 
 def test_every_condition_has_its_words() -> None:
-    told = {each.feature for each in CONDITIONS.values()}
+    told = {feature for each in CONDITIONS.values() for feature in (each.feature, each.own) if feature}
     assert told == PROLONGED.keys()
     assert told <= PHRASES["process"].keys() | PHRASES["host"].keys()

@@ -1,0 +1,54 @@
+"""The control groups of a machine: which there are, and which processes are in them.
+
+Source: Documentation/admin-guide/cgroup-v2.rst of Linux.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.kernel import content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = "/sys/fs/cgroup"
+"""Where control groups are mounted."""
+
+MAX_GROUPS: Final = 20_000
+"""So many groups are looked at for those that are followed; a machine with more of them has none found beyond."""
+
+
+def below(group: str) -> Iterator[tuple[str, bool]]:
+    """A group and all groups below it, and whether each has some below itself; `MAX_GROUPS` of them at most."""
+    waiting = [group]
+    for _ in range(MAX_GROUPS):
+        if not waiting:
+            break
+        path = waiting.pop()
+        children: list[str] = []
+        try:
+            with os.scandir(path) as entries:
+                children = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:  # gone in between
+            continue
+        yield path, bool(children)
+        waiting += children
+
+
+def members(group: str) -> list[int]:
+    """The processes of a group itself; but for those that our pid namespace does not have."""
+    found = (int(word) for word in content(f"{group}/cgroup.procs").split() if word.isdigit())
+    return [pid for pid in found if pid > 0]
+
+
+def all_members(group: str) -> list[int]:
+    """The processes of a group, and of those below it."""
+    return [pid for each, _ in below(group) for pid in members(each)]
+
+
+def unified(root: str) -> str:
+    """Where the groups of version 2 are, which may be beside those of version 1; empty where there are none."""
+    return next((path for path in (root, f"{root}/unified") if Path(path, "cgroup.controllers").exists()), "")
