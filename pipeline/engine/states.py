@@ -7,7 +7,9 @@ that was not. Beside the snapshots the *base* is saved, the first offset that is
 begins there. A key that has fallen silent is saved once more, so that it does not hold the base back.
 
 Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
-snapshot without content tells that to a later recovery. All of it follows from the records alone.
+snapshot without content tells that to a later recovery. Where a key is told of by somebody who waits for how that ends,
+it is noted when the key falls silent. All of it follows from the records alone; what changes a key at the record of
+another one is in that very commit, so that a replay, which may begin behind that record, finds it done.
 
 Memory: `max_keys` states, of an operator each of `len(wired.scopes)` of them (see there; for `gaussian` 176 bytes per
 row and feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
@@ -18,6 +20,7 @@ recovery holds the partition's newest snapshots as bytes beside the states that 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -27,6 +30,7 @@ from laggard.pipeline.bus import Partition, Snapshot
 from laggard.pipeline.engine.migrations import migrate
 from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
 from laggard.pipeline.engine.stream import Operator, Sequences, Stream
+from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records import Decoder
 
 if TYPE_CHECKING:
@@ -52,6 +56,10 @@ FEWEST_RECORDS: Final = 10
 FORGOTTEN_RECORDS: Final = 100_000
 """A key that was silent while all keys had so many records each is given up: at 5 s ticks after some two days."""
 
+SILENT_RECORDS: Final = 200
+"""A key has fallen silent when all keys had so many records each meanwhile, beside the time that has passed: one other
+key's clock, which may be wrong, is not enough."""
+
 _SILENT_ROUNDS: Final = 4
 """A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""
 
@@ -73,6 +81,10 @@ class KeyState(Protocol):
     @property
     def ts(self) -> float:
         """The time that it is of, seconds since the Unix epoch; 0 where there is none."""
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for more of the key, seconds since the Unix epoch; infinite where nothing waits."""
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -106,6 +118,13 @@ class Keyed:
     def ts(self) -> float:
         """The time of the newest frame; 0 before there is one that the operator took."""
         return max((stream.ts for stream in self.streams.values() if stream.offset >= 0), default=0.0)
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for frames of the host; infinite where no anomaly of it has to end."""
+        until = [stream.awaited_until for stream in self.streams.values() if stream.courses]
+        # A stream may be without frames while those of the other scope still come.
+        return max(self.ts + SILENT_S, *until) if until else math.inf
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -180,8 +199,9 @@ class States(Generic[State]):
         self._sizes: dict[str, int] = {}
         self._unsavable: set[str] = set()
         self._older: list[str] = []  # loaded from snapshots of an older generation
+        self._awaited: dict[str, None] = {}  # keys of which something has to end; the one heard least recently first
         self._due: deque[Snapshot] = deque()
-        self._given_up: list[Snapshot] = []
+        self._at_once: list[Snapshot] = []  # for the next commit, whatever its size
         self._replaying = False
         self._saving = True
 
@@ -213,11 +233,15 @@ class States(Generic[State]):
         self._gone.append((key, keyed))
         self._unsaved.pop(key, None)
         self._unsavable.discard(key)
+        self._awaited.pop(key, None)
         self.state_bytes -= self._sizes.pop(key, 0)
         if self._saving:
-            # What was due of it must not come after this.
-            self._due = deque(snapshot for snapshot in self._due if snapshot.key != key)
-            self._given_up.append(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+            self._save_at_once(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+
+    def _save_at_once(self, snapshot: Snapshot) -> None:
+        # What was due of the key must not come after this.
+        self._due = deque(each for each in self._due if each.key != snapshot.key)
+        self._at_once.append(snapshot)
 
     def take_gone(self) -> Iterator[tuple[str, State]]:
         """The keys that were given up since this was asked last, with their states."""
@@ -230,6 +254,9 @@ class States(Generic[State]):
         keyed.records += 1
         keyed.heard = offset
         self._unsaved.setdefault(key, offset)
+        self._awaited.pop(key, None)
+        if keyed.awaited_until < math.inf:
+            self._awaited[key] = None
         if self._saving and keyed.records % self._every == crc32(key.encode()) % self._every:
             self._save(key, offset + 1)
 
@@ -257,14 +284,47 @@ class States(Generic[State]):
             if position - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
                 self._give_up(key, position)
 
+    def silent(self, ts: float, position: int) -> tuple[str, State] | None:
+        """A key that has fallen silent while it is waited for more of it: of those the one heard least recently.
+
+        Whoever asks changes its state so that nothing waits any more, and calls `silenced`.
+
+        Args:
+            ts: the time of the newest record, of whatever key, seconds since the Unix epoch.
+            position: the first offset that was not processed.
+
+        Returns:
+            The key and its state; None where there is none, and in a replay, whose snapshots have it.
+
+        """
+        if self._replaying or not self._awaited:
+            return None
+        key = next(iter(self._awaited))
+        keyed = self._keys[key]
+        if ts < keyed.awaited_until or position - keyed.heard <= SILENT_RECORDS * len(self._keys):
+            return None
+        return key, keyed
+
+    def silenced(self, key: str, position: int) -> None:
+        """The state of a key was changed at another key's record, before this position."""
+        del self._awaited[key]
+        self._unsaved.pop(key, None)
+        if self._saving and (snapshot := self._encoded(key, position)) is not None:
+            self._save_at_once(snapshot)
+
     def save_all(self, position: int) -> None:
         """Save every key that has records beyond its snapshot."""
         for key in list(self._unsaved):
             self._save(key, position)
 
     def _save(self, key: str, position: int) -> None:
-        keyed = self._keys[key]
         self._unsaved.pop(key, None)
+        if (snapshot := self._encoded(key, position)) is not None:
+            self._due.append(snapshot)
+
+    def _encoded(self, key: str, position: int) -> Snapshot | None:
+        """A snapshot of a key; None where it cannot be saved."""
+        keyed = self._keys[key]
         state = {"operator": self._stage.name, "state_version": self._stage.state_version, **keyed.snapshot()}
         try:
             value = encode_state(state, MAX_SNAPSHOT_BYTES)
@@ -273,17 +333,17 @@ class States(Generic[State]):
             if key not in self._unsavable:
                 self._unsavable.add(key)
                 _logger.warning("%s of %r in %s cannot be saved: %s", self._stage.name, key, self._partition, error)
-            return
+            return None
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
-        self._due.append(self._snapshot(key, position, keyed.ts, value))
+        return self._snapshot(key, position, keyed.ts, value)
 
     def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
         return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
 
     def take(self, position: int) -> list[Snapshot]:
         """The snapshots that are due, for the commit up to this position; some, if all are too much for one."""
-        taken, self._given_up = self._given_up, []
+        taken, self._at_once = self._at_once, []
         size = 0
         while self._due and size < MAX_TAKEN_BYTES:
             snapshot = self._due.popleft()
@@ -334,6 +394,7 @@ class States(Generic[State]):
             self._replaying = False
             self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
             self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+            self._awaited = {key: None for key, keyed in self._keys.items() if keyed.awaited_until < math.inf}
 
     def confirm(self, saved: Mapping[str, int]) -> None:
         """Note the snapshots that somebody else has saved meanwhile: by key, the first offset that is not in it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from laggard.operators.contract import FrameOperator
 from laggard.pipeline.incidents.anomalies import Anomalies, restored
+from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
@@ -26,6 +27,9 @@ SET_BACK_S: Final = 3600.0
 SET_BACK_FRAMES: Final = 12
 """A producer whose frames are older than the newest by more than so long, so many times in a row, has a clock that was
 wrong then and was set back since. Only a replay of what was sent long ago looks the same."""
+
+SILENT_TICKS: Final = 3.0
+"""A stream has fallen silent after `SILENT_S` and so many of its ticks."""
 
 REMEMBERED_SEQUENCES: Final = 256
 """So far back a record that comes again is told from one that comes late: more than an agent sends at once of one
@@ -165,6 +169,16 @@ class Stream:
         self.set_back = self.set_back + 1 if frame.ts > self._set_back_ts else 1
         self._set_back_ts = frame.ts
         return self.set_back >= SET_BACK_FRAMES
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for the next frame, to see how its anomalies go on; infinite where it has none."""
+        return self.ts + max(SILENT_S, SILENT_TICKS * self.interval_s) if self.courses else math.inf
+
+    def fall_silent(self) -> None:
+        """Give up its anomalies, whose end nobody saw: what still is so when its frames come again is another one."""
+        self.courses, self.trigger = (), Trigger()
+        self.anomalies = Anomalies(self.anomalies.opened)
 
     def learn(self) -> None:
         """Take the newest frame into the state. What the operator raises is raised, and the frame is left out."""

@@ -154,10 +154,13 @@ class Task(StageTask):
                     )
                 self._refuse(record, f"{self._place(record)}: {reason}")
             case "new":
+                if frame.ts >= stream.awaited_until:
+                    self._fall_silent(frame.key, frame.scope, stream)
                 before = stream.frame
                 self._learn(stream)
                 self._score(record, stream, frame, before)
                 self.states.heard(record.key, record.offset)
+                self._end_silent(frame.ts)
 
     def _tell_namesakes(self, key: str) -> None:
         self._counts.namesakes += 1
@@ -260,7 +263,9 @@ class Task(StageTask):
             said = "" if each.ranking is None else _sentence(each.ranking, frame)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
 
-    def _progress(self, told: Told, key: str, scope: str, ts: float, said: str = "") -> Progress:
+    def _progress(
+        self, told: Told, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
+    ) -> Progress:
         """What is told of an anomaly at a time; with a sentence on its ranking, where there is one."""
         course = told.course
         age_s = course.age_s + ts - course.opened_ts
@@ -275,7 +280,7 @@ class Task(StageTask):
             ts=ts,
             score=course.score,
             ranking=ranking,
-            sentence=said or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts),
+            sentence=said or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, silent_since_ts),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=course.live,
@@ -285,12 +290,26 @@ class Task(StageTask):
             number=course.number,
             opened_ts=course.opened_ts,
             until_ts=course.until_ts,
+            silent_since_ts=silent_since_ts,
         )
 
     def _end(self, key: str, scope: str, stream: Stream) -> None:
-        """Tell that all anomalies of a stream have ended, which is given up."""
+        """Tell that all anomalies of a stream, which is given up, count as ended: nobody will see how they go on."""
         for course in stream.courses:
-            self.outputs.append(self._progress(course.ended(), key, scope, stream.ts))
+            self.outputs.append(self._progress(course.ended(), key, scope, stream.ts, silent_since_ts=stream.ts))
+
+    def _fall_silent(self, key: str, scope: str, stream: Stream) -> None:
+        """Tell so of a stream that has been silent for too long; it goes on when its frames come again."""
+        self._end(key, scope, stream)
+        stream.fall_silent()
+
+    def _end_silent(self, ts: float) -> None:
+        """Tell so of a key that has been silent until now, the time of the frame of another one."""
+        if (found := self.states.silent(ts, self.position)) is not None:
+            key, keyed = found
+            for scope, stream in keyed.streams.items():
+                self._fall_silent(key, scope, stream)
+            self.states.silenced(key, self.position)
 
     def _end_gone(self) -> None:
         """Tell so of the keys that were given up."""

@@ -4,8 +4,10 @@ Hysteresis: the trigger of a stream fires again only after its score has stayed 
 anomaly has ended only after it has done so for `JOINED_S`. What comes in between is another anomaly, but the same
 trouble: `joiner` sees both of them open.
 
-All times are those of frames. Of a host that is off nothing ends: it does when its frames come again, or when its state
-is given up.
+All times are those of frames. A host that is off says nothing of how its anomalies went on. They count as ended once it
+has been silent for `SILENT_S` by the frames of other keys of its partition, or its state is given up; it is told that
+nobody saw the end, and what still is so when its frames come again is another anomaly. A host that is alone on its
+partition knows no other time than its own: of that one nothing ends before its frames come again.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 JOINED_S: Final = 300.0
 """An anomaly has ended when its score has stayed at 1 or below for so long."""
+
+SILENT_S: Final = 3600.0
+"""Of what has been silent for so long nobody waits to hear any more: of a host by the frames of others, of an operator
+by the records of others."""
 
 GOES_ON_S: Final = 900.0
 """That an anomaly goes on is told after so long, and each time that this has doubled."""

@@ -19,8 +19,11 @@ One that belongs to two incidents by the first two rules makes them one: the you
 An anomaly that was told by an operator which is far behind the others may lie in a time whose incident has closed. It
 opens another one, from the closing of that on: incidents that blame the same program never overlap.
 
-An anomaly whose operator falls silent (it was reset, or is not run any more) would never end: it counts as ended once
-other operators' records are past the time at which its stream would have said that it goes on (`courses.GOES_ON_S`).
+An anomaly whose operator falls silent (it is not run any more) would never end: it counts as ended once other operators
+are past the time at which its stream would have said that it goes on (`courses.GOES_ON_S`), by as much as one of them
+may be behind another (`courses.SILENT_S`). Of a host that falls silent the operators tell.
+
+An incident whose last anomaly was not seen to end has not been either, and says so.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from laggard.pipeline.incidents.courses import GOES_ON_S
+from laggard.pipeline.incidents.courses import GOES_ON_S, SILENT_S
 from laggard.pipeline.incidents.telling import incident_sentence
 from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
 
@@ -46,9 +49,6 @@ MOST_NAMES: Final = 100
 
 MOST_CLOSED: Final = 16
 """So many incidents that closed are remembered, the newest: beside which no other of the same program may open."""
-
-SILENT_S: Final = 3600.0
-"""By so much one operator may be behind another before an anomaly of it that is not told of counts as ended."""
 
 
 class _Heard(NamedTuple):
@@ -121,7 +121,9 @@ class Joiner:
         told = self._end_silent(found)
         known = next((each for each in self._open if found.id in each.heard), None)
         if isinstance(found, Progress) and found.change == "ended":
-            return told if known is None else [*told, *self._end(known, found.id, found.until_ts, found.ts)]
+            if known is None:
+                return told
+            return [*told, *self._end(known, found.id, found.until_ts, found.ts, found.silent_since_ts)]
         if known is None:
             return [*told, *self._place(found)]
         # What is said once more, as after an operator was reset to an earlier place, changes nothing.
@@ -132,7 +134,7 @@ class Joiner:
         told = []
         for each in tuple(self._open):
             for anomaly, heard in tuple(each.heard.items()):
-                told += self._end(each, anomaly, heard.until_ts, each.told.ts)
+                told += self._end(each, anomaly, heard.until_ts, each.told.ts, heard.ts)
         return told
 
     # Anomalies that come.
@@ -230,7 +232,7 @@ class Joiner:
 
     # Anomalies that end.
 
-    def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float) -> list[Incident]:
+    def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, silent_since_ts: float) -> list[Incident]:
         """An anomaly has ended; gives the closing of its incident where it was the last one of it."""
         del known.heard[anomaly]
         evidence = [
@@ -242,7 +244,7 @@ class Joiner:
             return []
         self._open.remove(known)
         until_ts = max(known.told.opened_ts, *(each.until_ts for each in known.told.evidence))
-        known.told = replace(known.told, until_ts=until_ts)
+        known.told = replace(known.told, until_ts=until_ts, silent_since_ts=silent_since_ts)
         told = _tell(known, "closed", ts)
         self._closed = [*self._closed, _Closed(told.ts, tuple(known.names))][-MOST_CLOSED:]
         return [told]
@@ -254,7 +256,7 @@ class Joiner:
             for seen in tuple(each.going_on()):
                 heard = each.heard[seen.anomaly]
                 if seen.anomaly != found.id and found.ts > _next_word(seen.opened_ts, heard.ts) + SILENT_S:
-                    told += self._end(each, seen.anomaly, heard.until_ts, found.ts)
+                    told += self._end(each, seen.anomaly, heard.until_ts, found.ts, heard.ts)
         return told
 
     # State.

@@ -7,6 +7,7 @@ incidents that it wrote itself.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,6 +65,11 @@ class KeyedIncidents:
     records: int = 0
     heard: int = -1
     ts: float = 0.0
+
+    @property
+    def awaited_until(self) -> float:
+        """Infinite: that a key has fallen silent the operators tell, who see its frames."""
+        return math.inf
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""

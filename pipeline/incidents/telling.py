@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 
 
-def ended_sentence(blame: Blame | None, scope: str, lasted_s: float) -> str:
-    """Say that an anomaly has ended, which lasted so long and blamed this row last."""
-    lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
+def ended_sentence(blame: Blame | None, scope: str, lasted_s: float, silent_since_ts: float) -> str:
+    """Say that an anomaly has ended, which lasted so long and blamed this row last.
+
+    Args:
+        blame: the row; None where none is known.
+        scope: what the rows are.
+        lasted_s: from its opening until it was last seen.
+        silent_since_ts: where it was not seen to end, when it was heard of last; else NaN.
+
+    """
+    if not math.isnan(silent_since_ts):
+        lasted = _unseen(silent_since_ts, lasted_s)
+    else:
+        lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
     if blame is None:
         return lasted
     return f"{lasted} {_blamed(blame, scope)}"
@@ -39,13 +50,22 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
         return f"On {where}, what began at {began} proved to be the same trouble as that which it is told with now."
     if incident.change == "closed":
         lasted_s = incident.until_ts - incident.opened_ts
-        lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"
+        if not math.isnan(incident.silent_since_ts):
+            unseen = _unseen(incident.silent_since_ts, lasted_s)
+            return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
+        lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
     told = [f"On {where} since {began}: {leading.sentence}", _seen(incident)]
     if closer := _closer(incident, leading):
         told.append(f"Look closer: {closer}.")
     return " ".join(told)
+
+
+def _unseen(silent_since_ts: float, lasted_s: float) -> str:
+    """Say that nobody saw it end."""
+    lasted = f"; it had lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else ""
+    return f"It was not seen to end: nothing was heard of it after {_moment(silent_since_ts)} UTC{lasted}."
 
 
 def _blamed(blame: Blame, scope: str) -> str:

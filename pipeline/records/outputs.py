@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
@@ -16,10 +16,11 @@ from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
+from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
 from laggard.pipeline.records.strict_json import parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 KeyName = KeyedBy | Literal["service"]
 """What a key names; the field that holds the key is called like this."""
@@ -166,6 +167,8 @@ class Progress(Found):
         opened_ts: when the anomaly was told first, seconds since the Unix epoch.
         until_ts: when its score was last above 1, seconds since the Unix epoch. Ended is what has been calm for a
             while since: what comes again before is the same trouble.
+        silent_since_ts: where it has ended without being seen to, the time of the last frame that told of it, after
+            which none came, or none that could be compared; else NaN.
 
     """
 
@@ -175,6 +178,7 @@ class Progress(Found):
     number: int
     opened_ts: float
     until_ts: float
+    silent_since_ts: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -183,6 +187,7 @@ class Progress(Found):
             "number": self.number,
             "opened_ts": _number(self.opened_ts),
             "until_ts": _number(self.until_ts),
+            "silent_since_ts": _number(self.silent_since_ts),
         }
 
 
@@ -253,6 +258,8 @@ class Incident:
         left_out: how many anomalies with less score have ended and are not among the evidence, for its bound.
         merged_into: where it was closed because it proved to be the same trouble as another one, the id of that one,
             which goes on; else empty.
+        silent_since_ts: where it was closed without being seen to end, the time at which its host, or the operator,
+            was heard last; else NaN.
 
     """
 
@@ -277,6 +284,7 @@ class Incident:
     evidence: tuple[Evidence, ...]
     left_out: int = 0
     merged_into: str = ""
+    silent_since_ts: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -300,6 +308,7 @@ class Incident:
             "evidence": [each.to_json() for each in self.evidence],
             "left_out": self.left_out,
             "merged_into": self.merged_into,
+            "silent_since_ts": _number(self.silent_since_ts),
         }
 
 
@@ -394,7 +403,9 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": _number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ScoreOutput | DeadLetterOutput
+Output = (
+    Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput | DeadLetterOutput
+)
 
 
 def write_output(output: Output) -> str:
@@ -424,25 +435,18 @@ def read_output(text: str | bytes, place: str) -> Output:
                 number=fields.integer("number", 1, MAX_SEQUENCE),
                 opened_ts=fields.ts("opened_ts"),
                 until_ts=fields.ts("until_ts"),
+                silent_since_ts=_read_silent(fields),
             )
         case "incident":
             return _read_incident(fields)
         case "ranking":
-            ranking = Ranking(
-                ts=fields.number("frame_ts"),
-                score=fields.number("score"),
-                rows=_read_rows(fields, "rows"),
-                age_s=fields.number("model_age_s"),
-                young=fields.boolean("young"),
-            )
-            sentence = fields.text("sentence") if "sentence" in fields else ""
-            return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
-        case "score":
-            return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
-        case "dead_letter":
-            return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
+            return _read_ranking(fields)
+        case "model":
+            return read_model(fields)
         case kind:
-            expected = "'anomaly', 'progress', 'incident', 'ranking', 'score' or 'dead_letter'"
+            if isinstance(kind, str) and (read := _NEVER_ON_TOPICS.get(kind)) is not None:
+                return read(fields)
+            expected = "one of the kinds " + ", ".join(repr(each.kind) for each in get_args(Output))
             raise RecordError(place, "kind", expected, shown(kind))
 
 
@@ -570,7 +574,40 @@ def _read_incident(fields: Fields) -> Incident:
         ),
         left_out=fields.integer("left_out", 0, MAX_SEQUENCE),
         merged_into=fields.text("merged_into"),
+        silent_since_ts=_read_silent(fields),
     )
+
+
+def _read_silent(fields: Fields) -> float:
+    # An older laggard did not write it.
+    return fields.number("silent_since_ts") if "silent_since_ts" in fields else math.nan
+
+
+def _read_ranking(fields: Fields) -> RankingOutput:
+    ranking = Ranking(
+        ts=fields.number("frame_ts"),
+        score=fields.number("score"),
+        rows=_read_rows(fields, "rows"),
+        age_s=fields.number("model_age_s"),
+        young=fields.boolean("young"),
+    )
+    sentence = fields.text("sentence") if "sentence" in fields else ""
+    return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
+
+
+def _read_score(fields: Fields) -> ScoreOutput:
+    return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
+
+
+def _read_dead_letter(fields: Fields) -> DeadLetterOutput:
+    return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
+
+
+_NEVER_ON_TOPICS: Final[Mapping[str, Callable[[Fields], Output]]] = {
+    "score": _read_score,
+    "prediction": read_prediction,
+    "dead_letter": _read_dead_letter,
+}
 
 
 def _read_blame(fields: Fields) -> Blame | None:

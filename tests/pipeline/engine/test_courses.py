@@ -189,6 +189,7 @@ def test_the_end_of_an_anomaly_is_told() -> None:
     assert (ended.ts, ended.opened_ts, ended.until_ts) == (at(3) + JOINED_S, at(3), at(3))
     assert (ended.score, ended.blame, ended.scope, ended.live) == (anomaly.score, anomaly.blame, "process", True)
     assert (ended.ranking.rows, ended.model_age_s) == ((), anomaly.model_age_s + JOINED_S)
+    assert math.isnan(ended.silent_since_ts)
     assert ended.sentence == "It was over at once. Most likely to blame was `a` (pid 1)."
 
 
@@ -241,6 +242,7 @@ def test_the_anomalies_of_a_key_that_is_given_up_have_ended() -> None:
     (anomaly,) = give(one, [*STEADY, SPIKE])
     (ended,) = give(one, [frame("h2", 4, 5.0)])
     assert (ended.change, ended.id, ended.key, ended.ts) == ("ended", anomaly.id, "h1", at(3))
+    assert ended.silent_since_ts == at(3)
 
 
 def test_the_anomalies_of_a_stream_that_begins_anew_have_ended() -> None:

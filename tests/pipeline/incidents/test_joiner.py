@@ -251,7 +251,7 @@ def test_what_an_operator_never_says_more_of_ends_when_others_are_past_it() -> N
     assert changes(joined(silent, before)) == ["opened", "opened"]
     told = joined(silent, after)
     assert changes(told) == ["opened", "closed", "opened"]
-    assert (told[1].ts, told[1].until_ts) == (after.ts, silent.ts)
+    assert (told[1].ts, told[1].until_ts, told[1].silent_since_ts) == (after.ts, silent.ts, silent.ts)
     still = [extended(silent, at) for at in (GOES_ON_S, 2 * GOES_ON_S, 4 * GOES_ON_S)]
     assert "closed" not in changes(joined(silent, *still, extended(after, 8 * GOES_ON_S + SILENT_S)))
     assert "closed" in changes(joined(silent, *still, extended(after, 8 * GOES_ON_S + SILENT_S + 1)))
@@ -281,6 +281,21 @@ def test_the_sentence_says_what_where_since_when_how_bad_and_what_to_look_at() -
     assert closed.sentence == (
         "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. Most likely to blame was `hog` "
         "(pid 4711). Seen by gaussian (process) and cpu (process); the worst score is 2."
+    )
+
+
+def test_an_incident_whose_last_anomaly_nobody_saw_end_says_so() -> None:
+    one, cpu = anomaly(0, blame("hog")), anomaly(5, blame("hog"), "cpu", score=1.9)
+    lost = replace(ended(cpu, 61, 90), silent_since_ts=T0 + 90)
+    seen = joined(one, cpu, lost, ended(one, 120))[-1]
+    assert math.isnan(seen.silent_since_ts), "the last to end was seen to"
+    assert "On web-1 it is over" in seen.sentence
+    unseen = joined(one, cpu, ended(one, 60), lost)[-1]
+    assert unseen.silent_since_ts == T0 + 90
+    assert unseen.sentence == (
+        "On web-1 something began at 2023-11-14 22:13:20 UTC. It was not seen to end: nothing was heard of it after "
+        "2023-11-14 22:14:50 UTC; it had lasted 61 s. Most likely to blame was `hog` (pid 1). Seen by gaussian "
+        "(process) and cpu (process); the worst score is 2."
     )
 
 
@@ -410,4 +425,5 @@ def test_what_is_given_up_is_closed() -> None:
     joiner.take(anomaly(5, blame("leak", "descriptors")))
     told = joiner.give_up()
     assert changes(told) == ["closed", "closed"]
+    assert [each.silent_since_ts for each in told] == [T0, T0 + 5], "nobody saw it end"
     assert joiner.incidents == ()

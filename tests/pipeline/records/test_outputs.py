@@ -143,19 +143,21 @@ EVIDENCE_JSON = {
             {
                 **{name: value for name, value in ANOMALY_JSON.items() if name != "host"},
                 "kind": "progress", "application": "shop", "blame": None,
-                "change": "extended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.7e9,
+                "change": "extended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.7e9, "silent_since_ts": None,
             },
         ),
         (
             Incident(
                 "1d", 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING, "Over.",
                 3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c",
+                silent_since_ts=1.66e9,
             ),
             {
                 "kind": "incident", "ts": 1.7e9, "id": "1d", "number": 3, "change": "closed", "opened_ts": 1.6e9,
                 "until_ts": 1.65e9, "operator": "gaussian", "host": "web-1", "score": 2.5, "blame": BLAME_JSON,
                 "ranking": ROWS, "sentence": "Over.", "model_age_s": 3600.0, "young": False, "live": True,
                 "evidence": [EVIDENCE_JSON], "left_out": 1, "merged_into": "1c",
+                "silent_since_ts": 1.66e9,
             },
         ),
         (
@@ -215,7 +217,10 @@ def anomalies(draw: st.DrawFn) -> Anomaly | Progress:
     if draw(st.booleans()):
         return Anomaly(*fields)
     change = draw(st.sampled_from(ANOMALY_CHANGES))
-    return Progress(*fields, change=change, number=draw(COUNTS), opened_ts=draw(TIMES), until_ts=draw(TIMES))
+    silent = draw(TIMES | st.just(math.nan))
+    return Progress(
+        *fields, change=change, number=draw(COUNTS), opened_ts=draw(TIMES), until_ts=draw(TIMES), silent_since_ts=silent
+    )
 
 
 @st.composite
@@ -225,7 +230,7 @@ def incidents(draw: st.DrawFn) -> Incident:
         draw(TEXTS), draw(COUNTS), draw(st.sampled_from(CHANGES)), ranking.ts, draw(TIMES), draw(NUMBERS),
         draw(st.sampled_from(KEY_NAMES)), draw(KEYS), draw(TEXTS), ranking.score, draw(BLAMES), ranking, draw(TEXTS),
         ranking.age_s, ranking.young, draw(st.booleans()), draw(st.lists(EVIDENCES, max_size=2).map(tuple)),
-        draw(COUNTS), draw(TEXTS),
+        draw(COUNTS), draw(TEXTS), draw(NUMBERS),
     )  # fmt: skip
 
 
@@ -278,6 +283,27 @@ def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
 def test_an_anomaly_of_an_older_laggard_says_neither_scope_nor_whom_to_blame() -> None:
     written = {name: value for name, value in ANOMALY_JSON.items() if name not in {"scope", "blame"}}
     assert read_output(json.dumps(written), PLACE).to_json() == written | {"scope": "", "blame": None}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Incident(
+            "1d", 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING, "Over.",
+            3600.0, young=False, live=True, evidence=(EVIDENCE,), silent_since_ts=1.66e9,
+        ),
+        Progress(
+            "5f0c", "gaussian", ANOMALY.parameters, "application", "shop", 1.7e9, 2.5, RANKING, ANOMALY.sentence,
+            3600.0, False, True, "process", None,
+            change="ended", number=2, opened_ts=1.6e9, until_ts=1.65e9, silent_since_ts=1.66e9,
+        ),
+    ],
+    ids=lambda each: each.kind,
+)  # fmt: skip
+def test_what_an_older_laggard_says_has_ended_was_seen_to(told: Incident | Progress) -> None:
+    written = told.to_json()
+    del written["silent_since_ts"]
+    assert read_output(json.dumps(written), PLACE).to_json() == written | {"silent_since_ts": None}
 
 
 def test_what_an_older_laggard_wrote_has_no_sentence_and_rows_with_a_past_that_wait_for_nobody() -> None:

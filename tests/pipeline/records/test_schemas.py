@@ -200,7 +200,10 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return []
 
 
-OPTIONAL = {("ranking", "sentence"), ("anomaly", "scope"), ("anomaly", "blame")}
+OPTIONAL = {
+    ("ranking", "sentence"), ("anomaly", "scope"), ("anomaly", "blame"),
+    ("progress", "silent_since_ts"), ("incident", "silent_since_ts"),
+}  # fmt: skip
 """What an older laggard did not write."""
 
 
