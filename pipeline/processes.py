@@ -20,6 +20,16 @@ PROC: Final = Path("/proc")
 LONGEST_NAME: Final = 15
 """Characters of a process's name that the kernel keeps (`TASK_COMM_LEN` less one)."""
 
+LISTED: Final = 5
+"""So many processes are named where one of them may be meant."""
+
+_INTERPRETER: Final = re.compile(
+    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|java|guile|tclsh|(ba|da|k|z)?sh)[\d.]*"
+)
+_NAMED_BEHIND: Final = {"-m", "-jar"}  # a module of Python, an archive of Java
+_WITH_VALUE: Final = {"-W", "-X", "-I", "-r", "--require", "-cp", "-classpath", "--class-path"}
+_TEXT_ITSELF: Final = {"-c", "-e", "--eval"}  # no script: the program stands behind it
+
 _KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h
 _ROW: Final = re.compile(r"(?P<name>.*)\[(?P<pid>\d{1,10})(?:@(?P<start>\d+))?\]")
 
@@ -94,8 +104,7 @@ def find(row: str, proc: Path = PROC) -> Process:
     """
     found = candidates(row, proc)
     if len(found) > 1:
-        listed = ", ".join(each.row for each in found[:5]) + (", ..." if len(found) > 5 else "")
-        raise UnknownProcessError(f"{len(found)} processes are called {row}; expected one of {listed}")
+        raise UnknownProcessError(f"{len(found)} processes are called {row}; expected one of {_listed(found)}")
     return found[0]
 
 
@@ -104,7 +113,7 @@ def candidates(row: str, proc: Path = PROC) -> list[Process]:
 
     Args:
         row: a row's id (`nginx[4711@99]`, `nginx[4711]`), a process id, or a name, also one that is longer than what
-            the kernel keeps of it.
+            the kernel keeps of it. Where no process has that name, that of the script which an interpreter runs.
         proc: where the processes are.
 
     Raises:
@@ -113,9 +122,12 @@ def candidates(row: str, proc: Path = PROC) -> list[Process]:
     """
     parts = _ROW.fullmatch(row)
     if parts is None and not row.isdecimal():
-        named = [each for each in everybody(proc) if each.name in {row, row[:LONGEST_NAME]} and each.pid != os.getpid()]
+        others = [each for each in everybody(proc) if each.pid != os.getpid()]
+        named = [each for each in others if each.name in {row, row[:LONGEST_NAME]}]
+        named = named or [each for each in others if runs(row, _command(each.pid, proc))]
         if not named:
-            raise UnknownProcessError(f"there is no process called {row}; expected a row's id, a process id or a name")
+            expected = f"expected a row's id, a process id or a name{_hint(row, others, proc)}"
+            raise UnknownProcessError(f"there is no process called {row}; {expected}")
         return named
     pid = int(row if parts is None else parts["pid"])
     found = process(pid, proc)
@@ -128,6 +140,53 @@ def candidates(row: str, proc: Path = PROC) -> list[Process]:
         if not same:
             raise UnknownProcessError(f"{row} has ended; process {pid} is another one now, {found.row}")
     return [found]
+
+
+def runs(name: str, command: Sequence[str]) -> bool:
+    """Whether a command line is an interpreter's that runs what has this name: a file, a module or a class.
+
+    Args:
+        name: of the script, with or without the folder that it was given with.
+        command: the words of the command line.
+
+    """
+    if not command or not _INTERPRETER.fullmatch(command[0].rpartition("/")[2].removeprefix("-")):
+        return False
+    words = iter(command[1:])
+    for word in words:
+        if word in _TEXT_ITSELF:
+            return False
+        if word in _NAMED_BEHIND:
+            word = next(words, "")  # noqa: PLW2901 - it takes the place of its option
+        elif word in _WITH_VALUE:
+            next(words, "")
+            continue
+        elif word.startswith("-"):
+            continue
+        return name in {word, word.rpartition("/")[2]}
+    return False
+
+
+def _hint(text: str, others: Sequence[Process], proc: Path) -> str:
+    """Who has a text in the command line, as the end of a sentence; empty for nobody. Whoever asks is left out."""
+    parents = {each.pid: each.parent for each in everybody(proc)}
+    asking = {pid := os.getpid()}
+    while (pid := parents.get(pid, 0)) and pid not in asking:
+        asking.add(pid)
+    found = [each for each in others if each.pid not in asking and text in " ".join(_command(each.pid, proc))]
+    return f"; {text} is in the command line of {_listed(found)}" if found else ""
+
+
+def _listed(processes: Sequence[Process]) -> str:
+    return ", ".join(each.row for each in processes[:LISTED]) + (", ..." if len(processes) > LISTED else "")
+
+
+def _command(pid: int, proc: Path) -> list[str]:
+    """The words of its command line; none where there is none."""
+    try:
+        return os.fsdecode((proc / str(pid) / "cmdline").read_bytes()).rstrip("\0").split("\0")
+    except OSError:
+        return []
 
 
 def by_use(processes: Sequence[Process], over_s: float) -> list[tuple[Process, float]]:

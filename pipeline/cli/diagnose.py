@@ -90,8 +90,9 @@ def diagnose(
 ) -> int:
     """Say what a process of this machine is doing: its threads by use, and what each of them executes.
 
-    It looks now, at the process with this PID, row id or NAME; of several with one name, at the busiest. ^C ends it,
-    and shows what there is. With --last, --id or --list it tells instead what was recorded while something was wrong.
+    It looks now, at the process with this PID, row id or NAME, which may be that of the script that it runs; of several
+    with one name, at the busiest. ^C ends it, and shows what there is. With --last, --id or --list it tells instead
+    what was recorded while something was wrong.
 
     FILE may be `-` for standard output, in the place of the page. --json prints a record of the kind `diagnosis`, whose
     fields deploy/schemas/diagnosis.json explains.
@@ -159,10 +160,11 @@ def _recorded(settings: Settings, host: str, process: str | None, wanted: str = 
     """The recorded diagnoses of a process, or of all, whose id begins so; that which was told last first."""
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.diagnoses.recorded import Recorded  # noqa: PLC0415
+    from laggard.pipeline.processes import runs  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
         for each in Recorded(bus, topics_of(settings), host).newest():
-            named = process is None or process in {each.name, each.row, str(each.pid)}
+            named = process in {None, each.name, each.row, str(each.pid)} or runs(process, each.command.split())
             if named and each.id.startswith(wanted.lower()):
                 yield each
 

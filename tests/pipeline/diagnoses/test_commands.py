@@ -20,7 +20,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE
-from laggard.pipeline.processes import by_use, candidates, process
+from laggard.pipeline.processes import by_use, candidates, process, runs
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
 from laggard.pipeline.topics import DIAGNOSES, Topics
 from tests.pipeline.diagnoses.conftest import NOTHING, ON_DISK, START, TWO_DIPS, UNTRUSTWORTHY
@@ -149,6 +149,55 @@ def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Call, start
     sleeper.kill()
     sleeper.wait()
     assert [each.pid for each, _ in by_use(both, 0.1)] == [burner.pid]
+
+
+def test_a_script_is_found_by_its_name_and_what_else_names_it_is_hinted_at(
+    diagnose: Call, start: Start, tmp_path: Path
+) -> None:
+    script = tmp_path / "lag-shop.py"
+    script.write_text(f"print(flush=True)\n{SLEEP}")
+    editor = start("lag-editor", f"{SLEEP} # lag-shop.py")
+    with subprocess.Popen([sys.executable, "-u", "-W", "ignore", script, "lag-port=8"], stdout=subprocess.PIPE) as shop:
+        try:
+            assert shop.stdout
+            shop.stdout.readline()
+            for name in ("lag-shop.py", str(script)):
+                code, out, err = diagnose(name, "--samples", "2", "--method", "proc")
+                assert (code, err) == (0, "")
+                assert f"(pid {shop.pid}, " in out
+            code, _, err = diagnose("lag-port=8")
+            assert code == NO_DATA
+            assert f"a process id or a name; lag-port=8 is in the command line of " in err
+            assert f"[{shop.pid}@" in err
+        finally:
+            shop.kill()
+    code, _, err = diagnose("lag-shop.py")
+    assert code == NO_DATA
+    assert f"; lag-shop.py is in the command line of lag-editor[{editor.pid}@" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "expected"),
+    [
+        ("python3 shop.py --port 8", "shop.py", True),
+        ("/usr/bin/python3.11 -Xdev -W error /srv/shop.py", "shop.py", True),
+        ("python3 /srv/shop.py", "/srv/shop.py", True),
+        ("python3 -m shop.web", "shop.web", True),
+        ("java -Xmx64m -cp classes:lib com.shop.Main", "com.shop.Main", True),
+        ("java -jar /srv/shop.jar", "shop.jar", True),
+        ("-bash shop.sh", "shop.sh", True),
+        ("node --require trace server.js", "server.js", True),
+        ("node --require trace server.js", "trace", False),
+        ("python3 shop.py other.py", "other.py", False),
+        ("python3 -c shop.py", "shop.py", False),
+        ("vim shop.py", "shop.py", False),
+        ("python3", "python3", False),
+        ("python3 -m", "-m", False),
+        ("", "", False),
+    ],
+)
+def test_what_an_interpreter_runs(command: str, name: str, expected: bool) -> None:
+    assert runs(name, command.split()) is expected
 
 
 def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> None:
