@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
@@ -16,11 +16,10 @@ from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
-from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
 from laggard.pipeline.records.strict_json import parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 KeyName = KeyedBy | Literal["service"]
 """What a key names; the field that holds the key is called like this."""
@@ -403,9 +402,7 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": _number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = (
-    Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput | DeadLetterOutput
-)
+Output = Anomaly | Progress | Incident | RankingOutput | ScoreOutput | DeadLetterOutput
 
 
 def write_output(output: Output) -> str:
@@ -440,13 +437,21 @@ def read_output(text: str | bytes, place: str) -> Output:
         case "incident":
             return _read_incident(fields)
         case "ranking":
-            return _read_ranking(fields)
-        case "model":
-            return read_model(fields)
+            ranking = Ranking(
+                ts=fields.number("frame_ts"),
+                score=fields.number("score"),
+                rows=_read_rows(fields, "rows"),
+                age_s=fields.number("model_age_s"),
+                young=fields.boolean("young"),
+            )
+            sentence = fields.text("sentence") if "sentence" in fields else ""
+            return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
+        case "score":
+            return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
+        case "dead_letter":
+            return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
         case kind:
-            if isinstance(kind, str) and (read := _NEVER_ON_TOPICS.get(kind)) is not None:
-                return read(fields)
-            expected = "one of the kinds " + ", ".join(repr(each.kind) for each in get_args(Output))
+            expected = "'anomaly', 'progress', 'incident', 'ranking', 'score' or 'dead_letter'"
             raise RecordError(place, "kind", expected, shown(kind))
 
 
@@ -581,33 +586,6 @@ def _read_incident(fields: Fields) -> Incident:
 def _read_silent(fields: Fields) -> float:
     # An older laggard did not write it.
     return fields.number("silent_since_ts") if "silent_since_ts" in fields else math.nan
-
-
-def _read_ranking(fields: Fields) -> RankingOutput:
-    ranking = Ranking(
-        ts=fields.number("frame_ts"),
-        score=fields.number("score"),
-        rows=_read_rows(fields, "rows"),
-        age_s=fields.number("model_age_s"),
-        young=fields.boolean("young"),
-    )
-    sentence = fields.text("sentence") if "sentence" in fields else ""
-    return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
-
-
-def _read_score(fields: Fields) -> ScoreOutput:
-    return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
-
-
-def _read_dead_letter(fields: Fields) -> DeadLetterOutput:
-    return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
-
-
-_NEVER_ON_TOPICS: Final[Mapping[str, Callable[[Fields], Output]]] = {
-    "score": _read_score,
-    "prediction": read_prediction,
-    "dead_letter": _read_dead_letter,
-}
 
 
 def _read_blame(fields: Fields) -> Blame | None:
