@@ -53,6 +53,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
+        _try_port(settings)
         _try_bus(settings)
         terminal = Terminal(settings)
         supervisor = Supervisor(
@@ -73,6 +74,16 @@ def up(settings: Settings, duration_s: float | None) -> int:
         code = supervisor.run(math.inf if duration_s is None else duration_s)
         terminal.end()
         return code
+
+
+def _try_port(settings: Settings) -> None:
+    """Say at once where the worker could not listen, before the agent runs. Raises `CommandError`."""
+    from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415 - for a moment only
+
+    try:
+        Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
+    except ListenError as error:
+        raise CommandError(str(error), BUSY) from None
 
 
 def _try_bus(settings: Settings) -> None:

@@ -203,13 +203,31 @@ def test_parts_end_when_it_is_killed(start: Callable[..., Up]) -> None:
     assert again.ended(signal.SIGINT) == (0, "", "")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("listen", "said"),
+    [
+        ("0.0.0.0:0", "can be reached from other machines, so it needs a token; set web.token, or listen on 127.0.0.1"),
+        ("192.0.2.7:9464", "cannot listen on 192.0.2.7:9464: no address of this machine; "),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_starts_nothing(
+    start: Callable[..., Up], tmp_path: Path, listen: str, said: str
+) -> None:
+    (tmp_path / "laggard.toml").write_text("" if listen.startswith("0") else f'web.token = "{16 * "t"}"')
+    up = start("--set", f"web.listen={listen}")
+    code, out, err = up.ended()
+    assert (code, out) == (BUSY, "")
+    assert err.startswith("laggard: web.listen: ")
+    assert said in err
+    assert not up.bus.exists(), "the agent has not written anything"
+
+
 def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         up = start("--set", f"web.listen=127.0.0.1:{taken.getsockname()[1]}")
         code, out, err = up.ended()
     assert (code, out) == (BUSY, "")
-    assert err.startswith("laggard: work: web.listen: cannot listen on 127.0.0.1:")
+    assert err.startswith("laggard: web.listen: cannot listen on 127.0.0.1:")
     assert len(err.splitlines()) == 1
 
 
