@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scipy.stats import t as student  # type: ignore[import-untyped]
+from scipy.stats import t as student
 
 from tests.evaluation.watched import agent, middle, put_first, table
 from tests.misbehaving.programs import HERE, compiled

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2  # type: ignore[import-untyped]
+from scipy.stats import chi2
 
 from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.gaussian.detector import CALIBRATIONS, Scores

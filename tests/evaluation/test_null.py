@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import poisson  # type: ignore[import-untyped]
+from scipy.stats import poisson
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.task import Task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy.stats import poisson  # type: ignore[import-untyped]
+from scipy.stats import poisson
 
 from laggard.operators import calibration as module
 from laggard.operators.calibration import QUIET_S, RANGES, Calibration, Level, anew

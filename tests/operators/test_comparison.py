@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from laggard.operators import comparison
 from laggard.operators.comparison import compare

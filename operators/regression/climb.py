@@ -1,0 +1,120 @@
+"""Phase 2: the few metrics that predict the performance best together (section 2.2 B, Algorithm 2).
+
+Hill climbing: of the candidates that are left, the one that raises the cross-validated R^2 most is added, until none
+raises it by more than the minimum gain. For linear models all candidates are tried at once, and in every fold: with
+what is chosen projected out of all columns on the fold's training samples, and the same done to its test samples, the
+model with one more metric differs from the present one by one coefficient,
+
+    b = <x, y> / <x, x>,  and the errors on the test samples are y - b x
+
+(Frisch and Waugh, 1933), so that a step costs O(folds * samples * candidates).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FOLDS: Final = 10
+COLLINEAR: Final = 1e-10
+"""A candidate of whose variance less than this share is left tells nothing that the others do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A metric that was added.
+
+    Attributes:
+        column: which.
+        r2: the cross-validated R^2 of the model with it.
+
+    """
+
+    column: int
+    r2: float
+
+
+def folds_of(samples: int, folds: int = FOLDS) -> NDArray[np.intp]:
+    """The fold that each sample is tested in: in turn, so that every fold sees all of the time. Shape (samples,)."""
+    return np.arange(samples) % max(min(folds, samples), 1)
+
+
+class LinearClimb:
+    """Linear models with more and more metrics, each cross-validated.
+
+    R^2 is of the predictions of all folds together, 1 - sum of squared errors / variance: with 10 samples and 10 folds
+    a fold has one sample, of which alone no R^2 can be told.
+
+    Parameters:
+        values: shape (samples, candidates), without NaN.
+        target: shape (samples,), without NaN.
+        folds: the fold that each sample is tested in, shape (samples,), from 0 on.
+
+    """
+
+    def __init__(
+        self, values: NDArray[np.float64], target: NDArray[np.float64], folds: NDArray[np.intp] | None = None
+    ) -> None:
+        samples, candidates = values.shape
+        fold = folds_of(samples) if folds is None else folds
+        count = int(fold.max(initial=0)) + 1
+        # Of one size, so that rounding is the same for all units. The target is the last column.
+        columns = np.column_stack((values, target))
+        columns = columns - columns.mean(axis=0)
+        scale = np.sqrt(np.einsum("nc,nc->c", columns, columns))
+        columns /= np.where(scale > 0.0, scale, 1.0)
+        self._test = fold[None, :] == np.arange(count)[:, None]
+        train = ~self._test
+        self._columns = np.repeat(columns[None], count, axis=0)  # (folds, samples, candidates + 1)
+        sizes = np.maximum(train.sum(axis=1), 1)
+        means = np.einsum("kn,knc->kc", train, self._columns) / sizes[:, None]
+        self._columns -= means[:, None, :]
+        self._train = train.astype(np.float64)
+        self._size = self._variances()
+        self._free = np.ones(candidates, np.bool_)
+        self._of_target = 1.0 if scale[-1] > 0.0 else 0.0
+
+    def _variances(self) -> NDArray[np.float64]:
+        """Of each column in each fold's training samples, shape (folds, candidates + 1)."""
+        return np.asarray(np.einsum("kn,knc,knc->kc", self._train, self._columns, self._columns))
+
+    def gains(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What each candidate would bring.
+
+        Returns:
+            The R^2 with it, shape (candidates,), -inf where it tells nothing new or is in the model; and the
+            correlation that is left between it and the target, over all folds, whose sign is its coefficient's.
+
+        """
+        variance = self._variances()[:, :-1]
+        tells = variance > COLLINEAR * self._size[:, :-1]
+        target = self._columns[:, :, -1]
+        products = np.einsum("kn,kn,knc->kc", self._train, target, self._columns[:, :, :-1])
+        b = np.divide(products, variance, out=np.zeros_like(products), where=tells)
+        errors = np.where(self._test[:, :, None], target[:, :, None] - b[:, None, :] * self._columns[:, :, :-1], 0.0)
+        r2 = (
+            1.0 - np.einsum("knc,knc->c", errors, errors) / self._of_target
+            if self._of_target
+            else np.full(b.shape[1], -np.inf)
+        )
+        r2[~self._free | ~tells.any(axis=0)] = -np.inf
+        return r2, np.sign(products.sum(axis=0))
+
+    def add(self, column: int) -> None:
+        """Take a candidate into the model."""
+        x = self._columns[:, :, column].copy()
+        size = np.einsum("kn,kn,kn->k", self._train, x, x)
+        tells = size > COLLINEAR * self._size[:, column]
+        products = np.einsum("kn,kn,knc->kc", self._train, x, self._columns)
+        g = np.divide(products, size[:, None], out=np.zeros_like(products), where=tells[:, None])
+        self._columns -= x[:, :, None] * g[:, None, :]
+        self._free[column] = False
+
+    def errors(self) -> NDArray[np.float64]:
+        """Of the predictions for each sample by the folds that did not see it, as shares of the target's deviation."""
+        return np.asarray(np.einsum("kn,kn->n", self._test, self._columns[:, :, -1]))

@@ -1,0 +1,292 @@
+"""The operator `regression`: what explains an application's performance, and when that stops being true (S2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from laggard.operators.regression.following import (
+    RESPONSE_TIME,
+    Adaptive,
+    Criterion,
+    Follower,
+    Method,
+    Options,
+    Published,
+    Wishes,
+)
+from laggard.operators.regression.models import KINDS, Judgement, Kind, Model, Trait
+from laggard.operators.regression.selection import Traits
+from laggard.operators.regression.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from laggard.operators.regression.models import Metrics, Suspect
+
+HISTORY = 60
+LIMIT = 50_000
+
+
+class Regression:
+    """Performance models of one application (Xiong, Pu, Zhu, Griffith: vPerfGuard, ICPE 2013).
+
+    A sample is the performance of one interval, and the metrics of the application's hosts in it. Of each performance
+    metric a model is kept (Algorithms 1 and 2 of section 2.2) until a test on its residuals says that the relation has
+    changed (section 2.3). `method="published"` is that, to the letter. `"adaptive"` (see `Adaptive` and `Diagnosis`)
+    names the bottleneck's host and resource more surely and after fewer samples.
+
+    Memory: `history` + 2 x `window` samples of all metrics, 8 bytes each, and the metrics' names: for 7,522 metrics
+    about 6 MB, at the most `limit` metrics.
+
+    Parameters:
+        performance: the performance metrics that are explained, in the order of their importance. Those called
+            `response_time...` are explained for diagnosis, others for prediction.
+        candidates: N_can, how many metrics phase 1 keeps.
+        window: samples from which a first model is built, and whose residuals the published test compares.
+        minimum_gain: of R^2, for which phase 2 adds a metric.
+        significance: of the published test.
+        kind: of model: `linear`, `neighbours`, `tree` or `boosting`; all but the first need scikit-learn.
+        criterion: of the published method: `residuals`, or `r2` (below 0.8) as in Table 7.
+        method: `adaptive` or `published`.
+        trait: what physics says of a metric, by its id; None for nothing.
+        false_alarms_per_day: how often an application that is as always may be called slow.
+        false_rebuilds_per_day: how often a model that still holds may be given up.
+        history: how many samples from before a change tell what was usual.
+        limit: how many metrics are kept.
+
+    Attributes:
+        models: the present ones, by performance metric.
+        refused: how many metrics of the newest sample were over the limit.
+
+    Example:
+        >>> import numpy as np
+        >>> class Names:
+        ...     ids = ("web-1:cpu_wait_ratio", "web-1:temperature")
+        >>> names, random = Names(), np.random.default_rng(1)
+        >>> regression = Regression(performance=("response_time_mean_s",))
+        >>> for interval in range(20):
+        ...     wait, warm = random.uniform(size=2)
+        ...     values = np.array([wait, warm])
+        ...     built = regression.learn(60.0 * interval, names, values, {"response_time_mean_s": 0.1 + 2.0 * wait})
+        >>> model = regression.models["response_time_mean_s"]
+        >>> [(term.metric, round(term.coefficient, 6)) for term in model.terms], round(model.intercept, 6)
+        ([('web-1:cpu_wait_ratio', 2.0)], 0.1)
+        >>> round(regression.what_if("response_time_mean_s", "web-1:cpu_wait_ratio", 0.5), 6)
+        1.1
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        performance: Sequence[str] = ("response_time_mean_s", "throughput_per_s"),
+        candidates: int = 100,
+        window: int = 10,
+        minimum_gain: float = 0.01,
+        significance: float = 0.05,
+        kind: Kind = "linear",
+        criterion: Criterion = "residuals",
+        method: Method = "adaptive",
+        trait: Callable[[str], Trait] | None = None,
+        false_alarms_per_day: float = 1.0,
+        false_rebuilds_per_day: float = 1.0,
+        history: int = HISTORY,
+        limit: int = LIMIT,
+    ) -> None:
+        if candidates < 1 or window < 4 or history < window or limit < 1:
+            raise ValueError(
+                "expected at least 1 candidate, a window of 4 samples, a history of a window and a limit of 1 metric, "
+                f"got {candidates=}, {window=}, {history=}, {limit=}"
+            )
+        if not (0.0 < significance < 1.0 and minimum_gain >= 0.0):
+            raise ValueError(
+                f"expected 0 < significance < 1 and a gain of 0 or more, got {significance=}, {minimum_gain=}"
+            )
+        if kind not in KINDS or method not in {"adaptive", "published"} or criterion not in {"residuals", "r2"}:
+            raise ValueError(f"expected a known kind, method and criterion, got {kind=}, {method=}, {criterion=}")
+        self._parameters: dict[str, Any] = {
+            "performance": performance,
+            "candidates": candidates,
+            "window": window,
+            "minimum_gain": minimum_gain,
+            "significance": significance,
+            "kind": kind,
+            "criterion": criterion,
+            "method": method,
+            "trait": trait,
+            "false_alarms_per_day": false_alarms_per_day,
+            "false_rebuilds_per_day": false_rebuilds_per_day,
+            "history": history,
+            "limit": limit,
+        }
+        self.performance = tuple(performance)
+        explained = max(sum(name.startswith(RESPONSE_TIME) for name in self.performance), 1)
+        options = Options(
+            candidates,
+            window,
+            minimum_gain,
+            significance,
+            kind,
+            criterion,
+            history,
+            false_alarms_per_day / explained,
+            false_rebuilds_per_day / max(len(self.performance), 1),
+        )
+        make = Adaptive if method == "adaptive" else Published
+        self._followers: dict[str, Follower] = {name: make(name, options) for name in self.performance}
+        self._window = Window(self.performance, history + 2 * window, limit)
+        self._traits = Traits(trait)
+        self._wishes = Wishes()
+        self._begin = math.nan
+        self._newest: dict[str, float] = {}
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The present models."""
+        return {name: each.model for name, each in self._followers.items() if each.model is not None}
+
+    @property
+    def refused(self) -> int:
+        """How many metrics of the newest sample were over the limit."""
+        return self._window.refused
+
+    def score(
+        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
+    ) -> Judgement:
+        """How slow the application is, and what the models say of this sample. Changes nothing.
+
+        Args:
+            ts: the end of the interval, seconds since the Unix epoch.
+            metrics: the names.
+            values: shape (metrics,), NaN where one is not there.
+            performance: by name; what is not there or NaN is not known.
+
+        """
+        mine = self._of_models(metrics, values)
+        predictions, score = [], 0.0
+        for name, follower in self._followers.items():
+            value = performance.get(name, math.nan)
+            if (prediction := follower.prediction(value, mine)) is not None:
+                predictions.append(prediction)
+            score = max(score, follower.look(value, mine).slow)
+        suspects: tuple[Suspect, ...] = ()
+        if score > 1.0:
+            ahead = self._ahead(ts, metrics, values, performance)
+            suspects = ahead.suspects()
+        age_s = 0.0 if math.isnan(self._begin) else ts - self._begin
+        young = not any(name.startswith(RESPONSE_TIME) for name in self.models)
+        return Judgement(score, tuple(predictions), suspects, age_s, young)
+
+    def _ahead(
+        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
+    ) -> Regression:
+        """What this will be once it has learned the sample."""
+        ahead = Regression(**self._parameters)
+        ahead.restore(self.snapshot())
+        ahead.learn(ts, metrics, values, performance)
+        return ahead
+
+    def suspects(self) -> tuple[Suspect, ...]:
+        """The contended resources that the first response time follows now."""
+        for name, follower in self._followers.items():
+            if name.startswith(RESPONSE_TIME):
+                return follower.suspects(self._window, self._traits, self._wishes)
+        return ()
+
+    def learn(
+        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
+    ) -> tuple[Model, ...]:
+        """Take in a sample; gives the models that it made necessary. Arguments as in `score`."""
+        if math.isnan(self._begin):
+            self._begin = ts
+        mine = self._of_models(metrics, values)
+        self._window.add(ts, metrics, values, performance)
+        built = []
+        for name, follower in self._followers.items():
+            value = performance.get(name, math.nan)
+            model = follower.learn(value, mine, self._window, self._traits, self._wishes)
+            if model is not None:
+                built.append(model)
+        self._newest = self._of_models(metrics, values)
+        return tuple(built)
+
+    def _of_models(self, metrics: Metrics, values: NDArray[np.float64]) -> dict[str, float]:
+        """The values of the metrics that are in models."""
+        wanted = {term.metric for model in self.models.values() for term in model.terms}
+        return {name: float(values[at]) for at, name in enumerate(metrics.ids) if name in wanted} if wanted else {}
+
+    def what_if(self, performance: str, metric: str, value: float) -> float:
+        """What the model says of a performance metric where a metric has another value, and all others their newest.
+
+        NaN where there is no model.
+
+        Raises:
+            ValueError: the metric is not in the model.
+
+        """
+        follower = self._followers[performance]
+        if follower.model is None:
+            return math.nan
+        names = [term.metric for term in follower.model.terms]
+        if metric not in names:
+            raise ValueError(f"expected a metric of the model ({', '.join(names) or 'none'}), got {metric!r}")
+        return follower.predict(self._newest | {metric: value})
+
+    def pin(self, metric: str) -> None:
+        """Have this metric in every model of a response time, wherever it is there (section 6)."""
+        self._wish(
+            self._wishes.pinned + ((metric,) if metric not in self._wishes.pinned else ()),
+            self._wishes.banned - {metric},
+        )
+
+    def ban(self, metric: str) -> None:
+        """Have this metric in no model."""
+        self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned | {metric})
+
+    def free(self, metric: str) -> None:
+        """Leave it to the method whether this metric is in a model."""
+        self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned - {metric})
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The metrics that must be in the models."""
+        return self._wishes.pinned
+
+    @property
+    def banned(self) -> tuple[str, ...]:
+        """The metrics that must not."""
+        return tuple(sorted(self._wishes.banned))
+
+    def _wish(self, pinned: tuple[str, ...], banned: frozenset[str]) -> None:
+        self._wishes = Wishes(pinned, banned)
+        for follower in self._followers.values():
+            follower.wish()
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "begin": self._begin,
+            "performance": list(self.performance),
+            "pinned": list(self._wishes.pinned),
+            "banned": sorted(self._wishes.banned),
+            "newest": dict(self._newest),
+            "window": self._window.snapshot(),
+            "followers": {name: each.snapshot() for name, each in self._followers.items()},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        if tuple(state["performance"]) != self.performance:
+            raise ValueError(f"expected the performance metrics {self.performance}, got {tuple(state['performance'])}")
+        self._begin = float(state["begin"])
+        self._wishes = Wishes(tuple(state["pinned"]), frozenset(state["banned"]))
+        self._newest = {str(name): float(value) for name, value in state["newest"].items()}
+        self._window.restore(state["window"])
+        for name, each in self._followers.items():
+            each.restore(state["followers"][name])

@@ -1,0 +1,235 @@
+"""The kinds of model: what is fitted on the chosen metrics, and how the other kinds choose theirs (section 2.2 B)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from laggard.operators.regression.climb import folds_of
+from laggard.operators.regression.selection import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.regression.models import Kind
+
+FORGETTING: Final = 0.97
+"""Of recursive least squares: a sample counts half after 23 more."""
+
+NEIGHBOURS: Final = 3
+LEAF: Final = 2
+STAGES: Final = 50
+DEPTH: Final = 2
+SEED: Final = 0
+
+
+class Fit(Protocol):
+    """A fitted model of some metrics.
+
+    Attributes:
+        deviations: of each sample that it was fitted on from what is predicted without it, shape (samples,).
+
+    """
+
+    deviations: NDArray[np.float64]
+
+    def predict(self, values: NDArray[np.float64]) -> float:
+        """The performance at these values of the metrics, shape (terms,). NaN where one of them is."""
+
+    def learn(self, values: NDArray[np.float64], target: float) -> None:
+        """Follow a further sample, as far as the kind can."""
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """The intercept and the coefficient of each metric, NaN where the kind has none. Shape (1 + terms,)."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+
+class LinearFit:
+    """Least squares, tracked from then on by recursive least squares with forgetting.
+
+    Parameters:
+        values: shape (samples, terms), without NaN.
+        target: shape (samples,).
+
+    References: Haykin (2014), "Adaptive filter theory", chapter 10.
+
+    """
+
+    def __init__(self, values: NDArray[np.float64], target: NDArray[np.float64]) -> None:
+        # In units of their own spread, so that forgetting is stable whatever the base units are.
+        self._centre = values.mean(axis=0)
+        spread = values.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        design = self._design(values)
+        self._inverse = np.linalg.pinv(design.T @ design, hermitian=True)
+        self._b = self._inverse @ (design.T @ target)
+        fitted = design @ self._b
+        leverage = np.einsum("nt,tu,nu->n", design, self._inverse, design)
+        # Without a sample the model would miss it by its residual / (1 - leverage) (Cook and Weisberg, 1982).
+        self.deviations = (target - fitted) / np.maximum(1.0 - leverage, 0.1)
+        self.fitted = fitted
+
+    def _design(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        scaled = (np.atleast_2d(values) - self._centre) / self._spread
+        return np.column_stack((np.ones(len(scaled)), scaled))
+
+    def predict(self, values: NDArray[np.float64]) -> float:
+        """The performance at these values."""
+        return float((self._design(values) @ self._b)[0])
+
+    def learn(self, values: NDArray[np.float64], target: float) -> None:
+        """Follow a further sample."""
+        x = self._design(values)[0]
+        if not np.isfinite(x).all():
+            return
+        p = self._inverse @ x
+        gain = p / (FORGETTING + x @ p)
+        self._b = self._b + gain * (target - x @ self._b)
+        self._inverse = (self._inverse - np.outer(gain, p)) / FORGETTING
+        # What is not excited grows without end otherwise.
+        if (largest := float(np.abs(self._inverse).max())) > 1e6:
+            self._inverse *= 1e6 / largest
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """The intercept and the coefficient of each metric, in base units."""
+        slopes = self._b[1:] / self._spread
+        return np.concatenate(([self._b[0] - slopes @ self._centre], slopes))
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "centre": self._centre.copy(),
+            "spread": self._spread.copy(),
+            "b": self._b.copy(),
+            "inverse": self._inverse.copy(),
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> LinearFit:
+        """The fit that `snapshot` gave."""
+        fit = cls.__new__(cls)
+        fit._centre, fit._spread = (np.array(state[name], np.float64) for name in ("centre", "spread"))  # noqa: SLF001
+        fit._b, fit._inverse = (np.array(state[name], np.float64) for name in ("b", "inverse"))  # noqa: SLF001
+        fit.deviations = fit.fitted = np.empty(0)
+        return fit
+
+
+class LearnedFit:
+    """k-nearest neighbours, a regression tree, or boosted trees, by scikit-learn.
+
+    Parameters:
+        kind: which.
+        values: shape (samples, terms), without NaN.
+        target: shape (samples,).
+
+    """
+
+    def __init__(self, kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> None:
+        self._kind, self._values, self._target = kind, values.copy(), target.copy()
+        self._centre = values.mean(axis=0)
+        spread = values.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        self._model = estimator(kind, len(target))
+        self._model.fit(self._scaled(values), target)
+        self.fitted = np.asarray(self._model.predict(self._scaled(values)), np.float64)
+        self.deviations = target - cross_predicted(kind, values, target)
+
+    def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((np.atleast_2d(values) - self._centre) / self._spread)
+
+    def predict(self, values: NDArray[np.float64]) -> float:
+        """The performance at these values."""
+        return float(self._model.predict(self._scaled(values))[0]) if np.isfinite(values).all() else float("nan")
+
+    def learn(self, values: NDArray[np.float64], target: float) -> None:
+        """Nothing: such a model stays what it is until the next one is built."""
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """None: all NaN."""
+        return np.full(1 + self._values.shape[1], np.nan)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The samples that it was fitted on; it is fitted again, with the same result."""
+        return {"kind": self._kind, "values": self._values.copy(), "target": self._target.copy()}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> LearnedFit:
+        """The fit that `snapshot` gave."""
+        return cls(state["kind"], np.array(state["values"], np.float64), np.array(state["target"], np.float64))
+
+
+def fitted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> LinearFit | LearnedFit:
+    """A model of this kind. With no terms, it is the mean."""
+    return LinearFit(values, target) if kind == "linear" or not values.shape[1] else LearnedFit(kind, values, target)
+
+
+def restored(state: dict[str, Any]) -> LinearFit | LearnedFit:
+    """The fit that `snapshot` gave."""
+    return LearnedFit.restored(state) if "kind" in state else LinearFit.restored(state)
+
+
+def estimator(kind: Kind, samples: int) -> Any:
+    """What scikit-learn has of a kind.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
+
+    """
+    # Here, since the default kind does without, and loading it takes seconds.
+    from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415
+    from sklearn.neighbors import KNeighborsRegressor  # noqa: PLC0415
+    from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415
+
+    made: dict[Kind, Callable[[], Any]] = {
+        "neighbours": lambda: KNeighborsRegressor(min(NEIGHBOURS, max(samples - 1, 1)), weights="distance"),
+        "tree": lambda: DecisionTreeRegressor(min_samples_leaf=LEAF, random_state=SEED),
+        "boosting": lambda: GradientBoostingRegressor(n_estimators=STAGES, max_depth=DEPTH, random_state=SEED),
+    }
+    return made[kind]()
+
+
+def cross_predicted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What is predicted for each sample by a model that was fitted without the sample's fold."""
+    fold = folds_of(len(target))
+    predicted = np.empty(len(target))
+    spread = values.std(axis=0)
+    scaled = (values - values.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    for number in range(int(fold.max(initial=-1)) + 1):
+        test = fold == number
+        model = estimator(kind, int((~test).sum()))
+        predicted[test] = model.fit(scaled[~test], target[~test]).predict(scaled[test])
+    return predicted
+
+
+def climb_kind(
+    kind: Kind,
+    values: NDArray[np.float64],
+    target: NDArray[np.float64],
+    columns: NDArray[np.intp],
+    *,
+    minimum_gain: float,
+    most: int,
+) -> Choice:
+    """Algorithm 2 as it stands, for any kind: each candidate is tried by itself. See `selection.climb`."""
+    left, chosen, r2 = [int(column) for column in columns], list[int](), 0.0
+    variance = float(((target - target.mean()) ** 2).sum())
+    while left and variance > 0.0 and len(chosen) < most:
+        gains = [_r2(kind, values[:, [*chosen, column]], target, variance) for column in left]
+        at = int(np.argmax(gains))
+        if not gains[at] - r2 > minimum_gain:
+            break
+        r2 = gains[at]
+        chosen.append(left.pop(at))
+    return Choice(chosen, r2)
+
+
+def _r2(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64], variance: float) -> float:
+    return 1.0 - float(((target - cross_predicted(kind, values, target)) ** 2).sum()) / variance

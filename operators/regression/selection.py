@@ -1,0 +1,277 @@
+"""Which metrics a model is built of: as published, for prediction; and for diagnosis, where the resource must be told.
+
+Algorithm 2 takes whatever predicts best. With 10 samples and thousands of metrics much of that is chance, and most of
+the rest follows the load. What tells the bottleneck are metrics that contention moves. `Diagnosis` uses what physics
+says of metrics (`Trait`), what they were before the change, and that a bottleneck shows in many metrics of one resource
+of one host, chance in single ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.regression.climb import LinearClimb
+from laggard.operators.regression.correlation import best, correlations
+from laggard.operators.regression.models import UNKNOWN, Role, Trait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+WEIGHTS: Final[Mapping[Role, float]] = {"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}
+"""How much a correlation says of the bottleneck, by what moves the metric."""
+
+SHIFTED: Final = 4.0
+"""A metric that moved by so many standard deviations of its own counts half, one that moved by far more wholly."""
+
+WITHIN: Final = 5
+"""From so many samples since the change on, a metric also has to move with the performance among those."""
+
+MEMBERS: Final = 12
+"""The evidence of a resource is the mean of so many of its metrics' strengths: of few metrics that is little."""
+
+PROFILE: Final = 8
+"""The strongest metrics of a resource, whose mean course is what the others are compared with."""
+
+PAGING: Final = 0.8
+"""Where memory is short, the disk is busy with pages: memory comes first if its evidence is at least so much of the
+disk's on the same host."""
+
+SAMPLES_PER_TERM: Final = 8
+GAIN: Final = 0.02
+ALIKE: Final = 0.95
+"""Metrics whose correlation is at least so much say the same."""
+
+
+class Choice(NamedTuple):
+    """Metrics that were chosen.
+
+    Attributes:
+        columns: which, in the order of choice.
+        r2: what the linear model with them predicts, by cross-validation.
+
+    """
+
+    columns: list[int]
+    r2: float
+
+
+def climb(
+    values: NDArray[np.float64],
+    target: NDArray[np.float64],
+    columns: NDArray[np.intp],
+    *,
+    minimum_gain: float,
+    most: int,
+) -> Choice:
+    """Algorithm 2 for linear models.
+
+    Args:
+        values: shape (samples, metrics).
+        target: shape (samples,).
+        columns: the candidates, of which the first is taken where several are as good.
+        minimum_gain: by how much more of R^2 a metric is added.
+        most: how many at most.
+
+    """
+    chosen: list[int] = []
+    r2 = 0.0
+    if not len(columns):
+        return Choice(chosen, r2)
+    ahead = LinearClimb(values[:, columns], target)
+    while len(chosen) < most:
+        gains, _ = ahead.gains()
+        at = int(np.argmax(gains))
+        if not gains[at] - r2 > minimum_gain:
+            break
+        r2 = float(gains[at])
+        chosen.append(int(columns[at]))
+        ahead.add(at)
+    return Choice(chosen, r2)
+
+
+class Traits:
+    """What physics says of many metrics, as arrays.
+
+    Parameters:
+        trait: what it says of one.
+
+    Attributes:
+        weights: how much a correlation says of the bottleneck, shape (metrics,).
+        signs: that a coefficient must have, 0 where both may be, shape (metrics,).
+        groups: by metric, the number of the resource of a host that it is about; -1 for none.
+        resources: by that number, host and resource.
+
+    """
+
+    def __init__(self, trait: Callable[[str], Trait] | None) -> None:
+        self.weights: NDArray[np.float64] = np.empty(0)
+        self.signs: NDArray[np.int8] = np.empty(0, np.int8)
+        self.groups: NDArray[np.intp] = np.empty(0, np.intp)
+        self.resources: list[tuple[str, str]] = []
+        self._trait = trait
+        self._known: dict[str, tuple[float, int, int]] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._ids: Sequence[str] = ()
+
+    def follow(self, ids: Sequence[str]) -> None:
+        """Have the arrays be of these metrics."""
+        if ids is self._ids and len(self.weights) == len(ids):
+            return
+        if len(self._known) > 2 * len(ids) + 1000:
+            self._known.clear()
+        found = [self._known.get(name) or self._find(name) for name in ids]
+        self._ids = ids
+        self.weights = np.array([each[0] for each in found], np.float64)
+        self.signs = np.array([each[1] for each in found], np.int8)
+        self.groups = np.array([each[2] for each in found], np.intp)
+
+    def _find(self, name: str) -> tuple[float, int, int]:
+        trait = UNKNOWN if self._trait is None else self._trait(name)
+        group = -1
+        if trait.resource:
+            place = host_of(name), trait.resource
+            group = self._numbers.setdefault(place, len(self.resources))
+            if group == len(self.resources):
+                self.resources.append(place)
+        self._known[name] = found = WEIGHTS[trait.role], trait.sign, group
+        return found
+
+
+def host_of(metric: str) -> str:
+    """The host that a metric is of: what stands before its row's first part."""
+    return metric.partition(":")[0].partition("/")[0]
+
+
+class Diagnosis:
+    """What a response time depends on, told by where contention shows.
+
+    Parameters:
+        values: shape (samples, metrics): from before the change and since.
+        target: the response time, shape (samples,).
+        since: how many of the samples are since the change.
+        before: what the metrics were before it, shape (samples, metrics): more of the past than `values` has.
+        traits: of the metrics.
+        banned: metrics that must not be chosen.
+        candidates: how many metrics are looked at.
+
+    Attributes:
+        columns: the candidates, the best correlated first.
+        r: the coefficients of all metrics.
+        strength: of each candidate, from 0 to 1.
+        evidence: by number of a resource of a host, from 0 to 1.
+
+    """
+
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        target: NDArray[np.float64],
+        since: int,
+        *,
+        before: NDArray[np.float64],
+        traits: Traits,
+        banned: NDArray[np.intp],
+        candidates: int,
+    ) -> None:
+        self._values, self._target, self._since, self._traits = values, target, since, traits
+        self.r = correlations(values, target)
+        self.r[banned] = np.nan
+        self.columns = best(self.r * traits.weights, candidates)
+        r, signs = self.r[self.columns], traits.signs[self.columns]
+        fits = (signs == 0) | (np.sign(r) == signs)
+        self.strength = np.abs(r) * traits.weights[self.columns] * fits
+        if len(before) >= WITHIN and since < len(target):
+            self.strength *= self._shifted(before)
+        if WITHIN <= since < len(target):
+            within = np.nan_to_num(correlations(values[-since:][:, self.columns], target[-since:])) * np.sign(r)
+            self.strength *= 0.5 + 0.5 * np.clip(within, 0.0, 1.0)
+        self._members: dict[int, list[int]] = defaultdict(list)
+        for at, group in enumerate(traits.groups[self.columns].tolist()):
+            if group >= 0 and self.strength[at] > 0.0:
+                self._members[group].append(at)
+        self.evidence = {
+            group: float(np.sort(self.strength[members])[::-1][:MEMBERS].sum()) / MEMBERS
+            for group, members in self._members.items()
+        }
+
+    def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How clearly each candidate has left what it was, from 0 to 1."""
+        with np.errstate(invalid="ignore"):
+            past = before[:, self.columns]
+            mean, spread = np.nanmean(past, axis=0), np.nanstd(past, axis=0)
+            now = self._values[-self._since :][:, self.columns].mean(axis=0)
+            spread = np.maximum(spread, 1e-6 * np.abs(mean) + np.finfo(float).tiny)
+            shift = np.abs(now - mean) / spread
+        return np.asarray(np.nan_to_num(shift / (shift + SHIFTED), nan=0.0, posinf=1.0))
+
+    @property
+    def bottleneck(self) -> int | None:
+        """The number of the resource of a host with the most evidence; None where there is none at all."""
+        if not self.evidence:
+            return None
+        group = max(self.evidence, key=lambda each: (self.evidence[each], -each))
+        host, resource = self._traits.resources[group]
+        if resource == "disk":
+            for other, strength in self.evidence.items():
+                if self._traits.resources[other] == (host, "memory") and strength > PAGING * self.evidence[group]:
+                    return other
+        return group
+
+    def choose(self, *, settled: bool) -> Choice:
+        """The metrics of the bottleneck that tell the response time best.
+
+        Args:
+            settled: whether there are samples enough since the change to cross-validate; else the strongest metric is
+                taken.
+
+        """
+        group = self.bottleneck
+        if group is None:
+            return Choice([], 0.0)
+        members = np.array(self._members[group])
+        strength = self.strength[members] * self._agreement(members)
+        columns = self.columns[members]
+        if not settled:
+            at = int(columns[np.argmax(strength)])
+            return Choice([at], float(self.r[at] ** 2))
+        signs = self._traits.signs[columns]
+        ahead = LinearClimb(self._values[:, columns], self._target)
+        chosen: list[int] = []
+        r2 = 0.0
+        for _ in range(max(len(self._target) // SAMPLES_PER_TERM, 1)):
+            gains, sign = ahead.gains()
+            gains[(signs != 0) & (sign != signs)] = -np.inf
+            at = int(np.argmax(gains if chosen else gains + 0.3 * strength))
+            if not np.isfinite(gains[at]) or (chosen and gains[at] - r2 < GAIN):
+                break
+            r2 = float(gains[at])
+            chosen.append(int(columns[at]))
+            ahead.add(at)
+        return Choice(chosen, r2)
+
+    def _agreement(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
+        """How much each metric of a resource runs as its strongest ones do, from 0 to 1."""
+        signs = np.sign(self.r[self.columns[members]])
+        courses = _standardised(self._values[:, self.columns[members]]) * signs
+        leaders = np.argsort(-self.strength[members], kind="stable")[:PROFILE]
+        profile = courses[:, leaders].mean(axis=1)
+        size = float(np.sqrt(profile @ profile / len(profile)))
+        return np.asarray(np.clip(courses.T @ profile / len(profile) / max(size, 1e-12), 0.0, 1.0))
+
+
+def family(values: NDArray[np.float64], column: int, others: NDArray[np.intp]) -> list[int]:
+    """Which of the other metrics say the same as one, the one most alike first."""
+    r = np.abs(correlations(values[:, others], values[:, column]))
+    r[others == column] = np.nan
+    order = np.argsort(-np.nan_to_num(r), kind="stable")
+    return [int(others[at]) for at in order if r[at] >= ALIKE]
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = values - values.mean(axis=0)
+    return np.asarray(centred / np.maximum(centred.std(axis=0), np.finfo(float).tiny))

@@ -1,0 +1,40 @@
+"""Whether two windows of residuals have the same mean (section 2.3): the unpaired t-test of unequal variances."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from scipy.special import stdtr
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """The two-sided p-value of Welch's test.
+
+    t = (m1 - m2) / sqrt(v1 / n1 + v2 / n2), with Satterthwaite's degrees of freedom.
+
+    Args:
+        first: shape (n1,), without NaN.
+        second: shape (n2,), without NaN.
+
+    Returns:
+        NaN where one of them has under 2 values. Where neither varies, 1 for equal means and else 0.
+
+    References: Welch (1947), "The generalization of Student's problem when several different population variances are
+    involved", Biometrika 34.
+
+    """
+    n1, n2 = len(first), len(second)
+    if min(n1, n2) < 2:
+        return math.nan
+    m1, m2 = float(first.mean()), float(second.mean())
+    e1, e2 = float(first.var(ddof=1)) / n1, float(second.var(ddof=1)) / n2
+    if e1 + e2 <= 0.0:
+        return 1.0 if m1 == m2 else 0.0
+    t = (m1 - m2) / math.sqrt(e1 + e2)
+    freedom = (e1 + e2) ** 2 / (e1 * e1 / (n1 - 1) + e2 * e2 / (n2 - 1))
+    return float(2.0 * stdtr(freedom, -abs(t)))

@@ -1,0 +1,146 @@
+"""The newest samples of an application: its performance and the metrics of its hosts, as one matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.regression.models import Metrics
+
+GONE_SHARE: Final = 0.25
+"""Columns of metrics that are in no sample any more are given up once they are so many of all."""
+
+
+class Window:
+    """Samples in the order of time, each metric in a column of its own.
+
+    Metrics may come and go: where one is not there its value is NaN, and where it is in no sample its column is given
+    up. Memory: `capacity` x `limit` x 8 bytes at most, and the names.
+
+    Parameters:
+        performance: the names of the performance metrics.
+        capacity: how many samples are kept.
+        limit: how many metrics are; of more, those that came first are.
+
+    Attributes:
+        ids: by column, the metric. Another list where columns were given up.
+        refused: how many metrics of the newest sample were over the limit.
+
+    """
+
+    def __init__(self, performance: Sequence[str], capacity: int, limit: int) -> None:
+        self.ids: list[str] = []
+        self.refused = 0
+        self._names = tuple(performance)
+        self.capacity = capacity
+        self._limit = limit
+        self._ts: NDArray[np.float64] = np.empty(0)
+        self._performance: NDArray[np.float64] = np.empty((0, len(self._names)))
+        self._values: NDArray[np.float64] = np.empty((capacity, 0))
+        self._begin = 0
+        self._columns: dict[str, int] = {}
+        self._remembered: tuple[Metrics, NDArray[np.intp], NDArray[np.intp]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ts)
+
+    def add(self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]) -> None:
+        """Take in a sample, in the place of the oldest where there is no room."""
+        at, of = self._places(metrics)
+        size = len(self._ts)
+        row = (self._begin + size) % self.capacity
+        if size == self.capacity:
+            self._begin = (self._begin + 1) % self.capacity
+            self._ts, self._performance = self._ts[1:], self._performance[1:]
+        self._values[row] = np.nan
+        self._values[row, at] = values if len(of) == len(values) else values[of]
+        self._ts = np.append(self._ts, ts)
+        newest = [performance.get(name, np.nan) for name in self._names]
+        self._performance = np.vstack((self._performance, newest))
+
+    def _places(self, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """In which columns a sample's metrics are, and which of its metrics these are."""
+        if self._remembered is not None and self._remembered[0] is metrics:
+            return self._remembered[1], self._remembered[2]
+        self._give_up(metrics)
+        new = [name for name in metrics.ids if name not in self._columns]
+        for name in new[: max(self._limit - len(self.ids), 0)]:
+            self._columns[name] = len(self.ids)
+            self.ids.append(name)
+        if len(self.ids) > self._values.shape[1]:
+            more = np.full((self.capacity, len(self.ids) - self._values.shape[1]), np.nan)
+            self._values = np.hstack((self._values, more))
+        found = [(self._columns[name], number) for number, name in enumerate(metrics.ids) if name in self._columns]
+        self.refused = len(metrics.ids) - len(found)
+        places = np.array(found, np.intp).reshape(-1, 2)
+        self._remembered = metrics, places[:, 0].copy(), places[:, 1].copy()
+        return self._remembered[1], self._remembered[2]
+
+    def _give_up(self, metrics: Metrics) -> None:
+        """Give up the columns of metrics that are in no sample, where they are many."""
+        if not self.ids:
+            return
+        there = set(metrics.ids)
+        seen: NDArray[np.bool_] = np.isfinite(self._rows()).any(axis=0)
+        kept = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
+        if len(kept) < (1.0 - GONE_SHARE) * len(self.ids) or len(self.ids) + len(there) > self._limit:
+            self._values = self._values[:, kept].copy()
+            self.ids = [self.ids[at] for at in kept]
+            self._columns = {name: at for at, name in enumerate(self.ids)}
+
+    def _rows(self, last: int | None = None) -> NDArray[np.float64]:
+        size = len(self._ts)
+        first = 0 if last is None else max(size - last, 0)
+        return self._values[(self._begin + np.arange(first, size)) % self.capacity]
+
+    def last(self, count: int | None = None) -> NDArray[np.float64]:
+        """The values of the newest samples, the oldest first: shape (samples, metrics). A copy."""
+        return self._rows(count)
+
+    def of(self, metrics: Sequence[str]) -> NDArray[np.float64]:
+        """Of all samples the values of some metrics, shape (samples, len(metrics)); NaN for those that are unknown."""
+        rows = (self._begin + np.arange(len(self._ts))) % self.capacity
+        found = np.full((len(rows), len(metrics)), np.nan)
+        for number, name in enumerate(metrics):
+            if (column := self._columns.get(name)) is not None:
+                found[:, number] = self._values[rows, column]
+        return found
+
+    def performance(self, name: str, count: int | None = None) -> NDArray[np.float64]:
+        """A performance metric of the newest samples, shape (samples,)."""
+        column = self._performance[:, self._names.index(name)]
+        return column if count is None else column[max(len(column) - count, 0) :]
+
+    def times(self, count: int | None = None) -> NDArray[np.float64]:
+        """When the newest samples were, seconds since the Unix epoch."""
+        return self._ts if count is None else self._ts[max(len(self._ts) - count, 0) :]
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "ids": list(self.ids),
+            "ts": self._ts.copy(),
+            "performance": self._performance.copy(),
+            "values": self._rows(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        ts, values = np.array(state["ts"], np.float64), np.array(state["values"], np.float64)
+        ids, performance = [str(name) for name in state["ids"]], np.array(state["performance"], np.float64)
+        if len(ts) > self.capacity or values.shape != (len(ts), len(ids)):
+            raise ValueError(
+                f"expected at most {self.capacity} samples of {len(ids)} metrics, got {len(ts)} and {values.shape}"
+            )
+        if performance.shape != (len(ts), len(self._names)):
+            raise ValueError(f"expected performance of {len(self._names)} metrics, got {performance.shape}")
+        self.ids, self._columns = ids, {name: at for at, name in enumerate(ids)}
+        self._values = np.full((self.capacity, len(ids)), np.nan)
+        self._values[: len(ts)] = values
+        self._begin, self._ts, self._performance, self._remembered = 0, ts, performance, None
