@@ -87,7 +87,7 @@ class Window:
         if not self.ids:
             return
         there = set(metrics.ids)
-        seen: NDArray[np.bool_] = np.isfinite(self._rows()).any(axis=0)
+        seen = np.isfinite(self._rows()).sum(axis=0) > 0
         kept = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
         if len(kept) < (1.0 - GONE_SHARE) * len(self.ids) or len(self.ids) + len(there) > self._limit:
             self._values = self._values[:, kept].copy()
