@@ -52,7 +52,8 @@ def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
 
 
 def test_one_waits_for_the_disk(tmp_path):
-    with misbehaving([compiled("writing"), tmp_path / "log"]) as program:
+    # Blocks that keep a fast disk busy, too.
+    with misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), tmp_path / "log"]) as program:
         wait_for_rounds(program, 5)
         states: list[bytes] = []
         before = used_s(program)

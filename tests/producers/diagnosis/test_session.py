@@ -138,7 +138,7 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
     """A thread that a library of a Python process began: py-spy, which suits the process best, does not know it."""
     library = compiled("burning", "-shared", "-fPIC")
     command: list[str | Path] = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).main()", library]
-    with misbehaving(command) as program, session_of(program.pid, methods=None) as session:
+    with misbehaving(command) as program, session_of(program.pid, methods=None, samples=10_000) as session:
         wait_for(lambda: "perf" in diagnosis_of(session).methods or look(session, 1), "the next profiler was not asked")
         look(session, 5)
         found = diagnosis_of(session)
@@ -167,10 +167,10 @@ def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
     with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
         look(session, 2)
         program.tell("idle")
-        session.phase(time.time(), high=False)
+        session.phase(high=False)
         look(session, 2)
         program.tell("busy")
-        session.phase(time.time(), high=True)
+        session.phase(high=True)
         look(session, 2)
         found = diagnosis_of(session)
     assert [phase.high for phase in found.phases] == [True, False, True]
@@ -190,7 +190,7 @@ def test_too_many_phases_are_told_by_their_kind():
     with misbehaving([compiled("burning")]) as program, session_of(program.pid, phases=2) as session:
         for number in range(6):
             session.sample()
-            session.phase(time.time(), high=number % 2 == 1)
+            session.phase(high=number % 2 == 1)
         found = diagnosis_of(session)
     assert [phase.high for phase in found.phases] == [True, False]
     assert sum(phase.samples for phase in found.phases) == 12
@@ -596,7 +596,7 @@ def test_asked_after_its_end_it_does_nothing_and_still_tells():
             look(session)
             before = diagnosis_of(session)
             session.sample()
-            session.phase(time.time(), high=False)
+            session.phase(high=False)
         session.close()
         after = diagnosis_of(session)
     assert after.phases == before.phases
