@@ -14,7 +14,7 @@ from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.text import Text
 
@@ -74,13 +74,14 @@ def incidents(
         if identity and len(found) != 1:
             raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
         doing = _doing(settings, bus, found[0]) if identity and not as_json else []
+        silent = {} if as_json else _silent(settings, bus, found, now)
     if as_json:
         for one in found:
             click.echo(write_output(one))
     elif identity:
-        _write_one(settings, found[0], doing, now)
+        _write_one(settings, found[0], doing, silent, now)
     else:
-        _write(_listing(settings, found, past, now, since_s=since_s, only_open=only_open))
+        _write(_listing(settings, found, past, silent, now, since_s=since_s, only_open=only_open))
 
 
 def _check_host(settings: Settings, bus: Bus, host: str) -> None:
@@ -130,6 +131,19 @@ def _blamed(incident: Incident) -> set[str]:
     return {blame.row for blame in (incident.blame, *(each.blame for each in incident.evidence)) if blame}
 
 
+def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float) -> Mapping[str, float]:
+    """The hosts of open incidents that have fallen silent, as far as their frames may be read."""
+    from laggard.pipeline.bus import BusError  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.incidents.silence import silent_hosts  # noqa: PLC0415
+
+    try:
+        return silent_hosts(bus, topics_of(settings), found, now)
+    except BusError as error:
+        click.secho(f"Whether a host has fallen silent cannot be told: {error}", fg="yellow", err=True)
+        return {}
+
+
 def _write(lines: Iterable[Text]) -> None:
     from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
 
@@ -137,7 +151,14 @@ def _write(lines: Iterable[Text]) -> None:
 
 
 def _listing(
-    settings: Settings, found: Sequence[Incident], past: Past, now: float, *, since_s: float, only_open: bool
+    settings: Settings,
+    found: Sequence[Incident],
+    past: Past,
+    silent: Mapping[str, float],
+    now: float,
+    *,
+    since_s: float,
+    only_open: bool,
 ) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
@@ -147,7 +168,7 @@ def _listing(
     from laggard.pipeline.incidents.report import table_lines  # noqa: PLC0415
 
     if found:
-        yield from table_lines(found, now)
+        yield from table_lines(found, silent, now)
         wanted = next((one for one in found if one.change != "closed"), found[0])
         following = f"`{to_type(settings, 'incidents', wanted.id[:SHORT_ID])}` for what each operator saw of it"
     else:
@@ -159,14 +180,16 @@ def _listing(
     yield Text(f"Next: {following}")
 
 
-def _write_one(settings: Settings, incident: Incident, doing: list[Diagnosis], now: float) -> None:
+def _write_one(
+    settings: Settings, incident: Incident, doing: list[Diagnosis], silent: Mapping[str, float], now: float
+) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.cli.why import write_doing  # noqa: PLC0415
     from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.incidents.report import incident_lines  # noqa: PLC0415
 
     console = console_of(sys.stdout)
-    write(incident_lines(incident, page_of(console), now), console)
+    write(incident_lines(incident, page_of(console), silent, now), console)
     write_doing(settings, doing, incident.opened_ts, _blamed(incident))
     following, others = [], ["incidents"]
     if incident.merged_into:

@@ -15,7 +15,7 @@ from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.incidents.past import SHORT_ID, lasted_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from laggard.pipeline.explaining.report import Page
     from laggard.pipeline.records.outputs import Evidence, Incident
@@ -28,11 +28,12 @@ _NUMBERS: Final = ("lasted", "score")
 """Columns whose cells end below each other."""
 
 
-def table_lines(incidents: Sequence[Incident], now: float) -> Iterator[Text]:
+def table_lines(incidents: Sequence[Incident], silent: Mapping[str, float], now: float) -> Iterator[Text]:
     """A line for each incident, below it its sentence; those that are open stand out.
 
     Args:
         incidents: in the order in which they are shown, at least one.
+        silent: see `silent_hosts`.
         now: seconds since the Unix epoch, for how long those that are open have lasted.
 
     """
@@ -42,6 +43,17 @@ def table_lines(incidents: Sequence[Incident], now: float) -> Iterator[Text]:
     for one, row in zip(incidents, rows, strict=True):
         yield Text(_aligned(row, widths), "" if one.change == "closed" else "bold red")
         yield Text(f"{'':{widths[0] + 2}}{printable(one.sentence)}")
+        if said := _silence(one, silent, now):
+            yield Text(f"{'':{widths[0] + 2}}{said}", "yellow")
+
+
+def _silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
+    """Say that nobody knows whether it goes on; nothing where its host is heard."""
+    if incident.change == "closed" or incident.keyed_by != "host" or incident.key not in silent:
+        return ""
+    since = silent[incident.key]
+    told = "for long" if math.isnan(since) else f"since {moment(since)}, for {readable_duration(now - since)}"
+    return f"{printable(incident.key)} has been silent {told}: whether this goes on is not known."
 
 
 def _row(incident: Incident, now: float) -> tuple[str, ...]:
@@ -64,12 +76,13 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def incident_lines(incident: Incident, page: Page, now: float) -> Iterator[Text]:
+def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], now: float) -> Iterator[Text]:
     """All that is known of one.
 
     Args:
         incident: as its last record says.
         page: where it is shown.
+        silent: see `silent_hosts`.
         now: seconds since the Unix epoch, for how long it has lasted if it is open.
 
     """
@@ -79,6 +92,8 @@ def incident_lines(incident: Incident, page: Page, now: float) -> Iterator[Text]
     yield Text(f"{printable(incident.key)} from {moment(incident.opened_ts)} {until}, {lasted}: {incident.id}", "dim")
     yield Text()
     yield Text(printable(incident.sentence), "bold" if is_open else "")
+    if said := _silence(incident, silent, now):
+        yield Text(said, "yellow")
     if not incident.live:
         yield Text("It is of recorded data that was replayed.", "dim")
     yield Text()

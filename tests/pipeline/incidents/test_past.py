@@ -20,6 +20,7 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
+from laggard.pipeline.history.why import LATELY
 from laggard.pipeline.incidents import past as module
 from laggard.pipeline.incidents.past import REACH_S, Telling, folded, lasted_s, past_incidents
 from laggard.pipeline.records import Frame, encode, make_layout
@@ -290,6 +291,38 @@ def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
     assert ["cpu_user_ratio", "50", "%"] in [line.split()[:3] for line in lines]
     at = f"{still.opened_ts:.0f}"
     assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for who was to blame when it began; ")
+
+
+def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: Called) -> None:
+    _, still = two(bus)
+    now = time.time()
+    layout = make_layout(["a[1@1]"], ["a"], ["threads"])
+
+    def send(*frames: tuple[str, float]) -> None:
+        made = [Frame("host", host, "process", ts, n, layout, np.array([[1.0]])) for n, (host, ts) in enumerate(frames)]
+        bus.append([Outgoing(TOPICS.name(COUNTERS), each.key, encode(each), each.ts) for each in made])
+
+    send(("web-1", now - 730.0), ("web-1", now - 725.0), ("web-1", now - 720.0))
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now - 720.0))
+    said = f"web-1 has been silent since {clock}, for 12 min: whether this goes on is not known."
+    assert call()[1].splitlines()[3] == f"{'':8}{said}"
+    assert call()[1].count("silent") == 1, "and not of what is over"
+    assert call(still.id)[1].splitlines()[3] == said
+    send(("web-1", now - 20.0))
+    assert "silent" not in call()[1]
+    # Among others it may be further back than is read.
+    send(*(("db-1", now) for _ in range(LATELY)))
+    assert "        web-1 has been silent for long: whether this goes on is not known." in call()[1].splitlines()
+
+
+def test_a_host_with_long_ticks_is_not_told_to_be_silent(bus: EmbeddedBus, call: Called) -> None:
+    two(bus)
+    now = time.time()
+    layout = make_layout(["a[1@1]"], ["a"], ["threads"])
+    for number, ago_s in enumerate((1500.0, 900.0)):
+        frame = Frame("host", "web-1", "process", now - ago_s, number, layout, np.array([[1.0]]))
+        bus.append([Outgoing(TOPICS.name(COUNTERS), "web-1", encode(frame), frame.ts)])
+    assert "silent" not in call()[1]
 
 
 def test_what_a_process_was_doing_is_told_with_the_incident(bus: EmbeddedBus, call: Called) -> None:
