@@ -1,0 +1,60 @@
+"""Hosts whose open incidents nobody can see the end of, because they have fallen silent.
+
+By the frames of other hosts of its partition the operators tell so after an hour (`courses.SILENT_S`). For a host that
+is alone on its partition no time passes without its frames: there a clock has to tell it, where a person asks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.engine.stream import SILENT_TICKS
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.history.why import LATELY
+from laggard.pipeline.incidents.courses import JOINED_S
+from laggard.pipeline.records import Frame
+from laggard.pipeline.topics import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.topics import Topics
+
+
+def silent_hosts(bus: Bus, topics: Topics, incidents: Iterable[Incident], now: float) -> Mapping[str, float]:
+    """Which hosts of live incidents that are open have fallen silent.
+
+    Args:
+        bus: where their frames are.
+        topics: the names of the topics.
+        incidents: any.
+        now: seconds since the Unix epoch.
+
+    Returns:
+        By host the time of its last frame; NaN where there is none among the newest records of its partition.
+
+    """
+    hosts = {each.key for each in incidents if each.change != "closed" and each.live and each.keyed_by == "host"}
+    return {host: since for host in hosts if (since := _silent_since(bus, topics, host, now)) is not None}
+
+
+def _silent_since(bus: Bus, topics: Topics, host: str, now: float) -> float | None:
+    """The time of the last frame, NaN where none is found; None where the host is not silent, or nothing is known.
+
+    One that is no older than what an anomaly takes to end tells of no silence: an incident would be open all the same.
+    """
+    partition = bus.partition_of(topics.name(COUNTERS), host)
+    oldest, end = bus.bounds(partition)
+    if oldest == end:
+        return None
+    newest: dict[str, float] = {}
+    tick_s = 0.0
+    for _, found in Reader(bus, partition, host).forwards(max(oldest, end - LATELY), end):
+        if isinstance(found, Frame):
+            tick_s = found.ts - newest.get(found.scope, found.ts)
+            newest[found.scope] = found.ts
+    heard = max(newest.values(), default=math.nan)
+    return None if now - heard <= max(JOINED_S, SILENT_TICKS * tick_s) else heard
