@@ -1,0 +1,1 @@
+"""Web servers' access logs as performance frames: files are followed, lines parsed, requests gathered in intervals."""
