@@ -1,4 +1,4 @@
-"""Which part of laggard runs on a bus of this machine: at most one agent, one worker and one `up` each.
+"""Which part of laggard runs on a bus of this machine: at most one of each kind, and one `up`.
 
 Of workers on a bus on the network there may be several on one machine: each takes the first place that is free.
 
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from types import TracebackType
 
-Part = Literal["up", "agent", "work"]
+Part = Literal["up", "agent", "measure", "work"]
 
-PARTS: tuple[Part, ...] = ("up", "agent", "work")
+PARTS: tuple[Part, ...] = ("up", "agent", "measure", "work")
 
 MAX_WORKERS = 64
 """On one machine and one bus on the network."""

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.claims import Part
 
-NAMES: Final[Mapping[Part, str]] = {"up": "laggard-up", "agent": "laggard-agent", "work": "laggard-worker"}
+NAMES: Final[Mapping[Part, str]] = {
+    "up": "laggard-up",
+    "agent": "laggard-agent",
+    "measure": "laggard-measure",
+    "work": "laggard-worker",
+}
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
 
 

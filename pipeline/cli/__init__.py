@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "up": ("laggard.pipeline.cli.up", "Run agent and worker on this machine."),
     "agent": ("laggard.pipeline.cli.agent", "Run only the agent: publish this machine's counters."),
+    "measure": (
+        "laggard.pipeline.cli.measure",
+        "Publish the performance of applications, from the configured sources.",
+    ),
     "work": ("laggard.pipeline.cli.work", "Run only the worker: operators, metrics, marks over HTTP."),
     "mark": ("laggard.pipeline.cli.mark", "Say that it is slow now, with a note."),
     "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
+from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.cli.publishing import Publisher
     from laggard.pipeline.diagnoses.diagnosing import Diagnosing
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.pipeline.sending.outbox import Published
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topic
 
 SPOOL: Final = "spool.db"
 """In the directory `state`."""
@@ -38,38 +37,6 @@ NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
 """Host names that say nothing of which machine it is."""
 
 
-class Publisher(Protocol):
-    """What takes the agent's records: an outbox before an embedded bus, a spool and its sender before a remote one."""
-
-    def publish(self, records: Sequence[Published]) -> None:
-        """Bring them to the bus, in order."""
-
-    @property
-    def waiting(self) -> int:
-        """How many have not arrived yet."""
-
-    @property
-    def dropped(self) -> int:
-        """How many were lost."""
-
-
-class Publishers:
-    """What waits, and what was lost, of several together."""
-
-    def __init__(self, *publishers: Publisher) -> None:
-        self._publishers = publishers
-
-    @property
-    def waiting(self) -> int:
-        """How many records have not arrived yet."""
-        return sum(each.waiting for each in self._publishers)
-
-    @property
-    def dropped(self) -> int:
-        """How many were lost."""
-        return sum(each.dropped for each in self._publishers)
-
-
 @click.command()
 @with_settings
 @duration_option
@@ -78,7 +45,7 @@ class Publishers:
 def agent(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Publish this machine's counters until ^C: every process, and the host itself."""
     host, interval_s = settings.text("host"), settings.seconds("agent.interval")
-    if _remote(settings) and host in NAMELESS:
+    if is_remote(settings) and host in NAMELESS:
         raise CommandError(
             f"{settings.place('host')}: host is {host!r}, which other machines are called too; expected a name of its "
             "own, which tells this machine from all others on the bus",
@@ -92,10 +59,13 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.producers.agent import Agent  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
-        publisher = _publisher(settings, bus, COUNTERS, settings.size("agent.spool_bytes"), stack)
+        spool_bytes = settings.size("agent.spool_bytes")
+        publisher = publisher_of(settings, bus, COUNTERS, stack, spool=SPOOL, spool_bytes=spool_bytes)
         publishers, watch = Publishers(publisher), None
         if settings.flag("diagnosis.enabled"):
-            diagnoses = _publisher(settings, bus, DIAGNOSES, DIAGNOSES_BYTES, stack)
+            diagnoses = publisher_of(
+                settings, bus, DIAGNOSES, stack, spool=DIAGNOSES_SPOOL, spool_bytes=DIAGNOSES_BYTES
+            )
             publishers, watch = Publishers(publisher, diagnoses), _watch(settings, host, diagnoses)
             watch.start()
             stack.callback(watch.close)
@@ -116,31 +86,6 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         running.say(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
         running.stop.progress = lambda: ticks > 0
         counters.run(running.stop)
-
-
-def _remote(settings: Settings) -> bool:
-    return "://" in settings.text("bus.location")
-
-
-def _publisher(settings: Settings, bus: Bus, topic: Topic, spool_bytes: int, stack: ExitStack) -> Publisher:
-    """What brings records to a topic, until the stack is left; then it brings what still waits, for a while."""
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415 - see above
-    from laggard.pipeline.topics import DIAGNOSES  # noqa: PLC0415
-
-    name = topics_of(settings).name(topic)
-    if not _remote(settings):
-        from laggard.pipeline.sending.outbox import Outbox  # noqa: PLC0415
-
-        outbox = Outbox(bus, name)
-        stack.callback(outbox.close)
-        return outbox
-    from laggard.pipeline.sending.sender import Sender  # noqa: PLC0415
-    from laggard.pipeline.sending.spool import Spool  # noqa: PLC0415
-
-    path = settings.path("state") / (DIAGNOSES_SPOOL if topic == DIAGNOSES else SPOOL)
-    sender = Sender(Spool(path, spool_bytes, settings.seconds("bus.retention"), name), bus)
-    stack.callback(sender.close)
-    return sender
 
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:

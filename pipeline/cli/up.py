@@ -15,6 +15,7 @@ import click
 
 from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
+from laggard.pipeline.cli.measure import check_supervised
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.explaining.units import counted
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
 PARTS: tuple[Part, ...] = ("work", "agent")
-"""In the order of starting. The agent stops first, so that the worker can still take what it wrote."""
+"""In the order of starting. The agent stops first, so that the worker can still take what it wrote. Where the settings
+name sources of performance, `measure` comes behind."""
 
 
 @click.command()
@@ -41,6 +43,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
     """Watch this machine: run agent and worker until ^C.
 
     The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not.
+    Where the settings name `[[sources]]`, `laggard measure` runs beside them.
     """
     if "://" in settings.text("bus.location"):
         raise CommandError(
@@ -48,8 +51,9 @@ def up(settings: Settings, duration_s: float | None) -> int:
             f"`{to_type(settings, 'agent')}` on each machine and `{to_type(settings, 'work')}` anywhere",
             USAGE,
         )
+    parts = parts_of(settings)
     with claimed(settings, "up"):
-        for part in PARTS:
+        for part in parts:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
@@ -59,7 +63,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
         supervisor = Supervisor(
             {
                 part: [sys.executable, "-P", "-m", "laggard.pipeline.cli", part, "--supervised", *same_settings()]
-                for part in PARTS
+                for part in parts
             },
             terminal,
             final={USAGE, BUSY},
@@ -74,6 +78,14 @@ def up(settings: Settings, duration_s: float | None) -> int:
         code = supervisor.run(math.inf if duration_s is None else duration_s)
         terminal.end()
         return code
+
+
+def parts_of(settings: Settings) -> tuple[Part, ...]:
+    """The parts that run with these settings. Raises `CommandError` for a source that only a person can give."""
+    if not settings.sources:
+        return PARTS
+    check_supervised(settings)
+    return (*PARTS, "measure")
 
 
 def _try_port(settings: Settings) -> None:
@@ -104,12 +116,15 @@ def introduction(settings: Settings, url: str) -> str:
         to_type(settings, "watch"): "the same, live",
     }
     width = max(map(len, commands))
+    sources = dict.fromkeys(source.text("application") for source in settings.sources)
+    measured = [f"  sources  of the performance of {', '.join(sources)}"] if sources else []
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [
             f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {Path(location).absolute()} ({bounds})",
             f"  metrics  {url}/metrics",
+            *measured,
             *note,
             "It learns what is usual, and has a first answer in a minute. Type next, in another terminal:",
             *(f"  {command:{width}}  {purpose}" for command, purpose in commands.items()),
@@ -122,6 +137,8 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
     """How it goes, on one line."""
     agent, work = reports["agent"], reports["work"]
     parts = [counted(agent["ticks"], "tick"), f"{agent['rows']} processes"]
+    if failing := reports.get("measure", {}).get("failing"):
+        parts.append(f"{counted(failing, 'source')} in trouble")
     if work["recovering"]:
         parts.append(f"catching up, {work['recovering']} records left")
     elif work["score"] is None:
@@ -133,7 +150,7 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 class Terminal:
-    """What `up` prints: an introduction once both parts run, what goes wrong, and on a terminal how it goes."""
+    """What `up` prints: an introduction once all parts run, what goes wrong, and on a terminal how it goes."""
 
     def __init__(self, settings: Settings) -> None:
         self.manager = Notifier(os.environ)
@@ -150,12 +167,12 @@ class Terminal:
         click.echo(f"laggard: {line.replace(': laggard: ', ': ', 1)}", err=True)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """Introduce the parts when both run; then draw the line of how it goes.
+        """Introduce the parts when all run; then draw the line of how it goes.
 
         The worker reports once a second: so this is a sign of life, too.
         """
         self.manager.alive()
-        if not self._introduced and all(part in reports for part in PARTS):
+        if not self._introduced and all(part in reports for part in parts_of(self._settings)):
             self._introduced = True
             self.manager.ready()
             click.echo(introduction(self._settings, str(reports["work"]["url"])))

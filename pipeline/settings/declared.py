@@ -317,7 +317,8 @@ SETTINGS: tuple[Setting, ...] = (
         "size",
         "256MiB",
         "With Kafka: how much the agent keeps on disk in the directory `state` while the brokers cannot be reached. "
-        "Beyond that the oldest goes, and is counted. Diagnoses have 64 MiB of their own.",
+        "Beyond that the oldest goes, and is counted. Diagnoses have 64 MiB of their own. `laggard measure` keeps as "
+        "much.",
         minimum="64MiB",
     ),
     Setting(
@@ -342,6 +343,13 @@ SETTINGS: tuple[Setting, ...] = (
         "What tells what running threads execute: `auto` takes what suits the process and is there; `proc` alone tells "
         "only of blocked ones. `laggard doctor` says what can be used here.",
         choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
+    ),
+    Setting(
+        "sources",
+        "tables",
+        "",
+        "Where the performance of applications comes from, for `laggard measure`: a table `[[sources]]` for each "
+        "source, see below.",
     ),
     Setting(
         "worker.instance",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.settings.declared import SETTINGS
 from laggard.pipeline.settings.reading import CONFIG_VARIABLE
+from laggard.pipeline.settings.sources import EVERY, KINDS
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings.declared import Setting
+    from laggard.pipeline.settings.sources import SourceKind
 
 _WRITTEN = {
     "address": "an address and a port: `127.0.0.1:9464`, `[::1]:9464`",
@@ -27,14 +29,31 @@ _WRITTEN = {
     "ratio": "a number or a percentage: `0.85`, `85%`",
     "size": "a number with `kB`, `MB`, `GB`, `TB` (1000) or `KiB`, `MiB`, `GiB`, `TiB` (1024); without, bytes",
     "table": "a TOML table, `{n_trees = 10, height = 6}`; in a variable or a flag `n_trees=10,height=6`",
+    "tables": "tables `[[sources]]`; in a variable or a flag a list of objects in JSON",
     "text": "a text on one line",
     "words": "a list of names; in a variable or a flag separated by commas",
 }
 
 
+_EXAMPLE = (
+    "[[sources]]  # what the application serves itself",
+    'kind = "prometheus"',
+    'application = "shop"',
+    'targets = ["http://web-1:8000/metrics", "http://web-2:8000/metrics"]',
+    "",
+    "[[sources]]  # all of node_exporter's, as a Prometheus has it",
+    'kind = "prometheus"',
+    'application = "shop"',
+    "performance = false",
+    'server = "http://prometheus:9090"',
+    "metrics = '{job=\"node\"}'",
+)
+
+
 def settings_page() -> str:
     """The reference of all settings, in Markdown."""
     kinds = sorted({setting.kind for setting in SETTINGS})
+    sources = [line for kind in KINDS for line in _source_kind(kind)]
     lines = [
         "# Settings",
         "",
@@ -51,12 +70,22 @@ def settings_page() -> str:
         "",
         "| setting | kind | default | bounds | what it is |",
         "|---|---|---|---|---|",
-        *(
-            f"| `{setting.name}` | {setting.kind} | {_default(setting)} | {_bounds(setting)} | {setting.help} |"
-            for setting in SETTINGS
-        ),
+        *map(_row, SETTINGS),
         "",
-        "How a kind is written:",
+        "## Sources",
+        "",
+        "`laggard measure`, and `laggard up` where there are any, read the sources that the configuration file has:",
+        "",
+        "```toml",
+        *_EXAMPLE,
+        "```",
+        "",
+        "| key of every source | kind | default | bounds | what it is |",
+        "|---|---|---|---|---|",
+        *map(_row, EVERY),
+        "",
+        *sources,
+        "## How a kind is written",
         "",
         "| kind | in TOML, a variable or a flag |",
         "|---|---|",
@@ -79,8 +108,29 @@ def sample_file() -> str:
         lines += textwrap.wrap(help_text, 100, initial_indent="# ", subsequent_indent="# ")
         if setting.found:
             lines.append(f"# By default {setting.found_as.replace('`', '')}.")
+        if setting.name == "sources":
+            lines += [f"#   {line}".rstrip() for line in _EXAMPLE]
         lines += [f"#{last} = {_toml(setting)}", ""]
     return "\n".join(lines)
+
+
+def _row(setting: Setting) -> str:
+    text = setting.help.replace("|", "\\|")
+    return f"| `{setting.name}` | {setting.kind} | {_default(setting)} | {_bounds(setting)} | {text} |"
+
+
+def _source_kind(kind: SourceKind) -> list[str]:
+    """What a kind of source can be told."""
+    return [
+        f'### `kind = "{kind.name}"`',
+        "",
+        *textwrap.wrap(f"{kind.help[:1].upper()}{kind.help[1:]}", 118),
+        "",
+        "| key | kind | default | bounds | what it is |",
+        "|---|---|---|---|---|",
+        *map(_row, kind.keys),
+        "",
+    ]
 
 
 def _default(setting: Setting) -> str:
@@ -98,8 +148,8 @@ def _bounds(setting: Setting) -> str:
 def _toml(setting: Setting) -> str:
     if setting.kind in {"flag", "count", "number"}:
         return setting.default
-    if setting.kind == "table":
-        return "{}"
+    if setting.kind in {"table", "tables"}:
+        return "{}" if setting.kind == "table" else "[]"
     if setting.kind == "words":
         return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",")) + "]"
     return f'"{setting.default}"'

@@ -6,6 +6,7 @@ unit or raises `ValueError` saying what was expected. Bounds are the setting's, 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -27,6 +28,7 @@ Kind = Literal[
     "ratio",
     "size",
     "table",
+    "tables",
     "text",
     "words",
 ]
@@ -43,7 +45,20 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-Value = str | bool | int | float | Path | Address | tuple[str, ...] | dict[str, str | bool | int | float]
+Table = dict[str, object]
+"""A table of TOML, or an object of JSON."""
+
+Value = (
+    str
+    | bool
+    | int
+    | float
+    | Path
+    | Address
+    | tuple[str, ...]
+    | tuple[Table, ...]
+    | dict[str, str | bool | int | float]
+)
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
@@ -162,6 +177,18 @@ def table(value: object) -> dict[str, str | bool | int | float]:
     raise ValueError(f"{expected}; each value a number, a text, true or false")
 
 
+def tables(value: object) -> tuple[Table, ...]:
+    """Tables; a text has them as a list of objects in JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else []
+        except (ValueError, RecursionError):
+            value = None
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return tuple(value)
+    raise ValueError("a list of tables, in a text as JSON")
+
+
 def path(value: object) -> Path:
     """A path; `~` is the home directory."""
     if isinstance(value, str) and value and "\0" not in value:
@@ -218,6 +245,7 @@ READERS: dict[Kind, Callable[[object], Value]] = {
     "ratio": ratio,
     "size": size,
     "table": table,
+    "tables": tables,
     "text": text,
     "words": words,
 }

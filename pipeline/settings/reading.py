@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,25 +45,40 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value as it was found: for which name, what, and where (`laggard.toml:3`, `--interval`)."""
+    """One value as it was found: for which name, what, and where (`laggard.toml:3`, `--interval`).
+
+    `within` has the places of what it holds, by name, where it is more than one line: `sources[0].interval`.
+    """
 
     name: str
     value: object
     place: str
+    within: Mapping[str, str] = field(default_factory=dict)
 
 
 class Settings:
-    """All settings, each with a valid value.
+    """All settings, each with a valid value; or all keys of one source.
 
     Attributes:
         config: the configuration file that was read, None without one.
+        sources: what each table `[[sources]]` says, valid as well.
 
     """
 
-    def __init__(self, values: Mapping[str, Value], places: Mapping[str, str], config: Path | None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        places: Mapping[str, str],
+        config: Path | None,
+        *,
+        sources: Sequence[Settings] = (),
+        declared: Mapping[str, Setting] = BY_NAME,
+    ) -> None:
         self._values = dict(values)
         self._places = dict(places)
+        self._declared = declared
         self.config = config
+        self.sources = tuple(sources)
 
     def place(self, name: str) -> str:
         """Where the value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
@@ -122,7 +138,7 @@ class Settings:
         return self._get(name, "address", Address)
 
     def _get(self, name: str, kind: Kind, wanted: type[_Wanted]) -> _Wanted:
-        setting = BY_NAME[name]
+        setting = self._declared[name]
         value = self._values[name]
         if setting.kind != kind or not isinstance(value, wanted):
             raise TypeError(f"setting {name} is a {setting.kind}, not a {kind}")
@@ -154,6 +170,7 @@ def read_settings(
     given += [*_from_environment(environ, problems), *flags]
     values: dict[str, Value] = {}
     places: dict[str, str] = {}
+    tables: Given | None = None
     for one in given:
         setting = BY_NAME.get(one.name)
         if setting is None:
@@ -168,16 +185,18 @@ def read_settings(
         try:
             values[one.name] = setting.read(one.value)
             places[one.name] = one.place
+            tables = one if one.name == "sources" else tables
         except ValueError as error:
             shown = "a secret" if setting.secret else _shown(one.value)
             problems.append(f"{one.place}: {one.name} is {shown}; expected {error}")
     problems += _exclusions(values, places)
+    sources = [] if tables is None else _sources(values["sources"], tables, config, problems)
     if problems:
         raise SettingError(problems)
     for setting in SETTINGS:
         if setting.name not in values:
             values[setting.name] = _default(setting, values, environ)
-    return Settings(values, places, config)
+    return Settings(values, places, config, sources=sources)
 
 
 def parse_assignment(text: str, flag: str = "--set") -> Given:
@@ -202,6 +221,83 @@ def suggestion(name: str) -> str:
         last = name.rpartition(".")[2]
         close = [known for known in BY_NAME if last and known.rpartition(".")[2] == last][:1]
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _sources(tables: Value, given: Given, config: Path | None, problems: list[str]) -> list[Settings]:
+    """What each table of sources says; without those that cannot be used."""
+    from laggard.pipeline.settings import sources  # noqa: PLC0415 - most machines have none
+
+    assert isinstance(tables, tuple)
+    found: list[Settings] = []
+    numbers: Counter[tuple[str, str]] = Counter()
+    for index, table in enumerate(tables):
+        assert isinstance(table, dict)
+        kind = sources.BY_KIND.get(str(table.get("kind")))
+        declared = {"kind": sources.KIND} if kind is None else sources.keys_of(kind)
+        of_kind = str(table.get("application")), str(table.get("kind"))
+        numbers[of_kind] += 1
+        said = {"name": sources.default_name(of_kind[1], numbers[of_kind])} | table
+        source = _source(index, said, declared, given, config=config, problems=problems)
+        if source is None or kind is None:
+            continue
+        what = [
+            f"{_within(given, index, key)}: source {index + 1}: {key}: expected {expected}"
+            for key, expected in sources.wrong(source)
+        ]
+        problems += what
+        if not what:
+            found.append(source)
+    for source, key, expected in sources.wrong_together(found):
+        place = source.place(key) if source.place(key) != "default" else source.place("kind")
+        problems.append(f"{place}: source {source.text('name')}: {key}: expected {expected}")
+    return found
+
+
+def _source(
+    index: int,
+    table: Mapping[str, object],
+    declared: Mapping[str, Setting],
+    given: Given,
+    *,
+    config: Path | None,
+    problems: list[str],
+) -> Settings | None:
+    """One table, with what is wrong with each of its keys; None where something is."""
+    values: dict[str, Value] = {}
+    places: dict[str, str] = {}
+    before = len(problems)
+    if "kind" not in table:
+        expected = f"a kind, one of {', '.join(declared['kind'].choices)}"
+        problems.append(f"{_within(given, index, 'kind')}: source {index + 1}: expected {expected}")
+        return None
+    for key, value in table.items():
+        place = _within(given, index, key)
+        setting = declared.get(key)
+        if setting is None:
+            if len(declared) > 1:
+                close = difflib.get_close_matches(key, declared, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; expected some of {', '.join(declared)}"
+                problems.append(
+                    f"{place}: source {index + 1}: a source of the kind {table['kind']} has no {key!r}{hint}"
+                )
+            continue
+        try:
+            values[key] = setting.read(value)
+            places[key] = place
+        except ValueError as error:
+            problems.append(f"{place}: source {index + 1}: {key} is {_shown(value)}; expected {error}")
+    if len(problems) > before or len(declared) == 1:
+        return None
+    for key, setting in declared.items():
+        if key not in values:
+            values[key] = setting.read(setting.default)
+    return Settings(values, places, config, declared=declared)
+
+
+def _within(given: Given, index: int, key: str) -> str:
+    """Where a key of a table stands, as far as that is known."""
+    table = f"{given.name}[{index}]"
+    return given.within.get(f"{table}.{key}") or given.within.get(table) or given.place
 
 
 def _exclusions(values: Mapping[str, Value], places: Mapping[str, str]) -> Iterator[str]:
@@ -258,7 +354,8 @@ def _from_file(path: Path, problems: list[str]) -> Iterator[Given]:
     lines = _lines(text)
     for name, value in _flat(table, ""):
         line_number = lines.get(name)
-        yield Given(name, value, f"{path}:{line_number}" if line_number else str(path))
+        within = {inner: f"{path}:{line}" for inner, line in lines.items() if inner.startswith(f"{name}[")}
+        yield Given(name, value, f"{path}:{line_number}" if line_number else str(path), within)
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
@@ -273,8 +370,15 @@ def _lines(text: str) -> dict[str, int]:
     """On which line each key stands, as far as a look at single lines can tell."""
     lines: dict[str, int] = {}
     table = ""
+    counts: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([\w.\- \"']+?)\s*\]", line):
+        if array := re.match(r"\s*\[\[\s*([\w.\- \"']+?)\s*\]\]", line):
+            name = re.sub(r"[\"' ]", "", array[1])
+            table = f"{name}[{counts[name]}]."
+            counts[name] += 1
+            lines.setdefault(name, number)
+            lines[table[:-1]] = number
+        elif header := re.match(r"\s*\[\s*([\w.\- \"']+?)\s*\]", line):
             table = re.sub(r"[\"' ]", "", header[1]) + "."
             lines.setdefault(table[:-1], number)
         elif key := re.match(r"\s*([\w.\- \"']+?)\s*=", line):

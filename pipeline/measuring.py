@@ -1,0 +1,114 @@
+"""From the tables `[[sources]]` of the settings to sources of performance: the only place that knows them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from laggard.producers.measuring import Timed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from laggard.pipeline.settings import Settings
+    from laggard.producers.performance import Source
+    from laggard.producers.prometheus.fetching import Access
+    from laggard.producers.prometheus.red import Red
+    from laggard.producers.prometheus.selectors import Selector
+
+
+def sources_of(settings: Settings) -> list[Timed]:
+    """The sources that the settings name, in that order. Nothing is read yet."""
+    return [Timed(source_of(settings, each), each.seconds("interval")) for each in settings.sources]
+
+
+def source_of(settings: Settings, source: Settings) -> Source[Any]:
+    """The source that one table says."""
+    return _MAKES[source.choice("kind")](settings, source)
+
+
+def state_of(settings: Settings, source: Settings) -> Path:
+    """The file where a source may keep how far it has read."""
+    name = f"{quote(source.text('application'), safe='')} {quote(source.text('name'), safe='')}.json"
+    return settings.path("state") / "sources" / name
+
+
+def _prometheus(_: Settings, source: Settings) -> Source[Any]:
+    from laggard.producers.prometheus import Server, Targets  # noqa: PLC0415 - a machine has few kinds of sources
+
+    application, name, metrics = source.text("application"), source.text("name"), _selector(source, "metrics")
+    interval_s, ports = source.seconds("interval"), source.flag("ports")
+    red, access, max_series = _red(source), _access(source), source.count("max_series")
+    if server := source.text("server"):
+        return Server(
+            application,
+            server,
+            name,
+            red=red,
+            queries={feature: str(query) for feature, query in source.table("queries").items()},
+            metrics=metrics,
+            access=access,
+            interval_s=interval_s,
+            lookback_s=source.seconds("lookback"),
+            ports=ports,
+            max_series=max_series,
+        )
+    return Targets(
+        application,
+        source.words("targets"),
+        name,
+        red=red,
+        metrics=metrics,
+        access=access,
+        interval_s=interval_s,
+        ports=ports,
+        max_series=max_series,
+    )
+
+
+def _lines(settings: Settings, source: Settings) -> Source[Any]:
+    from laggard.producers.lines import JsonLines  # noqa: PLC0415 - see above
+
+    state = state_of(settings, source)
+    return JsonLines(source.text("application"), source.text("path"), source.text("name"), state=state)
+
+
+_MAKES: Mapping[str, Callable[[Settings, Settings], Source[Any]]] = {"prometheus": _prometheus, "lines": _lines}
+"""By kind; given all settings, and those of the source."""
+
+
+def _red(source: Settings) -> Red | None:
+    from laggard.producers.prometheus.red import Red  # noqa: PLC0415 - see above
+
+    told = any(source.text(name) for name in ("response_time", "throughput", "errors"))
+    if not source.flag("performance") or (source.text("server") and not told):
+        return None
+    unit = source.choice("unit")
+    return Red(
+        _selector(source, "response_time"),
+        _selector(source, "throughput"),
+        _selector(source, "errors"),
+        "" if unit == "auto" else unit,
+    )
+
+
+def _access(source: Settings) -> Access:
+    from laggard.producers.prometheus.fetching import Access, Secret  # noqa: PLC0415 - see above
+
+    return Access(
+        timeout_s=source.seconds("timeout"),
+        max_bytes=source.size("max_bytes"),
+        username=source.text("username"),
+        password=Secret(source.file("password_file"), source.text("password_variable")),
+        token=Secret(source.file("token_file"), source.text("token_variable")),
+        ca_file=source.file("ca_file"),
+        certificate_file=source.file("certificate_file"),
+        key_file=source.file("key_file"),
+    )
+
+
+def _selector(source: Settings, name: str) -> Selector | None:
+    from laggard.producers.prometheus.selectors import Selector  # noqa: PLC0415 - see above
+
+    return Selector.parse(source.text(name)) if source.text(name) else None

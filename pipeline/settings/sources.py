@@ -1,0 +1,330 @@
+"""The tables `[[sources]]`: what each kind of source can be told, each key declared once like a setting."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.settings.declared import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from laggard.pipeline.settings.kinds import Value
+    from laggard.pipeline.settings.reading import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of source.
+
+    Attributes:
+        name: what `kind` says.
+        help: what it is.
+        keys: what it can be told, beside those of all sources.
+        required: which of these it has to be told.
+        check: tells what is wrong with several keys together: the key, and what was expected.
+        performs: whether a source with these settings gives performance frames; of these an application has one source.
+
+    """
+
+    name: str
+    help: str
+    keys: tuple[Setting, ...]
+    required: tuple[str, ...] = ()
+    check: Callable[[Settings], Iterator[tuple[str, str]]] | None = None
+    performs: Callable[[Settings], bool] = lambda _: True
+
+
+def _check_key(value: Value) -> None:
+    if not 0 < len(str(value)) <= 253:
+        raise ValueError("a name of 1 to 253 characters")
+
+
+def _check_url(value: Value) -> None:
+    if value:
+        check_urls((str(value),))
+
+
+def check_urls(values: Value) -> None:
+    """Raise `ValueError` where one of these is no address of a page."""
+    assert isinstance(values, tuple)
+    expected = "addresses such as http://web-1:8000/metrics"
+    for value in values:
+        try:
+            parts = urllib.parse.urlsplit(str(value))
+            parts.port  # noqa: B018 - raises ValueError for what is no port
+        except ValueError:
+            raise ValueError(expected) from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.fragment or not str(value).isascii():
+            raise ValueError(expected)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(f"{expected}; no user and no password, but username and password_file")
+
+
+def _check_selector(value: Value) -> None:
+    from laggard.producers.prometheus.selectors import Selector  # noqa: PLC0415 - most settings have no sources
+
+    if value:
+        Selector.parse(str(value))
+
+
+def _check_variable(value: Value) -> None:
+    if not re.fullmatch(r"([A-Za-z_]\w*)?", str(value), re.ASCII) or str(value).startswith("LAGGARD_"):
+        raise ValueError("the name of an environment variable that does not begin with LAGGARD_")
+
+
+def _check_queries(value: Value) -> None:
+    assert isinstance(value, dict)
+    if not all(isinstance(query, str) and query and 0 < len(name) <= 253 for name, query in value.items()):
+        raise ValueError("features with a PromQL expression each")
+
+
+EVERY: Final[tuple[Setting, ...]] = (
+    Setting("application", "text", "", "The application that it tells of.", check=_check_key),
+    Setting(
+        "name",
+        "text",
+        "",
+        "What the source is called in the log and in metrics; by default its kind, numbered where there are several.",
+    ),
+    Setting(
+        "interval",
+        "duration",
+        "10s",
+        "How long an interval is: so often it is read, and so often the application's performance is told.",
+        minimum="1s",
+        maximum="1h",
+    ),
+)
+"""What a source of any kind can be told."""
+
+_REACHING: Final = (
+    Setting(
+        "timeout", "duration", "5s", "A page that is not there after so long cannot be read.", minimum="100ms",
+        maximum="5m",
+    ),
+    Setting("max_bytes", "size", "32MiB", "A page that is larger, unpacked, is not read.", minimum="1KiB",
+            maximum="256MiB"),
+    Setting("username", "text", "", "The user for basic authentication."),
+    Setting("password_file", "file", "", "A file whose first line is the user's password."),
+    Setting(
+        "password_variable",
+        "text",
+        "",
+        "The environment variable that holds the user's password.",
+        excludes="password_file",
+        check=_check_variable,
+    ),
+    Setting("token_file", "file", "", "A file whose first line is a bearer token, read anew each time."),
+    Setting(
+        "token_variable",
+        "text",
+        "",
+        "The environment variable that holds the bearer token.",
+        excludes="token_file",
+        check=_check_variable,
+    ),
+    Setting(
+        "ca_file",
+        "file",
+        "",
+        "The certificates of the authorities that vouch for the server, as PEM; empty for those that are usual.",
+    ),
+    Setting("certificate_file", "file", "", "The certificate that laggard shows, as PEM."),
+    Setting("key_file", "file", "", "The private key of that certificate; empty where it is in the same file."),
+)  # fmt: skip
+
+
+def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
+    server = source.text("server")
+    if bool(source.words("targets")) == bool(server):
+        yield "targets", "either targets, the pages to read, or server, a Prometheus to ask"
+    if source.table("queries") and not server:
+        yield "queries", "a server to ask them"
+    if source.place("lookback") != "default" and not server:
+        yield "lookback", "a server that it is about"
+    if not source.flag("performance") and not source.text("metrics") and not source.table("queries"):
+        yield "performance", "true, or metrics to read instead"
+    requests = source.text("response_time") or source.text("throughput") or source.table("queries")
+    if server and source.flag("performance") and not requests:
+        yield "response_time", """which of the server's metrics are the application's, such as '{job="shop"}'"""
+    if not source.flag("performance"):
+        for name in ("response_time", "throughput", "errors"):
+            if source.text(name):
+                yield name, "it only with performance = true"
+    has_password = bool(source.text("password_variable") or source.file("password_file"))
+    if bool(source.text("username")) != has_password:
+        yield "username", "a username together with password_file or password_variable"
+    if has_password and (source.text("token_variable") or source.file("token_file")):
+        yield "username", "either a user with a password, or a token"
+    if source.file("key_file") and not source.file("certificate_file"):
+        yield "key_file", "a certificate_file that it belongs to"
+
+
+KINDS: Final[tuple[SourceKind, ...]] = (
+    SourceKind(
+        "prometheus",
+        "metrics that an application serves for Prometheus: its own pages (`targets`), or what a Prometheus has "
+        "scraped (`server`).",
+        (
+            Setting(
+                "targets",
+                "words",
+                "",
+                "The pages to read, in the text format of Prometheus or OpenMetrics; the performance is that of all "
+                "together.",
+                check=check_urls,
+            ),
+            Setting(
+                "server",
+                "text",
+                "",
+                "The Prometheus to ask, with the path that it is served under: `http://prometheus:9090`.",
+                check=_check_url,
+            ),
+            Setting(
+                "performance",
+                "flag",
+                "true",
+                "Whether it tells the application's performance, not only `metrics`.",
+            ),
+            Setting(
+                "response_time",
+                "text",
+                "",
+                "The histogram or summary of response times, with matchers where not all of it is meant: "
+                '`http_request_duration_seconds{handler!="/health"}`. Empty, or matchers alone, '
+                "for the first that is there of the usual names.",
+                check=_check_selector,
+            ),
+            Setting(
+                "throughput",
+                "text",
+                "",
+                "The counter of requests: `http_requests_total`. Empty for the count of `response_time`, or the first "
+                "that is there of the usual names.",
+                check=_check_selector,
+            ),
+            Setting(
+                "errors",
+                "text",
+                "",
+                'The counter of requests that failed: `http_requests_total{code=~"5.."}`. Empty for those of the '
+                "throughput whose `code`, `status` or the like begins with 5.",
+                check=_check_selector,
+            ),
+            Setting(
+                "unit",
+                "choice",
+                "auto",
+                "The unit of response times; `auto` goes by the end of the metric's name, and is seconds where that "
+                "does not tell.",
+                choices=("auto", "s", "ms", "us"),
+            ),
+            Setting(
+                "queries",
+                "table",
+                "",
+                "Further features of the performance, or others for those above, each with a PromQL expression that "
+                "`server` answers with one number: "
+                '`{response_time_p95_s = "histogram_quantile(...)"}`.',
+                check=_check_queries,
+            ),
+            Setting(
+                "metrics",
+                "text",
+                "",
+                'Which other metrics to read, as a selector: `{job="node"}`. They become metrics of the hosts that '
+                "serve the application, a host for each instance. Empty for none.",
+                check=_check_selector,
+            ),
+            Setting(
+                "ports",
+                "flag",
+                "false",
+                "Whether the port is a part of the name of an instance's host: of `web-1:9100` it is `web-1` without.",
+            ),
+            Setting(
+                "max_series",
+                "count",
+                "50000",
+                "How many series of `metrics` are used at most; what is over is left out, counted and told.",
+                minimum="1",
+                maximum="1000000",
+            ),
+            Setting(
+                "lookback",
+                "duration",
+                "1m",
+                "With `server`: how long before the interval it looks for samples: at least twice the time between two "
+                "of its scrapes.",
+                minimum="2s",
+                maximum="1h",
+            ),
+            *_REACHING,
+        ),
+        check=_check_prometheus,
+        performs=lambda source: source.flag("performance") or bool(source.table("queries")),
+    ),
+    SourceKind(
+        "lines",
+        "JSON lines, as `laggard replay` reads them, while they are written.",
+        (
+            Setting(
+                "path",
+                "text",
+                "",
+                "The file, or the named pipe, to read; `-` for standard input. Of a file only what is written to it "
+                "from now on, or since it was read last.",
+            ),
+        ),
+        required=("path",),
+    ),
+)
+"""All kinds. What makes a source of the settings is in `measuring.py`."""
+
+BY_KIND: Final[Mapping[str, SourceKind]] = {kind.name: kind for kind in KINDS}
+
+KIND: Final = Setting("kind", "choice", "", "What the source reads.", choices=tuple(BY_KIND))
+
+
+def keys_of(kind: SourceKind) -> dict[str, Setting]:
+    """All that a source of a kind can be told, by name."""
+    return {key.name: key for key in (KIND, *EVERY, *kind.keys)}
+
+
+def wrong(source: Settings) -> Iterator[tuple[str, str]]:
+    """What is wrong with a source as a whole: the key, and what was expected."""
+    kind = BY_KIND[source.choice("kind")]
+    for name in ("application", *kind.required):
+        if source.place(name) == "default":
+            yield name, "it to be given"
+    for key in kind.keys:
+        if key.excludes and source.place(key.name) != "default" and source.place(key.excludes) != "default":
+            yield key.name, f"only one of it and {key.excludes}"
+    if kind.check is not None:
+        yield from kind.check(source)
+
+
+def wrong_together(sources: Sequence[Settings]) -> Iterator[tuple[Settings, str, str]]:
+    """What is wrong with several sources together: the later one, its key, and what was expected."""
+    performing: dict[str, Settings] = {}
+    named: dict[tuple[str, str], Settings] = {}
+    for source in sources:
+        application, name = source.text("application"), source.text("name")
+        if BY_KIND[source.choice("kind")].performs(source):
+            first = performing.setdefault(application, source)
+            if first is not source:
+                said = f"one source for the performance of {application}; there is {first.text('name')} already"
+                yield source, "application", f"{said} ({first.place('kind')})"
+        first = named.setdefault((application, name), source)
+        if first is not source:
+            yield source, "name", f"a name that no other source of {application} has ({first.place('kind')})"
+
+
+def default_name(kind: str, number: int) -> str:
+    """What the source of an application is called that is the so-manieth of its kind, from 1 on."""
+    return kind if number == 1 else f"{kind}-{number}"

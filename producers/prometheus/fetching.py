@@ -1,0 +1,230 @@
+"""One page over HTTP, within bounds of time and size: `fetch` touches the network, and nothing else here does.
+
+Redirects are not followed, so that no password goes to whom it is not meant for; proxies of the environment are not
+used, as by Prometheus itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+AGENT: Final = "laggard"
+_SECRET_BYTES: Final = 64 << 10
+_CHUNK: Final = 64 << 10
+_TOLD: Final = 200
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class FetchError(Exception):
+    """A page could not be had: what was found and what was expected, without the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A password or a token: the first line of a file, or what a variable holds; read when it is needed.
+
+    Attributes:
+        file: its path, None without one.
+        variable: the name of the variable, empty without one.
+
+    """
+
+    file: Path | None = None
+    variable: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.file or self.variable)
+
+    def read(self) -> str:
+        """The secret. Raises `FetchError` where it is not there."""
+        if self.file is None:
+            if found := os.environ.get(self.variable):
+                return found
+            raise FetchError(f"expected a secret in the environment variable {self.variable}, which is not set")
+        try:
+            with self.file.open("rb") as file:
+                content = file.read(_SECRET_BYTES)
+            line = content.decode().strip("\r\n")
+        except OSError as error:
+            raise FetchError(f"{self.file} cannot be read: {error.strerror}; expected a secret in it") from None
+        except UnicodeDecodeError:
+            line = ""
+        if not line or not line.isprintable():
+            raise FetchError(f"{self.file}: expected one line with the secret")
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How pages are had.
+
+    Attributes:
+        timeout_s: a page that is not there after so long cannot be had.
+        max_bytes: one that is larger, as it came or unpacked, likewise.
+        username: for basic authentication with `password`; empty for none.
+        password: see `username`.
+        token: a bearer token.
+        ca_file: the authorities that vouch for servers, as PEM; None for the usual ones.
+        certificate_file: what is shown to servers, as PEM.
+        key_file: its key; None where it is in the same file.
+
+    """
+
+    timeout_s: float = 5.0
+    max_bytes: int = 32 << 20
+    username: str = ""
+    password: Secret = field(default_factory=Secret)
+    token: Secret = field(default_factory=Secret)
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    def headers(self) -> dict[str, str]:
+        """What says who asks. Raises `FetchError` where a secret is not there."""
+        if self.token:
+            return {"Authorization": f"Bearer {self.token.read()}"}
+        if self.username:
+            said = f"{self.username}:{self.password.read()}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(said).decode()}"}
+        return {}
+
+    def context(self) -> ssl.SSLContext:
+        """How TLS is spoken; certificates are read anew, for they expire. Raises `FetchError` for one of no use."""
+        try:
+            context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
+            if self.certificate_file is not None:
+                key = None if self.key_file is None else str(self.key_file)
+                context.load_cert_chain(str(self.certificate_file), key, password="")
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            files = ", ".join(str(each) for each in (self.ca_file, self.certificate_file, self.key_file) if each)
+            raise FetchError(f"expected certificates as PEM in {files}: {_told(error)}") from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A page.
+
+    Attributes:
+        content: unpacked.
+        content_type: as the server calls it.
+
+    """
+
+    content: bytes
+    content_type: str
+
+
+def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[str, str] | None = None) -> Fetched:
+    """Get a page, or post a form and get what it is answered with. Raises `FetchError`."""
+    parts = urllib.parse.urlsplit(url)
+    asked = {"User-Agent": AGENT, "Accept-Encoding": "gzip", **headers, **access.headers()}
+    body = None
+    if form is not None:
+        body = urllib.parse.urlencode(form).encode()
+        asked["Content-Type"] = "application/x-www-form-urlencoded"
+    made: http.client.HTTPConnection
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        made = http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=access.timeout_s, context=access.context()
+        )
+    else:
+        made = http.client.HTTPConnection(parts.hostname, parts.port, timeout=access.timeout_s)
+    path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    late = threading.Event()
+    until = time.monotonic() + access.timeout_s
+    connected: list[socket.socket] = []
+
+    def end() -> None:
+        # The time-out of a socket is for each part that comes: a byte a second would keep us for ever.
+        late.set()
+        for held in (*connected, *filter(None, (made.sock,))):
+            with suppress(OSError):  # it is closed already
+                socket.socket.shutdown(held, socket.SHUT_RDWR)
+
+    watchdog = threading.Timer(access.timeout_s, end)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        made.connect()
+        connected.append(made.sock)  # it forgets the socket once the answer has begun
+        made.request("GET" if body is None else "POST", path, body, asked)
+        answer = made.getresponse()
+        content = _content(answer, access.max_bytes)
+        if late.is_set() or time.monotonic() > until:
+            raise TimeoutError
+        if answer.status != http.HTTPStatus.OK:
+            raise FetchError(_refusal(answer, content))
+        return Fetched(content, answer.getheader("Content-Type", ""))
+    except (OSError, http.client.HTTPException, zlib.error, ValueError) as error:
+        if late.is_set() or isinstance(error, TimeoutError):
+            raise FetchError(f"expected the whole page within {access.timeout_s:g} s") from None
+        raise FetchError(_told(error)) from None
+    finally:
+        watchdog.cancel()
+        made.close()
+
+
+def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
+    """The body, unpacked. Raises `FetchError` where it is too large, and what reading it raises."""
+    encoding = answer.getheader("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"identity", "", "gzip"}:
+        raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_TOLD]!r}")
+    unpacking = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+    parts: list[bytes] = []
+    size = came = 0
+    while chunk := answer.read1(_CHUNK):
+        came += len(chunk)
+        # One byte more than allowed tells that it is too large, however far the rest would unpack.
+        part = chunk if unpacking is None else unpacking.decompress(chunk, max_bytes + 1 - size)
+        parts.append(part)
+        size += len(part)
+        if size > max_bytes or came > max_bytes:
+            raise FetchError(f"expected a page of at most {max_bytes:,} bytes (max_bytes)")
+    if answer.length:
+        raise FetchError(f"the page is cut off: {answer.length:,} bytes are missing")
+    if unpacking is not None and not unpacking.eof:
+        raise FetchError("the page is cut off: expected the end of what gzip packed")
+    return b"".join(parts)
+
+
+def _refusal(answer: http.client.HTTPResponse, content: bytes) -> str:
+    said = f"expected 200 OK, got {answer.status} {answer.reason}".rstrip()
+    if location := answer.getheader("Location"):
+        return f"{said} to {location[:_TOLD]!r}; name that page instead"
+    if answer.status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
+        return f"{said}; look at username and password_file, or token_file"
+    first = content[:_TOLD].decode(errors="replace").partition("\n")[0]
+    return f"{said}: {first}" if first.isprintable() and first.strip() else said
+
+
+def _told(error: Exception) -> str:
+    told = f"cannot be reached: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+    match error:
+        case ssl.SSLCertVerificationError():
+            told = f"its certificate cannot be trusted: {error.verify_message}; see ca_file"
+        case ssl.SSLError():
+            told = f"no TLS with it: {error.reason or error}"
+        case http.client.IncompleteRead():
+            told = "the page is cut off"
+        case http.client.HTTPException() | ValueError():
+            told = f"expected an answer in HTTP: {type(error).__name__} {str(error)[:_TOLD]!r}"
+        case zlib.error():
+            told = f"expected a page packed with gzip, as it says: {error}"
+    return told

@@ -1,0 +1,138 @@
+"""Other metrics of instances as frames of an application's hosts: a row for each instance, a feature for each series.
+
+Pure. A feature is called as Prometheus writes the series, without `instance` and `job`: `node_load1`,
+`node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, and their names say so:
+`node_cpu_seconds_total` becomes `node_cpu_seconds_per_s{cpu="0",mode="idle"}`. Buckets of histograms, the times at
+which series were created, and metrics that only hold labels (`_info`) are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.records import Frame, make_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
+    from laggard.producers.prometheus.page import Series
+
+LEFT_OUT: Final = ("_bucket", "_created", "_info")
+"""Ends of names of what is no feature."""
+
+PLACES: Final = frozenset({"instance", "job"})
+"""Labels that say whose series it is."""
+
+_MAX_FEATURES: Final = 10_000
+_MAX_NAME: Final = 1_024
+_MAX_KEY: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class HostFrames:
+    """What became of series.
+
+    Attributes:
+        frames: one for each instance, in the order of their names.
+        unusable: how many series were left out: beyond a bound, or told twice.
+        told: the first reason why.
+
+    """
+
+    frames: tuple[Frame, ...]
+    unusable: int
+    told: str
+
+
+def is_counter(one: Series, counters: Set[str], names: Set[str]) -> bool:
+    """Whether a series only grows: by the page's own word, by its name, or as a part of a histogram or summary.
+
+    Args:
+        one: which.
+        counters: names of metrics that are counters whatever they are called.
+        names: all names that are there.
+
+    """
+    name = one.name
+    if name.endswith("_total") or name in counters:
+        return True
+    base, _, end = name.rpartition("_")
+    return end in {"count", "sum", "bucket"} and f"{base}_count" in names and f"{base}_sum" in names
+
+
+def instance_of(text: str, *, ports: bool) -> str:
+    """The host of an instance: `web-1` of `web-1:9100`, or all of it where ports count."""
+    host, colon, port = text.rpartition(":")
+    return host.strip("[]") if colon and port.isdigit() and not ports and host else text
+
+
+def feature_of(one: Series, *, rate: bool) -> str:
+    """What a series is called as a feature."""
+    name = f"{one.name.removesuffix('_total')}_per_s" if rate else one.name
+    labels = ",".join(
+        f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in one.labels if label not in PLACES
+    )
+    found = f"{name}{{{labels}}}" if labels else name
+    return found if found.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in found)
+
+
+def host_frames(
+    application: str,
+    ts: float,
+    gauges: Mapping[Series, float],
+    rates: Mapping[Series, float],
+    *,
+    ports: bool = False,
+    max_series: int = 50_000,
+) -> HostFrames:
+    """Frames at `ts` of all series whose labels have an `instance`.
+
+    Args:
+        application: their key.
+        ts: their time, in seconds since the Unix epoch.
+        gauges: by series.
+        rates: of counters, by series and second; NaN where it is not known yet.
+        ports: whether ports count.
+        max_series: how many series are used at most; those whose names come last are left out.
+
+    """
+    rows: dict[str, dict[str, float]] = {}
+    unusable, told = 0, ""
+    series = [(one, value, False) for one, value in gauges.items()]
+    series += [(one, value, True) for one, value in rates.items()]
+    used = 0
+    for one, value, rate in sorted(series, key=lambda each: each[0]):
+        if one.name.endswith(LEFT_OUT):
+            continue
+        instance = instance_of(one.label("instance"), ports=ports)
+        feature = feature_of(one, rate=rate)
+        wrong = ""
+        if not 0 < len(instance) <= _MAX_KEY or not instance.isprintable():
+            wrong = "expected a label instance with the name of a host"
+        elif len(feature) > _MAX_NAME:
+            wrong = f"expected labels of at most {_MAX_NAME:,} characters together"
+        elif feature in (row := rows.get(instance, {})):
+            wrong = (
+                f"{instance} has two series of this name; expected one (setting ports tells instances by their port)"
+            )
+        elif used >= max_series or len(row) >= _MAX_FEATURES:
+            wrong = f"expected at most {max_series:,} series (max_series), and {_MAX_FEATURES:,} of one host"
+        if wrong:
+            told = told or f"{feature[:120]}: {wrong}"
+            unusable += 1
+            continue
+        rows.setdefault(instance, {})[feature] = value if math.isfinite(value) else math.nan
+        used += 1
+    return HostFrames(tuple(_frame(application, ts, row, rows[row]) for row in sorted(rows)), unusable, told)
+
+
+def _frame(application: str, ts: float, row: str, features: Mapping[str, float]) -> Frame:
+    values = np.array([list(features.values())], np.float64)
+    values.setflags(write=False)
+    layout = make_layout((row,), (row,), features)
+    return Frame("application", application, "host", ts, int(ts * 1000), layout, values, (row,))

@@ -1,0 +1,152 @@
+"""A page of metrics, in the text format of Prometheus or OpenMetrics, as samples. Pure.
+
+References: https://prometheus.io/docs/instrumenting/exposition_formats/ and
+https://prometheus.io/docs/specs/om/open_metrics_spec/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client.metrics_core import Metric
+
+ACCEPT: Final = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+"""What we ask for, as Prometheus does."""
+
+_OPEN_METRICS: Final = "application/openmetrics-text"
+_END: Final = "# EOF"
+_SHOWN: Final = 120
+
+
+class PageError(Exception):
+    """A page of another form: what was found, where, and what was expected."""
+
+
+class Series(NamedTuple):
+    """One series: the name of its metric, and its other labels in alphabetical order."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+    def label(self, name: str) -> str:
+        """A label's value, empty where it is not there."""
+        return next((value for label, value in self.labels if label == name), "")
+
+
+def series(name: str, labels: Mapping[str, str]) -> Series:
+    """The series of this name with these labels; a label that is empty is none."""
+    return Series(name, tuple(sorted((label, value) for label, value in labels.items() if value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says.
+
+    Attributes:
+        samples: by series, the first where there are several.
+        counters: names of metrics that the page calls counters, beside those that end with `_total`.
+        duplicates: how many samples were of a series that was there before.
+
+    """
+
+    samples: Mapping[Series, float]
+    counters: frozenset[str]
+    duplicates: int
+
+
+def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool]) -> Page:
+    """The samples of those metrics that are wanted, by name; the lines of others are not looked into.
+
+    Raises:
+        PageError: the page is cut off, no UTF-8, or has a line that is no sample.
+
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise PageError(f"line {line}: expected UTF-8") from None
+    is_open = content_type.strip().lower().startswith(_OPEN_METRICS)
+    if is_open and not text.rstrip("\n").endswith(_END):
+        raise PageError(f"the page is cut off: expected {_END!r} at its end")
+    if text and not is_open and not text.endswith("\n"):
+        raise PageError("the page is cut off: expected the end of a line at its end")
+    lines, counters = _wanted_lines(text, wanted, keep_types=is_open)
+    kept = "".join(f"{line}\n" for _, line in lines)
+    samples: dict[Series, float] = {}
+    duplicates = 0
+    try:
+        for family in _families(kept, is_open=is_open):
+            for sample in family.samples:
+                if not wanted(sample.name) or sample.value is None:  # a native histogram has none
+                    continue
+                one = series(sample.name, sample.labels)
+                duplicates += one in samples
+                samples.setdefault(one, float(sample.value))
+    except Exception as error:  # noqa: BLE001 - on text of another form these parsers raise whatever happens
+        raise PageError(_first_wrong(lines, is_open=is_open) or _said(error)) from None
+    return Page(samples, counters, duplicates)
+
+
+def _families(text: str, *, is_open: bool) -> Iterable[Metric]:
+    # The library says no types here.
+    found: Iterable[Metric] = open_metrics(f"{text}{_END}\n") if is_open else prometheus_text(text)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _wanted_lines(
+    text: str, wanted: Callable[[str], bool], *, keep_types: bool
+) -> tuple[list[tuple[int, str]], frozenset[str]]:
+    """Numbered lines with the samples that are wanted, and names of counters.
+
+    With types, each family's stands before its samples. For Prometheus's text they are left out: with them its parser
+    would call counters by names that are not on the page.
+    """
+    found: list[tuple[int, str]] = []
+    counters: set[str] = set()
+    known: dict[str, bool] = {}
+    family, type_line = "", (0, "")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith("#"):
+            if line.startswith("# TYPE "):
+                _, _, family, *kind = [*line.split(" ", 3), ""]
+                type_line = number, line
+                if kind[0].strip() == "counter":
+                    counters.add(family)
+            continue
+        stripped = line.strip()
+        if not stripped:
+            continue
+        name = stripped.partition("{")[0].partition(" ")[0].partition("\t")[0]
+        if not name or (known[name] if name in known else known.setdefault(name, wanted(name))):
+            if keep_types and type_line[0] and name.startswith(family):
+                found.append(type_line)
+                type_line = 0, ""
+            found.append((number, line))
+    return found, frozenset(counters)
+
+
+def _first_wrong(lines: Iterable[tuple[int, str]], *, is_open: bool) -> str:
+    """The first line that is wrong in itself; empty where all are right, and only do not fit together."""
+    for number, line in lines:
+        if line.startswith("#"):
+            continue
+        try:
+            list(_families(f"{line}\n", is_open=is_open))
+        except Exception:  # noqa: BLE001 - see above
+            return f"line {number}: expected a metric, its labels and a number, got {line[:_SHOWN]!r}"
+    return ""
+
+
+def _said(error: Exception) -> str:
+    return f"expected metrics in text: {str(error)[:_SHOWN]!r}"
