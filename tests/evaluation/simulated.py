@@ -460,8 +460,8 @@ class Machine:
         open_now = np.where(memory > 0, random.poisson(together), 0)
         values[22] = np.where(memory > 0, descriptors + open_now, 0.0)
         values[23] = np.where(memory > 0, np.floor(descriptors * 0.3) + open_now, 0.0)
-        values[24:26] = 0.0
-        values[26] = self.kind.cores
+        values[24:-1] = 0.0  # no children, no quota, no pressure
+        values[-1] = self.kind.cores
         within = size < 1.0  # the kernel
         values[10:17, :, within] = 0.0
         values[6:8, :, within] = 0.0
