@@ -343,6 +343,7 @@ class Adaptive(Follower):
         self._residuals = deque[float](maxlen=REMEMBERED)
         self._usual = deque[float](maxlen=options.history)  # response times while it was not slow
         self._slow = False
+        self._slow_for = 0  # samples
         self._calm = 0
         self._rebuilds = Calibration(per_day=options.false_rebuilds_per_day, prior=(6.0, 1.5))
         self._lateness = Calibration(per_day=options.false_alarms_per_day, scale="logarithmic", prior=(1.2, 0.3))
@@ -439,24 +440,34 @@ class Adaptive(Follower):
         self._fit.learn(np.array([values.get(term.metric, math.nan) for term in self.model.terms], np.float64), value)
 
     def _watch_lateness(self, ts: float, value: float, seen: Seen) -> bool:
-        """Take a response time into what is usual, unless it is slow; gives whether a slow time begins here."""
+        """Take a response time into what is usual, unless it is slow; gives whether a slow time begins here.
+
+        What lasts for a whole history is what is usual from then on.
+        """
         if not self._explained:
             return False
-        self._lateness.learn(ts, self._deviation(value))
-        if seen.slow > 1.0:
-            begins, self._slow, self._calm = not self._slow, True, 0
-            return begins and self.model is not None
-        self._calm += 1
-        if self._slow and self._calm >= CALM:
+        self._slow_for += 1
+        if self._slow and self._slow_for > self._options.history:
+            self._usual.clear()
             self._slow = False
+        begins = seen.slow > 1.0 and not self._slow
+        if seen.slow > 1.0:
+            self._slow, self._calm, self._slow_for = True, 0, 1 if begins else self._slow_for
+        else:
+            self._calm += 1
+            self._slow = self._slow and self._calm < CALM
+        # A long trouble does not teach that troubles are usual.
+        self._lateness.learn(ts, self._deviation(value) if begins or not self._slow else math.nan)
         if not self._slow:
             self._usual.append(value)
-        return False
+        return begins and self.model is not None
 
     def _build(self, window: Window, traits: Traits, wishes: Wishes, reason: Reason, p_value: float) -> Model:
         values, target, times = self._usable(window)
         size, window_size = len(target), self._options.window
         since = min(self._age, size)
+        # While it is slow the question is what is not as it was before it became so.
+        since, young = (min(max(self._slow_for, since), size), since) if self._slow else (since, since)
         begin = 0 if self._first else max(size - since - 2 * window_size, 0)
         before = values[max(size - since - self._options.history, 0) : size - since]
         choice, r, candidates = self._choose(
@@ -475,12 +486,8 @@ class Adaptive(Follower):
             candidates=candidates,
             reason=reason,
         )
-        self._refer(target[begin:], since)
-        self._steps = [
-            age
-            for age in ((2 * window_size,) if self._first else (SETTLING, window_size, 2 * window_size))
-            if age > since
-        ]
+        self._refer(target[begin:], young)
+        self._steps = [age for age in ((2 * window_size,) if self._first else (SETTLING, window_size)) if age > since]
         return model
 
     def _choose(
@@ -496,19 +503,20 @@ class Adaptive(Follower):
     ) -> tuple[Choice, NDArray[np.float64], NDArray[np.intp]]:
         traits.follow(ids)
         banned = np.array([at for at, name in enumerate(ids) if name in wishes.banned], np.intp)
-        if self._explained:
-            found = Diagnosis(
-                values, target, since, before=before, traits=traits, banned=banned, candidates=self._options.candidates
-            )
-            choice = found.choose(settled=since >= SETTLING)
-            if choice.columns and self._options.kind != "linear":
-                choice = self._climb(values, target, np.array(choice.columns), len(choice.columns))
-            return choice, found.r, found.columns
-        r = correlations(values, target)
-        r[banned] = np.nan
-        candidates = best(r, self._options.candidates)
-        most = max(min(len(target) // SAMPLES_PER_TERM, MOST_PREDICTING), 1)
-        return self._climb(values, target, candidates, most), r, candidates
+        found = Diagnosis(
+            values,
+            target,
+            since,
+            before=before,
+            traits=traits,
+            banned=banned,
+            candidates=self._options.candidates,
+            explained=self._explained,
+        )
+        choice = found.choose(settled=since >= SETTLING)
+        if choice.columns and self._options.kind != "linear":
+            choice = self._climb(values, target, np.array(choice.columns), len(choice.columns))
+        return choice, found.r, found.columns
 
     def _refer(self, target: NDArray[np.float64], since: int) -> None:
         """Note what residuals are to be expected of the new model."""
@@ -553,6 +561,7 @@ class Adaptive(Follower):
             "residuals": list(self._residuals),
             "usual": list(self._usual),
             "slow": self._slow,
+            "slow_for": self._slow_for,
             "calm": self._calm,
             "rebuilds": self._rebuilds.snapshot(),
             "lateness": self._lateness.snapshot(),
@@ -563,6 +572,7 @@ class Adaptive(Follower):
         super().restore(state)
         self._age, self._steps = int(state["age"]), [int(each) for each in state["steps"]]
         self._first, self._slow, self._calm = bool(state["first"]), bool(state["slow"]), int(state["calm"])
+        self._slow_for = int(state["slow_for"])
         self._floor, self._lowest = float(state["floor"]), float(state["lowest"])
         self._reference = float(state["reference"])
         self._residuals = deque((float(each) for each in state["residuals"]), REMEMBERED)

@@ -8,7 +8,7 @@ of one host, chance in single ones.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-WEIGHTS: Final[Mapping[Role, float]] = {"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}
-"""How much a correlation says of the bottleneck, by what moves the metric."""
+BOTTLENECK: Final[Mapping[Role, float]] = {"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}
+"""How much a correlation with a response time says of the bottleneck, by what moves the metric."""
+
+WORK: Final[Mapping[Role, float]] = {"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.2}
+"""How much a correlation with anything else, such as the throughput, says of the work that is done."""
 
 SHIFTED: Final = 4.0
 """A metric that moved by so many standard deviations of its own counts half, one that moved by far more wholly."""
@@ -41,8 +44,16 @@ PAGING: Final = 0.8
 """Where memory is short, the disk is busy with pages: memory comes first if its evidence is at least so much of the
 disk's on the same host."""
 
+SUPPORT: Final = 3
+"""A bottleneck shows in so many metrics of a row, chance in one."""
+
+NEAR: Final = 0.8
+"""Strengths of at least so much of the greatest are as great."""
+
 SAMPLES_PER_TERM: Final = 8
+SAMPLES_PER_TERM_OF_WORK: Final = 5
 GAIN: Final = 0.02
+GAIN_OF_WORK: Final = 0.01
 ALIKE: Final = 0.95
 """Metrics whose correlation is at least so much say the same."""
 
@@ -101,36 +112,40 @@ class Traits:
         trait: what it says of one.
 
     Attributes:
-        weights: how much a correlation says of the bottleneck, shape (metrics,).
+        bottleneck: how much a correlation says of the bottleneck, shape (metrics,).
+        work: how much it says of the work that is done, shape (metrics,).
         signs: that a coefficient must have, 0 where both may be, shape (metrics,).
         groups: by metric, the number of the resource of a host that it is about; -1 for none.
         resources: by that number, host and resource.
+        ids: the metrics.
 
     """
 
     def __init__(self, trait: Callable[[str], Trait] | None) -> None:
-        self.weights: NDArray[np.float64] = np.empty(0)
+        self.bottleneck: NDArray[np.float64] = np.empty(0)
+        self.work: NDArray[np.float64] = np.empty(0)
         self.signs: NDArray[np.int8] = np.empty(0, np.int8)
         self.groups: NDArray[np.intp] = np.empty(0, np.intp)
         self.resources: list[tuple[str, str]] = []
         self._trait = trait
-        self._known: dict[str, tuple[float, int, int]] = {}
+        self._known: dict[str, tuple[float, float, int, int]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
-        self._ids: Sequence[str] = ()
+        self.ids: Sequence[str] = ()
 
     def follow(self, ids: Sequence[str]) -> None:
         """Have the arrays be of these metrics."""
-        if ids is self._ids and len(self.weights) == len(ids):
+        if ids is self.ids and len(self.signs) == len(ids):
             return
         if len(self._known) > 2 * len(ids) + 1000:
             self._known.clear()
         found = [self._known.get(name) or self._find(name) for name in ids]
-        self._ids = ids
-        self.weights = np.array([each[0] for each in found], np.float64)
-        self.signs = np.array([each[1] for each in found], np.int8)
-        self.groups = np.array([each[2] for each in found], np.intp)
+        self.ids = ids
+        self.bottleneck = np.array([each[0] for each in found], np.float64)
+        self.work = np.array([each[1] for each in found], np.float64)
+        self.signs = np.array([each[2] for each in found], np.int8)
+        self.groups = np.array([each[3] for each in found], np.intp)
 
-    def _find(self, name: str) -> tuple[float, int, int]:
+    def _find(self, name: str) -> tuple[float, float, int, int]:
         trait = UNKNOWN if self._trait is None else self._trait(name)
         group = -1
         if trait.resource:
@@ -138,7 +153,7 @@ class Traits:
             group = self._numbers.setdefault(place, len(self.resources))
             if group == len(self.resources):
                 self.resources.append(place)
-        self._known[name] = found = WEIGHTS[trait.role], trait.sign, group
+        self._known[name] = found = BOTTLENECK[trait.role], WORK[trait.role], trait.sign, group
         return found
 
 
@@ -158,6 +173,7 @@ class Diagnosis:
         traits: of the metrics.
         banned: metrics that must not be chosen.
         candidates: how many metrics are looked at.
+        explained: whether the target is a response time, whose bottleneck is asked for; else it is what measures work.
 
     Attributes:
         columns: the candidates, the best correlated first.
@@ -177,16 +193,21 @@ class Diagnosis:
         traits: Traits,
         banned: NDArray[np.intp],
         candidates: int,
+        explained: bool,
     ) -> None:
+        weights = traits.bottleneck if explained else traits.work
+        self._explained = explained
         self._values, self._target, self._since, self._traits = values, target, since, traits
+        self._ids = traits.ids
         self.r = correlations(values, target)
         self.r[banned] = np.nan
-        self.columns = best(self.r * traits.weights, candidates)
+        self.columns = best(self.r * weights, candidates)
         r, signs = self.r[self.columns], traits.signs[self.columns]
-        fits = (signs == 0) | (np.sign(r) == signs)
-        self.strength = np.abs(r) * traits.weights[self.columns] * fits
+        fits = (signs == 0) | (np.sign(r) == signs) if explained else np.ones(len(r), np.bool_)
+        self.strength = np.abs(r) * weights[self.columns] * fits
         if len(before) >= WITHIN and since < len(target):
             self.strength *= self._shifted(before)
+        shifted = self.strength.copy()
         if WITHIN <= since < len(target):
             within = np.nan_to_num(correlations(values[-since:][:, self.columns], target[-since:])) * np.sign(r)
             self.strength *= 0.5 + 0.5 * np.clip(within, 0.0, 1.0)
@@ -194,10 +215,8 @@ class Diagnosis:
         for at, group in enumerate(traits.groups[self.columns].tolist()):
             if group >= 0 and self.strength[at] > 0.0:
                 self._members[group].append(at)
-        self.evidence = {
-            group: float(np.sort(self.strength[members])[::-1][:MEMBERS].sum()) / MEMBERS
-            for group, members in self._members.items()
-        }
+        self.evidence = {group: _evidence(self.strength[members]) for group, members in self._members.items()}
+        self._shift = {group: _evidence(shifted[members]) for group, members in self._members.items()}
 
     def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
         """How clearly each candidate has left what it was, from 0 to 1."""
@@ -216,9 +235,9 @@ class Diagnosis:
             return None
         group = max(self.evidence, key=lambda each: (self.evidence[each], -each))
         host, resource = self._traits.resources[group]
-        if resource == "disk":
-            for other, strength in self.evidence.items():
-                if self._traits.resources[other] == (host, "memory") and strength > PAGING * self.evidence[group]:
+        if resource == "disk" and self._explained:
+            for other, shift in self._shift.items():
+                if self._traits.resources[other] == (host, "memory") and shift > PAGING * self._shift[group]:
                     return other
         return group
 
@@ -234,25 +253,36 @@ class Diagnosis:
         if group is None:
             return Choice([], 0.0)
         members = np.array(self._members[group])
-        strength = self.strength[members] * self._agreement(members)
+        strength = self.strength[members] * self._agreement(members) * self._support(members)
+        members = members[strength > 0.5 * strength.max()]
+        strength = strength[strength > 0.5 * strength.max()]
         columns = self.columns[members]
         if not settled:
             at = int(columns[np.argmax(strength)])
             return Choice([at], float(self.r[at] ** 2))
-        signs = self._traits.signs[columns]
+        signs = self._traits.signs[columns] * self._explained
         ahead = LinearClimb(self._values[:, columns], self._target)
         chosen: list[int] = []
         r2 = 0.0
-        for _ in range(max(len(self._target) // SAMPLES_PER_TERM, 1)):
+        for _ in range(
+            max(len(self._target) // (SAMPLES_PER_TERM if self._explained else SAMPLES_PER_TERM_OF_WORK), 1)
+        ):
             gains, sign = ahead.gains()
             gains[(signs != 0) & (sign != signs)] = -np.inf
             at = int(np.argmax(gains if chosen else gains + 0.3 * strength))
-            if not np.isfinite(gains[at]) or (chosen and gains[at] - r2 < GAIN):
+            if not np.isfinite(gains[at]) or (chosen and gains[at] - r2 < (GAIN if self._explained else GAIN_OF_WORK)):
                 break
             r2 = float(gains[at])
             chosen.append(int(columns[at]))
             ahead.add(at)
         return Choice(chosen, r2)
+
+    def _support(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
+        """How many of a resource's metrics say the same in each one's row, as a share of those that one expects."""
+        strong = self.strength[members] >= NEAR * self.strength[members].max()
+        rows = [self._ids[at].partition(":")[0] for at in self.columns[members]]
+        counts = Counter(row for row, is_strong in zip(rows, strong, strict=True) if is_strong)
+        return np.array([0.6 + 0.4 * min(counts[row] / SUPPORT, 1.0) for row in rows])
 
     def _agreement(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
         """How much each metric of a resource runs as its strongest ones do, from 0 to 1."""
@@ -270,6 +300,10 @@ def family(values: NDArray[np.float64], column: int, others: NDArray[np.intp]) -
     r[others == column] = np.nan
     order = np.argsort(-np.nan_to_num(r), kind="stable")
     return [int(others[at]) for at in order if r[at] >= ALIKE]
+
+
+def _evidence(strength: NDArray[np.float64]) -> float:
+    return float(np.sort(strength)[::-1][:MEMBERS].sum()) / MEMBERS
 
 
 def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -164,7 +164,7 @@ def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording
         if tier.host == "esx1" and resource == "cpu":
             demands[:, number] /= np.maximum(1.0 - stolen, 0.15)
         if resource == "disk":
-            demands[:, number] *= (1.0 + 9.0 * squeezed) * (1.0 + 0.8 * crowded)
+            demands[:, number] *= (1.0 + 7.0 * squeezed) * (1.0 + 0.8 * crowded)
     throughput, response, queue = solve(users, think_s, demands)
     spread = 0.02 if not disk else 0.06
     mean = response * np.exp(spread * random.standard_normal(intervals))
