@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from laggard.producers.measuring import Timed
@@ -17,15 +17,25 @@ if TYPE_CHECKING:
     from laggard.producers.prometheus.red import Red
     from laggard.producers.prometheus.selectors import Selector
 
+LOOKS: Final = 5
+"""So often in an interval a log is looked at."""
+
 
 def sources_of(settings: Settings) -> list[Timed]:
     """The sources that the settings name, in that order. Nothing is read yet."""
-    return [Timed(source_of(settings, each), each.seconds("interval")) for each in settings.sources]
+    return [Timed(source_of(settings, each), _read_every_s(each)) for each in settings.sources]
 
 
 def source_of(settings: Settings, source: Settings) -> Source[Any]:
     """The source that one table says."""
     return _MAKES[source.choice("kind")](settings, source)
+
+
+def _read_every_s(source: Settings) -> float:
+    """Seconds between two reads of a source."""
+    interval_s = source.seconds("interval")
+    # A log's intervals are told by its own time, soon after their end only where it is looked at more often.
+    return max(1.0, interval_s / LOOKS) if source.choice("kind") == "log" else interval_s
 
 
 def state_of(settings: Settings, source: Settings) -> Path:
@@ -74,7 +84,26 @@ def _lines(settings: Settings, source: Settings) -> Source[Any]:
     return JsonLines(source.text("application"), source.text("path"), source.text("name"), state=state)
 
 
-_MAKES: Mapping[str, Callable[[Settings, Settings], Source[Any]]] = {"prometheus": _prometheus, "lines": _lines}
+def _log(settings: Settings, source: Settings) -> Source[Any]:
+    from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - see above
+    from laggard.producers.access_log.source import AccessLog  # noqa: PLC0415
+
+    return AccessLog(
+        source.text("name"),
+        source.text("application"),
+        source.words("paths"),
+        parser_of(source.text("format"), source.table("fields"), source.text("time_zone")),
+        state_of(settings, source),
+        interval_s=source.seconds("interval"),
+        grace_s=source.seconds("grace"),
+    )
+
+
+_MAKES: Mapping[str, Callable[[Settings, Settings], Source[Any]]] = {
+    "prometheus": _prometheus,
+    "lines": _lines,
+    "log": _log,
+}
 """By kind; given all settings, and those of the source."""
 
 

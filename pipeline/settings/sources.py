@@ -164,6 +164,18 @@ def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
         yield "key_file", "a certificate_file that it belongs to"
 
 
+def _check_log(source: Settings) -> Iterator[tuple[str, str]]:
+    from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - most settings have no sources
+    from laggard.producers.access_log.tail import compressed  # noqa: PLC0415
+
+    try:
+        parser_of(source.text("format"), source.table("fields"), source.text("time_zone"))
+    except ValueError as error:
+        yield "format", str(error).removeprefix("expected ")
+    if any(compressed(path) for path in source.words("paths")):
+        yield "paths", "logs that are written to, not compressed ones"
+
+
 KINDS: Final[tuple[SourceKind, ...]] = (
     SourceKind(
         "prometheus",
@@ -282,6 +294,54 @@ KINDS: Final[tuple[SourceKind, ...]] = (
             ),
         ),
         required=("path",),
+    ),
+    SourceKind(
+        "log",
+        "access logs of web servers, while they are written: throughput, errors (status 500 and above), mean, standard "
+        "deviation and quantiles of the response time.",
+        (
+            Setting(
+                "paths",
+                "words",
+                "",
+                "The logs: files, and patterns as a shell has them, `/var/log/nginx/*access.log`. They are followed by "
+                "name through rotation and truncation; compressed ones are left alone.",
+            ),
+            Setting(
+                "format",
+                "text",
+                "",
+                "What a line is: `json`; `nginx`, `apache` or `traefik`, each its combined (Traefik: common) format "
+                "with the duration behind; or a format, or its whole directive on one line, in the language of nginx's "
+                "`log_format` or Apache's `LogFormat`. The duration is `$request_time`, or else "
+                "`$upstream_response_time`, and of Apache `%D` or `%T` with any unit.",
+            ),
+            Setting(
+                "fields",
+                "table",
+                "",
+                "With `json`: which fields say what, where it is not by nginx's variables, Caddy, Traefik or Envoy: "
+                '`{time = "at", duration = "took.ms", status = "code", unit = "ms", begins = true}`; `unit` is `s`, '
+                "`ms`, `us` or `ns`, and `begins` says that the time is that of the request's begin.",
+            ),
+            Setting(
+                "time_zone",
+                "text",
+                "",
+                "The clock of times without an offset: `UTC`, a name such as `Europe/Paris`, or `local`.",
+            ),
+            Setting(
+                "grace",
+                "duration",
+                "2s",
+                "So long after its end an interval waits for lines: longer than the server buffers its log (nginx: "
+                "`flush`). What comes later is counted as unusable.",
+                minimum="100ms",
+                maximum="10m",
+            ),
+        ),
+        required=("paths", "format"),
+        check=_check_log,
     ),
 )
 """All kinds. What makes a source of the settings is in `measuring.py`."""

@@ -146,7 +146,8 @@ class Intervals:
 
     Args:
         interval_s: the length of an interval.
-        begin: requests before it are late; the first interval begins at the next multiple of `interval_s`.
+        begin: the first interval begins at the next multiple of `interval_s`.
+        resumed: whether intervals before it were told, so that requests of these are late; else they are of no concern.
         timed: whether requests say how long they took.
         statuses: whether they say a status.
 
@@ -155,9 +156,12 @@ class Intervals:
 
     """
 
-    def __init__(self, interval_s: float, begin: float, *, timed: bool = True, statuses: bool = True) -> None:
+    def __init__(
+        self, interval_s: float, begin: float, *, resumed: bool = False, timed: bool = True, statuses: bool = True
+    ) -> None:
         self._interval_s = interval_s
         self._next = math.ceil(begin / interval_s)
+        self._first = 0 if resumed else self._next
         self._open: dict[int, _Open] = {}
         self._timed = timed
         self._statuses = statuses
@@ -175,8 +179,8 @@ class Intervals:
         """Some requests, in any order; those that ended later than `latest` are left out."""
         ahead = requests.ts > latest
         index = np.floor(requests.ts / self._interval_s).astype(np.int64)
-        late = index < self._next
-        good = ~(late | ahead)
+        late = (index >= self._first) & (index < self._next)
+        good = (index >= self._next) & ~ahead
         # A connection that became a WebSocket's is no response: it lasts for as long as somebody looks at a page.
         timed = good & ~np.isnan(requests.duration_s) & (requests.status != _SWITCHING)
         indices = np.unique(index[good])
@@ -186,7 +190,7 @@ class Intervals:
             found.requests += int(within.sum())
             found.failed += int((within & (requests.status >= _FAILED)).sum())
             found.durations.add(requests.duration_s[within & timed])
-        return Added(int((late & ~ahead).sum()), int(ahead.sum()), int(indices[-1]) if len(indices) else None)
+        return Added(int(late.sum()), int(ahead.sum()), int(indices[-1]) if len(indices) else None)
 
     def close(self, watermark: float) -> Iterator[Interval]:
         """The intervals that end at or before a time, in order: those of which no more lines are to be expected."""

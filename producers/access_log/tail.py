@@ -188,12 +188,20 @@ class Tail:
 
     def _resume(self) -> None:
         """Go on where another program was."""
-        for position in self._positions:
-            if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths):
-                self._resume_one(position)
+        renamed = [
+            file
+            for position in self._positions
+            if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths)
+            and (file := self._resume_one(position)) is not None
+        ]
+        for file in renamed:  # all that was read before is known only now
+            self._take_between(file)
 
-    def _resume_one(self, position: Position) -> None:
-        """Of a file that was read before: it, whatever it is called now, or else a copy of what it was."""
+    def _resume_one(self, position: Position) -> Followed | None:
+        """Follow a file that was read before, whatever it is called now, or else a copy of what it was.
+
+        Gives it where it is called something else.
+        """
         paths = [position.path, *(entry.path for entry in _beside(position.path))]
         own = [path for path in paths if _is(path, position)]
         copies = [path for path in paths if path not in own and position.head_bytes and _begins_as(path, position)]
@@ -202,9 +210,7 @@ class Tail:
             if file is None:
                 continue
             if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
-                if path != position.path:
-                    self._take_between(file)
-                return
+                return file if path != position.path else None
             file.close()
         self._tell(
             position.path,
@@ -212,6 +218,7 @@ class Tail:
             "and compressed or deleted, or truncated",
             lasting=False,
         )
+        return None
 
     def _look(self, file: Followed) -> None:
         """Notice that it was truncated, or that another was written over it."""

@@ -124,8 +124,7 @@ class StrftimeReader:
             raise ValueError(f"expected a time with its year, month, day, hour, minute and second, got {said!r}")
         if zone is None and not fields & {"z", "s"}:
             raise ValueError(
-                "the time has no offset from UTC; expected time_zone to say which clock it is of, as "
-                '"UTC", "Europe/Paris" or "local"'
+                'expected time_zone to say which clock times without an offset are of: "UTC", "Europe/Paris" or "local"'
             )
 
     def seconds(self, pieces: tuple[bytes, ...]) -> float:

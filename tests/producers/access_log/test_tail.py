@@ -1,0 +1,536 @@
+"""Files that are renamed, truncated, copied, compressed and left: each line counts once, and what is lost is told."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laggard.producers.access_log.source import AccessLog
+from laggard.producers.access_log.tail import BUDGET_BYTES, LINGER_S, LONGEST_LINE, MAX_FILES
+from tests.producers.access_log.conftest import BEGIN, INTERVAL_S, Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def begun(log: Log) -> None:
+    """The log is there and was looked at, so that all that comes counts from the next interval on."""
+    log.path.touch()
+    log.look()
+    log.now += INTERVAL_S
+
+
+def rotate(log: Log, suffix: str = ".1") -> Path:
+    """As logrotate does with `create`."""
+    to = log.path.with_name(log.path.name + suffix)
+    log.path.rename(to)
+    log.path.touch()
+    return to
+
+
+def gunzipped_away(path: Path) -> None:
+    with gzip.open(path.with_name(path.name + ".gz"), "wb") as file:
+        file.write(path.read_bytes())
+    path.unlink()
+
+
+def test_what_was_there_before_the_first_look_is_left_out(log: Log) -> None:
+    log.path.write_bytes(log.lines(5) + b"1000003.000 200 0.0")  # the last line is being written
+    log.written.clear()
+    log.look()
+    with log.path.open("ab") as file:
+        file.write(b"10 x\n")
+    log.now += INTERVAL_S
+    log.write(3)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
+def test_a_file_that_appears_later_is_read_from_its_begin(log: Log) -> None:
+    log.look()
+    assert [each.place for each in log.troubles] == [str(log.path)]
+    log.look(5 * INTERVAL_S)
+    assert log.told == {}  # nobody knows
+    log.write(4)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_line_counts_when_it_is_whole(log: Log) -> None:
+    begun(log)
+    line = log.lines(1)
+    for at in range(len(line)):
+        with log.path.open("ab") as file:
+            file.write(line[at : at + 1])
+        log.look(0.01)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_rotation_by_renaming(log: Log, looked: bool) -> None:
+    begun(log)
+    for _ in range(4):
+        log.write(3)
+        if looked:
+            log.look(1.0)
+        old = rotate(log)
+        log.write(1, old)  # a worker that has not opened the new one yet
+        log.look(3.0)
+        log.write(2, old)
+        log.write(1)
+        log.look(4.0)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_several_rotations_between_two_looks(log: Log) -> None:
+    begun(log)
+    log.write(3)
+    log.look(1.0)
+    for number in (2, 1):
+        log.write(5)
+        rotate(log, f".{number}")
+    log.write(2)
+    log.settle()
+    assert log.counted() == log.written
+
+
+@pytest.mark.parametrize("rotated", ["access.log-20261122", "access-20261122.log", "access.log.2026-11-22-10"])
+def test_the_names_that_rotation_gives(log: Log, rotated: str) -> None:
+    begun(log)
+    log.write(1)
+    log.look()
+    log.path.rename(log.folder / "access.log.0")
+    log.write(5)
+    log.path.rename(log.folder / rotated)
+    log.write(2)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_another_log_in_the_folder_is_left_alone(log: Log) -> None:
+    begun(log)
+    log.look()
+    rotate(log)
+    for name in ("access-admin.log", "access.log.bak", "other.log", "access.log.1.gz", "error.log.1"):
+        (log.folder / name).write_bytes(b"%.3f 200 0.010 other\n" % log.now)
+    log.write(1)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_truncation(log: Log) -> None:
+    begun(log)
+    for count in (5, 2, 9, 9):  # shorter than before, longer than before, and as long
+        log.write(count)
+        log.look(3.0)
+        os.truncate(log.path, 0)
+    log.settle()
+    assert log.counted() == log.written
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+@pytest.mark.parametrize("killed", [False, True])
+def test_copytruncate_between_two_looks(log: Log, pattern: bool, killed: bool) -> None:
+    paths = [log.folder / "access.log*"] if pattern else []
+    log.begun(*paths)
+    begun(log)
+    for number in range(3):
+        log.write(40)
+        log.look(1.0)
+        log.write(20)  # nobody has read these when they are copied
+        shutil.copy(log.path, log.folder / f"access.log.{3 - number}")
+        if number != 1:
+            log.look(1.0)
+        os.truncate(log.path, 0)
+        log.write(30 if number else 90)  # longer than it was
+        if killed:
+            log.killed(*paths)
+        log.look(1.0)
+        log.look(20.0)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_copy_that_stays_is_not_read_twice(log: Log) -> None:
+    log.begun(log.folder / "*.log*")
+    begun(log)
+    log.write(50)
+    shutil.copy(log.path, log.folder / "access.log.bak")
+    log.look(1.0)
+    log.write(50)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_pattern_finds_new_files_and_knows_renamed_ones(log: Log) -> None:
+    log.begun(log.folder / "*.log*")
+    begun(log)
+    for name in ("a.log", "b.log"):
+        log.write(2, log.folder / name)
+        log.look(1.0)
+    (log.folder / "a.log").rename(log.folder / "a.log.1")
+    log.write(3, log.folder / "a.log")
+    gunzipped_away(log.folder / "b.log")
+    log.write(1, log.folder / "b.log")
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_file_that_is_renamed_and_still_is_left_in_the_end(log: Log) -> None:
+    begun(log)
+    log.write(2)
+    log.look()
+    old = rotate(log)
+    log.write(1, old)
+    with old.open("ab") as file:
+        file.write(log.lines(1).rstrip(b"\n"))  # the writer died within the end of a line
+    log.look(1.0)
+    for _ in range(round(LINGER_S / INTERVAL_S) + 6):
+        log.look(INTERVAL_S)
+    assert log.source._tail is not None
+    assert [each.path for each in log.source._tail.files] == [str(log.path)]
+    lost = max(log.written)
+    assert log.counted() == {**log.written, lost: log.written[lost] - 1}  # by then its interval is told
+    assert log.unusable == 1
+
+
+def test_a_log_that_goes_away_tells_nothing_of_what_nobody_knows(log: Log) -> None:
+    begun(log)
+    log.write(2)
+    log.settle()
+    log.path.unlink()
+    for _ in range(round(LINGER_S / INTERVAL_S) + 6):
+        log.look(INTERVAL_S)
+    told = max(log.told)
+    log.look(1000.0)
+    assert max(log.told) == told
+    log.write(5)
+    log.settle()
+    assert log.counted() == log.written
+    assert min(ts for ts in log.told if ts > told) >= told + 1000.0 - INTERVAL_S
+
+
+def test_lines_that_are_too_long_are_passed_over(log: Log) -> None:
+    begun(log)
+    long = b"x" * (LONGEST_LINE + 10)
+    for _ in range(2):
+        for piece in (long, long, b"\n"):
+            with log.path.open("ab") as file:
+                file.write(piece)
+            log.look(0.5)
+        log.write(2)
+    with log.path.open("ab") as file:
+        file.write(b"y" * (LONGEST_LINE - 1) + b"\n")  # the longest that is looked at
+    log.write(1)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 3
+    assert any("at most 262,144 bytes" in each.told for each in log.troubles)
+
+
+def test_binary_junk_and_holes_do_no_harm(log: Log) -> None:
+    begun(log)
+    log.write(3)
+    with log.path.open("ab") as file:
+        file.write(os.urandom(10_000).replace(b"\n", b"") + b"\n" + bytes(1 << 20) + b"\n")
+    log.write(3)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 2
+
+
+def test_much_is_caught_up_with_in_pieces(log: Log) -> None:
+    begun(log)
+    log.write(4 * BUDGET_BYTES // 30)
+    reads = 0
+    more = True
+    while more:
+        taken = log.source.parse(log.source.read(log.now))
+        reads, more = reads + 1, taken.more
+    assert reads > 3
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_no_file_gets_far_ahead_of_another(log: Log) -> None:
+    """One log has a day in as many bytes as another has an hour: intervals are told as both get there."""
+    log.begun(log.folder / "*.log")
+    log.path.touch()
+    (log.folder / "other.log").touch()
+    log.look()
+    with log.path.open("ab") as slow, (log.folder / "other.log").open("ab") as fast:
+        for number in range(20_000):
+            log.now = BEGIN + 10.0 + 0.05 * number
+            slow.write(log.lines(20))
+        for number in range(20_000):
+            log.now = BEGIN + 10.0 + 0.05 * number
+            fast.write(log.lines(1))
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
+def test_what_is_no_file_is_told(log: Log) -> None:
+    folder, pipe = log.folder / "folder.log", log.folder / "pipe.log"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    log.begun(folder, pipe, log.path)
+    log.path.touch()
+    taken = log.source.parse(log.source.read(log.now))
+    assert (taken.expected, taken.places) == (3, 1)
+    assert {(each.place, each.told) for each in taken.troubles} == {
+        (str(path), "expected a regular file") for path in (folder, pipe)
+    }
+    with pytest.raises(ValueError, match="got the compressed"):
+        log.begun(log.folder / "access.log.1.gz")
+
+
+def test_there_is_a_bound_on_files(log: Log) -> None:
+    for number in range(MAX_FILES + 2):
+        (log.folder / f"{number}.log").touch()
+    log.begun(log.folder / "*.log")
+    log.look()
+    assert len([each for each in log.troubles if "at most 256 files" in each.told]) == 2
+
+
+def test_a_log_that_may_not_be_read_is_told_and_the_others_go_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, real = log.folder / "secret.log", os.open
+    secret.touch()
+
+    def refuse(path: str, *given: int) -> int:
+        if str(path).endswith("secret.log"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *given)
+
+    monkeypatch.setattr(os, "open", refuse)  # tests may run as root, who may read all
+    log.begun(secret, log.path)
+    begun(log)
+    log.write(2)
+    log.settle()
+    assert log.counted() == log.written
+    assert {(each.place, each.told) for each in log.troubles} == {(str(secret), "cannot be read: Permission denied")}
+
+
+# --- killed ---
+
+
+def test_killed_between_looks_nothing_is_lost_and_nothing_counts_twice(log: Log) -> None:
+    begun(log)
+    for step in range(80):
+        log.write(3)
+        dies = step % 4 == 1
+        log.look(1.7, published=not dies)  # what was not published is told again
+        if dies:
+            log.killed()
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
+def test_rotated_while_nobody_looked(log: Log) -> None:
+    begun(log)
+    log.write(3)
+    log.look(1.0)
+    log.write(3)
+    log.killed()
+    first = rotate(log, ".2")
+    log.write(4)
+    rotate(log, ".1")
+    log.write(5)
+    assert first.exists()
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_rotated_and_compressed_while_nobody_looked_is_told(log: Log) -> None:
+    begun(log)
+    log.write(30)
+    log.settle()
+    log.killed()
+    gunzipped_away(rotate(log))
+    log.write(5)
+    log.settle()
+    assert log.counted() == log.written
+    assert any("rotated away and compressed" in each.told for each in log.troubles)
+
+
+def test_an_inode_that_is_another_files_now_is_known_by_its_first_bytes(log: Log) -> None:
+    begun(log)
+    log.write(30)
+    log.settle()
+    log.killed()
+    log.path.write_bytes(log.lines(60))  # the same inode, and longer
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_file_that_was_restored_under_another_inode_is_known_too(log: Log) -> None:
+    begun(log)
+    log.write(30)
+    log.settle()
+    log.killed()
+    shutil.copy(log.path, log.folder / "restored")
+    (log.folder / "restored").rename(log.path)
+    log.write(5)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_path_that_is_new_in_the_settings_begins_at_its_end(log: Log) -> None:
+    begun(log)
+    log.write(2)
+    log.look(1.0)
+    other = log.folder / "other.log"
+    other.write_bytes(b"%.3f 200 0.010 old\n" % log.now * 9)
+    log.killed(log.path, other)
+    log.look(1.0)
+    log.write(3, other)
+    log.settle()
+    assert log.counted() == log.written
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1, "files": [{}], "paths": []}'])
+def test_a_damaged_state_is_told_and_begun_anew(log: Log, damage: bytes) -> None:
+    begun(log)
+    log.write(2)
+    log.settle()
+    log.state.write_bytes(damage)
+    log.killed()
+    log.look()
+    assert any(each.place == str(log.state) and "expected positions in version 1" in each.told for each in log.troubles)
+    log.now += INTERVAL_S
+    log.write(3)
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_state_that_cannot_be_written_is_told_and_nothing_stops(log: Log) -> None:
+    log.state.parent.write_bytes(b"a file where the folder should be")
+    begun(log)
+    log.write(2)
+    log.settle()
+    assert log.counted() == log.written
+    assert any(each.place == str(log.state) and "cannot be written" in each.told for each in log.troubles)
+
+
+def test_nothing_of_what_a_log_holds_is_in_the_state(log: Log) -> None:
+    begun(log)
+    with log.path.open("ab") as file:
+        file.write(b"secret-token " * 20 + b"\n")
+    log.settle()
+    assert b"secret" not in log.state.read_bytes()
+
+
+# --- grace ---
+
+
+def test_lines_that_come_late_count_within_the_grace_and_are_told_after(log: Log) -> None:
+    begun(log)
+    end = (log.now // INTERVAL_S + 1) * INTERVAL_S
+    log.now = end - 0.1
+    line = log.lines(1)
+    log.now = end + 1.5
+    log.look()
+    with log.path.open("ab") as file:
+        file.write(line)
+    log.look(1.0)
+    assert log.told[end] == 1
+    with log.path.open("ab") as file:
+        file.write(line)
+    log.look(1.0)
+    assert log.unusable == 1
+    assert any("1 lines were written after their interval was told" in each.told for each in log.troubles)
+
+
+def test_a_wrong_clock_in_one_line_closes_no_interval(log: Log) -> None:
+    begun(log)
+    with log.path.open("ab") as file:
+        file.write(b"4000000000.000 200 0.010 future\n")
+    log.write(3)
+    log.look(1.0)
+    log.write(3)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 1
+
+
+# --- doctor ---
+
+
+def test_check_reads_the_end_of_each_log_and_moves_nothing(log: Log) -> None:
+    log.write(5)
+    other = log.folder / "other.log"
+    other.write_bytes(b"what is this\n" * 10_000)
+    log.begun(log.path, other, log.folder / "missing.log", log.folder / "*.none")
+    told = {each.place: each.told for each in log.source.check()}
+    assert told.keys() == {str(other), str(log.folder / "missing.log"), str(log.folder / "*.none")}
+    assert "expected a line of '$msec" in told[str(other)]
+    assert not log.state.exists()
+
+
+# --- whatever happens ---
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 40)),
+        st.tuples(st.just("look"), st.floats(0.1, 15.0)),
+        st.tuples(st.just("unpublished"), st.just(0)),
+        st.tuples(st.just("rotate"), st.just(0)),
+        st.tuples(st.just("copytruncate"), st.just(0)),
+        st.tuples(st.just("kill"), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS, st.booleans())
+def test_whatever_happens_each_line_counts_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, float]], pattern: bool
+) -> None:
+    log = Log(tmp_path_factory.mktemp("steps"))
+    paths = [log.folder / "access.log*"] if pattern else []
+    log.begun(*paths)
+    begun(log)
+    rotations = 0
+    for what, how in steps:
+        match what:
+            case "write":
+                was_empty = not log.path.stat().st_size
+                log.write(int(how))
+                if was_empty:
+                    log.look(0.1)  # the copy of a file that was never seen with a line cannot be known
+            case "look":
+                log.look(how)
+            case "unpublished":
+                log.look(0.5, published=False)
+                log.killed(*paths)
+            case "kill":
+                log.killed(*paths)
+            case "rotate" | "copytruncate":
+                rotations += 1
+                old = log.folder / f"access.log.{1000 - rotations}"
+                if what == "rotate":
+                    log.path.rename(old)
+                    log.path.touch()
+                elif log.path.stat().st_size:
+                    shutil.copy(log.path, old)
+                    os.truncate(log.path, 0)
+    log.settle()
+    log.source.close()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
+def test_a_source_needs_a_path(log: Log) -> None:
+    with pytest.raises(ValueError, match="at least one path"):
+        AccessLog("log", "shop", [], log.source._parser, log.state)
