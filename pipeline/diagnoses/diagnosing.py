@@ -244,7 +244,7 @@ class Diagnosing:
 
     def _phase(self, pid: int, look: _Look) -> None:
         """Let what is found belong to high use while any of the events that it is for is in that, else to a dip."""
-        self._with(pid, partial(look.session.phase, self._clock.wall() / 1e9, high=any(look.high.values())))
+        self._with(pid, partial(look.session.phase, high=any(look.high.values())))
 
     def _end(self, key: Key) -> None:
         """An event is over."""

@@ -24,9 +24,9 @@ from laggard.producers.kernel import Kernel, content
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.diagnosis import Progress
+    from laggard.pipeline.records.diagnosis import Phase, Progress
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.diagnosis.contract import Sample
     from laggard.producers.diagnosis.target import Target
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
 _DELETED = " (deleted)"
+_SLACK = 0.005  # of all CPUs: what is above by less is shown as all of them
 _BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
 _BLIND_CPU_S = 0.5  # ... while that took so much CPU time
 
@@ -146,14 +147,18 @@ class Session:
         with self._account.counted():
             self._round()
 
-    def phase(self, ts: float, *, high: bool) -> None:
-        """Close the phase at this time, in seconds since the Unix epoch, and begin the next, unless ended or closed."""
+    def phase(self, *, high: bool) -> None:
+        """Close the phase now and begin the next, unless ended or closed.
+
+        One ends and the other begins when threads were looked at: what they used until then is the one's, what they use
+        from then on is the other's. By a clock that was read before, a short phase would have used more than there is.
+        """
         if high == self._phase.high:
             return
-        self.sample()  # what was used up to now is the closing phase's
+        self.sample()
         if self.ended or self._closed:
             return
-        self._phase.end_ts = ts = max(self._phase.begin_ts, ts)
+        ts = self._phase.end_ts
         if len(self._phases) < self._limits.phases:
             self._phases.append(PhaseRecord(ts, high=high))
             self._phase = self._phases[-1]
@@ -168,6 +173,7 @@ class Session:
         target = self.target
         id_, host, reason, value, threshold = self._said
         notes = [*self._notes.values(), *self._profiling.notes]
+        notes += _beyond(found, os.cpu_count() or 1)
         if self.ended:
             notes.insert(0, f"looked until {self.ended}")
         return Diagnosis(
@@ -294,7 +300,7 @@ class Session:
 
     def _look(self, threads: Threads) -> list[Thread]:
         """Look at the threads; those that were looked at."""
-        ts = self._timeline.now()
+        begin_ts = self._timeline.now()
         stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
         if stat.state in (b"Z", b"X") and stat.threads <= 1:
             self._end(f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status")
@@ -307,7 +313,7 @@ class Session:
                 return []
         looked, ended = threads.look()
         self._samples += 1
-        self._phase.add(ts, looked, ended)
+        self._phase.add((begin_ts + self._timeline.now()) / 2.0, looked, ended)
         self._note(stat.state, threads)
         return looked
 
@@ -412,6 +418,18 @@ class Session:
     def _others_s(self) -> tuple[float, float]:
         """CPU time of what works for it elsewhere, in seconds; and of that, for profilers."""
         return self._aside.cpu_s + self._profiling.children_s, self._profiling.cpu_s
+
+
+def _beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
+    """Of phases in which more was used than so many CPUs have, that it cannot be, and why."""
+    for phase in found:
+        length_s = phase.end_ts - phase.begin_ts
+        used_s = sum(thread.user_s + thread.system_s for thread in phase.threads)
+        if used_s > cpus * length_s * (1.0 + _SLACK) and length_s > 0.0:
+            yield (
+                f"{100.0 * used_s / length_s:.0f} % of one core in {length_s:.2g} s is more than there is ({cpus}"
+                " CPUs): the kernel tells CPU time as of its last tick, and threads are not all asked at one moment"
+            )
 
 
 def _program(path: str) -> str:

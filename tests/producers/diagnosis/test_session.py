@@ -10,14 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from laggard.pipeline.records.diagnosis import Location, Phase, ThreadUse
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
 from laggard.producers.diagnosis.bounds import Budget, Limits
-from laggard.producers.diagnosis.session import Session
+from laggard.producers.diagnosis.session import Session, _beyond
 from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.elfutils import folder_of_eu_stack
@@ -184,6 +186,40 @@ def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
     assert used[1] < 0.2 * min(used[0], used[2])
     assert found.complete
     assert found.progress == "closed"
+
+
+def test_a_phase_ends_when_its_threads_were_looked_at_however_late_that_is(monkeypatch):
+    """Else a dip of 0.5 s was told with 214 % of one core on two: what the look was late by was in its use alone."""
+    look_at, late_s, looked_ts = Session._look, 0.0, 0.0
+
+    def late(session, threads):  # as where others have the processors
+        nonlocal looked_ts
+        time.sleep(late_s)
+        looked = look_at(session, threads)
+        looked_ts = time.time()
+        return looked
+
+    with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
+        monkeypatch.setattr(Session, "_look", late)
+        ends = []
+        for high in (False, True, False):
+            look(session, 0.3)
+            late_s = 0.5 * high
+            session.phase(high=high)
+            late_s = 0.0
+            ends.append(looked_ts)
+        found = diagnosis_of(session)
+    assert [phase.end_ts for phase in found.phases[:3]] == pytest.approx(ends, abs=0.25)
+    assert [phase.begin_ts for phase in found.phases[1:]] == [phase.end_ts for phase in found.phases[:3]]
+
+
+def test_more_than_there_is_is_told_to_be():
+    thread = ThreadUse(7, "hog", Location(), 0.0, 0.5, 1.0, 0.07, 5, ())
+    phase = Phase(False, 0.0, 0.5, 5, (thread,))
+    (note,) = _beyond([phase, replace(phase, end_ts=0.6), replace(phase, end_ts=0.0)], cpus=2)
+    assert note.startswith(
+        "214 % of one core in 0.5 s is more than there is (2 CPUs): the kernel tells CPU time as of "
+    )
 
 
 def test_too_many_phases_are_told_by_their_kind():
