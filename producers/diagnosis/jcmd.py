@@ -11,6 +11,7 @@ Java of its own for each question.
 from __future__ import annotations
 
 import re
+import stat
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,6 +189,7 @@ class Jcmd:
         self._map_wait_s = min(2.0 * self._map_wait_s, MAP_EVERY_S)
         path = Path(self._perf.space.code_map)
         if path.is_symlink() or path.exists():  # somebody else has it written, or wants the machine to write elsewhere
+            self._note(self._found(path))
             return
         try:
             self._jvm.ask("jcmd", "Compiler.perfmap")
@@ -195,6 +197,19 @@ class Jcmd:
             self._unnamed = False
         finally:
             path.unlink(missing_ok=True)
+
+    def _found(self, path: Path) -> str:
+        """What a map that was there already means, in words."""
+        told = f"jcmd: {path} was there already, so the machine was not asked to write it"
+        try:
+            status, owner = path.lstat(), Path(self._path).stat().st_uid
+        except OSError:
+            return told
+        # As `CodeMap` has it: anybody may have put a file there.
+        if stat.S_ISREG(status.st_mode) and status.st_uid in {owner, 0}:
+            return f"{told}: methods that were compiled since somebody had it written have no names"
+        what = f"is user {status.st_uid}'s" if stat.S_ISREG(status.st_mode) else "is no regular file"
+        return f"{told}: it {what} and is not used, and compiled methods have no names; remove it, and look again"
 
     def _dump(self) -> list[Sample]:
         begin_ns = self._clock.monotonic()

@@ -143,7 +143,11 @@ def test_a_map_that_somebody_else_has_written_is_used_and_left():
         path = Path(f"/tmp/perf-{program.pid}.map")
         try:
             before = path.stat().st_mtime_ns
-            assert_found(samples_of(jcmd.attach(program.pid), running=30, tid=program.tid), program)
+            profiler = jcmd.attach(program.pid)
+            assert_found(samples_of(profiler, running=30, tid=program.tid), program)
+            (note,) = profiler.notes
+            assert note.startswith(f"jcmd: /proc/{program.pid}/root{path} was there already, so the machine was not ")
+            assert note.endswith(": methods that were compiled since somebody had it written have no names")
             assert path.stat().st_mtime_ns == before
         finally:
             path.unlink()
@@ -157,10 +161,31 @@ def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
         path = Path(f"/tmp/perf-{program.pid}.map")
         path.symlink_to(victim)
         try:
-            samples_of(jcmd.attach(program.pid), running=5, tid=program.tid)
+            profiler = jcmd.attach(program.pid)
+            samples_of(profiler, running=5, tid=program.tid)
         finally:
             path.unlink()
     assert victim.read_text() == "mine"
+    (note,) = profiler.notes
+    assert note.endswith(
+        ": it is no regular file and is not used, and compiled methods have no names; remove it, and look again"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_a_map_of_anybody_elses_is_not_believed_and_told():
+    with misbehaving(burning_java("-XX:+UseG1GC")) as program:
+        path = Path(f"/tmp/perf-{program.pid}.map")
+        path.write_text("0 ffffffffffffffff liar\n")
+        os.chown(path, 65534, 65534)
+        try:
+            profiler = jcmd.attach(program.pid)
+            samples = samples_of(profiler, running=5, tid=program.tid)
+        finally:
+            path.unlink()
+    assert all(at.function != "liar" for sample in samples for at in sample.locations)
+    (note,) = profiler.notes
+    assert ": it is user 65534's and is not used, and compiled methods have no names" in note
 
 
 def test_a_machine_that_does_not_listen_is_left_alone():
