@@ -155,7 +155,8 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
-    for operator in operators:
+    yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
+    for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
         yield Rule("group", topics.group(operator), False, ("Read",), "`laggard reset`")
 

@@ -57,7 +57,8 @@ _RESET = """
 `laggard reset` lets an operator forget what it has learned: its snapshots are deleted (by deletion markers in the
 compacted topic), and workers learn anew from all of the input that is still there. It says what will be lost and asks;
 it is refused while the group has members. `--to` says from where on results are published: by default from where the
-operator was, so that nothing is published twice; `earliest`, a time or `latest` move that.
+operator was, so that nothing is published twice; `earliest`, a time or `latest` move that. Incidents are joined anew
+with them: where anomalies are published again, out of these, beginning with what was open before.
 
 ## What can go wrong, and what happens then
 

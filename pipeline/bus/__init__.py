@@ -270,8 +270,16 @@ class Bus(ABC):
         return {snapshot.key: snapshot.offset for snapshot in self.snapshots(operator, partition)}
 
     @abstractmethod
-    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+    def reset(
+        self,
+        group: str,
+        operators: Sequence[str],
+        offsets: Mapping[Partition, int],
+        snapshots: Sequence[Snapshot] = (),
+    ) -> None:
         """Let a group begin anew: forget these operators' snapshots of the partitions, then set the group's offsets.
+
+        Where snapshots are given, which are of those partitions and operators, they are there instead of the old ones.
 
         Nobody may be working on them. A bus that knows its members refuses with BusError while there are some; on one
         that does not, those that there are will find themselves fenced.

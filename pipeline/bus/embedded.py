@@ -325,14 +325,22 @@ class EmbeddedBus(Bus):
             ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+    def reset(
+        self,
+        group: str,
+        operators: Sequence[str],
+        offsets: Mapping[Partition, int],
+        snapshots: Sequence[Snapshot] = (),
+    ) -> None:
         """In one transaction. A member that is there all the same loses its partitions."""
+        packed = self.pack_snapshots(snapshots)
         identities = {partition: self.partition_id(partition) for partition in offsets}
         with self.database.writing("reset a group") as connection:
             connection.executemany(
                 "DELETE FROM snapshots WHERE operator = ? AND partition = ?",
                 [(operator, identity) for operator in operators for identity in identities.values()],
             )
+            self.write(connection, (), packed)
             connection.executemany(
                 "INSERT INTO progress (consumers, partition, next_offset) VALUES (?, ?, ?) "
                 "ON CONFLICT (consumers, partition) DO UPDATE SET next_offset = excluded.next_offset, member = NULL",

@@ -1,4 +1,4 @@
-"""`laggard reset`: an operator forgets what it has learned, and learns from the input again."""
+"""`laggard reset`: operators, and what joins their anomalies, forget what they know, and learn from the input again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,21 +15,27 @@ from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.topics import COUNTERS, INCIDENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.bus import Bus, Partition, Snapshot
+    from laggard.pipeline.engine.stage import Stage
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 HERE, EARLIEST, LATEST = "here", "earliest", "latest"
 
 
 @click.command()
 @with_settings
-@click.option("--operator", "name", metavar="NAME", help="Only this operator.  [default: all that are set]")
+@click.option(
+    "--operator",
+    "name",
+    metavar="NAME",
+    help="Only this operator, or `incidents`, what joins anomalies.  [default: all that are set, and incidents]",
+)
 @click.option(
     "--to",
     default=HERE,
@@ -45,18 +51,23 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     They publish what they find from the input of --to on; what lies before is learned in silence. What is published
     already stays: with --to in the past the same is published again, as a reader tells by its id.
 
+    Incidents are joined anew, too: with --to in the past out of the anomalies that are published again, beginning with
+    what was open before these.
+
     No worker may run meanwhile. Records, topics and results are not touched.
     """
     from laggard.pipeline.bus.kafka.options import is_kafka  # noqa: PLC0415 - `--help` needs no bus
     from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415
     from laggard.pipeline.wiring import wire  # noqa: PLC0415
 
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
     until = _moment(to)
-    operators = [wired for wired in wire(settings) if name in {None, wired.name}]
-    if not operators:
-        known = ", ".join(settings.words("operators"))
+    every: list[Stage] = [*wire(settings), Joining()]
+    chosen = [stage for stage in every if name in {None, stage.name}]
+    if not chosen:
+        known = ", ".join(stage.name for stage in every)
         raise CommandError(f"no operator {name!r} is set; expected one of {known} (setting operators)", USAGE)
     check_existing(settings)
     with contextlib.ExitStack() as stack:
@@ -64,17 +75,17 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
             # A worker on this machine has this claim, and none can start while we have it.
             stack.enter_context(claimed(settings, "work"))
         bus = stack.enter_context(opened_bus(settings))
-        plans = [_plan(bus, topics_of(settings), wired, until if until is not None else to) for wired in operators]
+        plans = _plans(bus, topics_of(settings), chosen, until if until is not None else to)
         if not as_json:
             click.echo("\n".join(line for plan in plans for line in plan.lines(settings.text("bus.location"))))
         if not yes:
             _ask()
         for plan in plans:
-            bus.reset(plan.group, plan.snapshots, plan.offsets)
+            bus.reset(plan.group, plan.names, plan.offsets, plan.known)
     if as_json:
         click.echo(json.dumps({"operators": [plan.to_json() for plan in plans]}))
         return
-    click.echo(f"Done: {', '.join(plan.wired.name for plan in plans)} will learn anew when a worker starts.")
+    click.echo(f"Done: {', '.join(plan.stage.name for plan in plans)} will learn anew when a worker starts.")
 
 
 def _moment(to: str) -> float | None:
@@ -95,35 +106,42 @@ def _ask() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What resetting an operator will do.
+    """What resetting an operator, or incidents, will do.
 
     Attributes:
-        wired: the operator.
+        stage: which.
         topic: its input.
         group: whose offsets are set.
-        snapshots: the names of its snapshots, those of older versions too.
+        names: of its snapshots, those of older versions too.
         keys: so many have a state that will be forgotten.
         offsets: by partition the offset that the group is set to.
         again: records that were processed already, of which it will publish once more.
         passed: records that were not processed yet, of which it will not publish.
         learns: records from which it will learn.
+        known: snapshots of what it has learned from them already; none where a worker will learn it.
 
     """
 
-    wired: Wired
+    stage: Stage
     topic: str
     group: str
-    snapshots: tuple[str, ...]
+    names: tuple[str, ...]
     keys: int
     offsets: Mapping[Partition, int]
     again: int
     passed: int
     learns: int
+    known: tuple[Snapshot, ...] = ()
 
     def lines(self, location: str) -> Iterator[str]:
         """For a person, before it is done."""
-        yield f"{self.wired.name} on {location}"
-        yield f"  forgets    what it has learned of {self.keys} {self.wired.topic.key}{'s' if self.keys != 1 else ''}"
+        yield f"{self.stage.name} on {location}"
+        key = self.stage.topic.key if self.stage.topic == COUNTERS else "key"
+        yield f"  forgets    what it has learned of {self.keys} {key}{'s' if self.keys != 1 else ''}"
+        if self.known:
+            yield f"  learns     from the {self.learns} records of {self.topic} before that, and from what comes"
+            yield "  publishes  what it joins of what is published once more; what is published already stays"
+            return
         yield f"  learns     from the {self.learns} records that {self.topic} holds now, and from what comes"
         if self.again:
             yield f"  publishes  once more what it finds in {self.again} records; what is published already stays"
@@ -135,7 +153,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """For a program to read."""
         return {
-            "operator": self.wired.name,
+            "operator": self.stage.name,
             "group": self.group,
             "topic": self.topic,
             "keys_forgotten": self.keys,
@@ -146,13 +164,49 @@ class Plan:
         }
 
 
-def _plan(bus: Bus, topics: Topics, wired: Wired, to: str | float) -> Plan:
-    """What would be done. Raises BusError, and `CommandError` while workers are live."""
+def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], to: str | float) -> list[Plan]:
+    """What would be done. Raises BusError, and `CommandError` while workers are live.
+
+    Incidents follow the operators: what these publish once more comes at the end of the topic of anomalies, and not
+    where it was before.
+    """
+    plans: list[Plan] = []
+    for stage in chosen:
+        if stage.name != INCIDENTS or len(chosen) == 1:
+            plans.append(_plan(bus, topics, stage, to))
+        elif any(plan.again for plan in plans):
+            plans.append(_joined_again(bus, _plan(bus, topics, stage, LATEST), to))
+        else:
+            plans.append(_plan(bus, topics, stage, HERE))
+    return plans
+
+
+def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
+    """The plan with incidents as they were before the anomalies that are published once more."""
+    from laggard.pipeline.history.series import Reader  # noqa: PLC0415
+
+    known: list[Snapshot] = []
+    learns = 0
+    for partition, end in plan.offsets.items():
+        oldest = bus.bounds(partition)[0]
+        until = bus.offset_at(partition, to) if isinstance(to, float) else oldest
+        task = plan.stage.task(partition)
+        task.replay(Reader(bus, partition).stored(oldest, until))
+        for key in task.states.keys():  # noqa: SIM118 - no dictionary
+            if (keyed := task.states.get(key)) is not None:
+                keyed.heard = end - 1  # what is passed over is no silence
+        known += task.states.whole(end, time.time())
+        learns += max(0, until - oldest)
+    return replace(plan, known=tuple(known), learns=learns)
+
+
+def _plan(bus: Bus, topics: Topics, stage: Stage, to: str | float) -> Plan:
+    """What would be done with one. Raises BusError, and `CommandError` while workers are live."""
     from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
     from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
     from laggard.pipeline.engine.snapshots import BASE_KEY  # noqa: PLC0415
 
-    topic, group = topics.name(wired.topic), topics.group(wired.name)
+    topic, group = topics.name(stage.topic), topics.group(stage.name)
     if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(group)):
         raise CommandError(
             f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {group}: "
@@ -174,6 +228,6 @@ def _plan(bus: Bus, topics: Topics, wired: Wired, to: str | float) -> Plan:
         again += max(0, committed - offset)
         passed += max(0, offset - committed)
         learns += end - oldest
-        keys |= {snapshot.key for snapshot in newest_snapshots(bus, wired, partition)} - {BASE_KEY}
-    names = tuple(snapshot_name(wired.name, generation) for generation in range(1, wired.generation + 1))
-    return Plan(wired, topic, group, names, len(keys), offsets, again, passed, learns)
+        keys |= {snapshot.key for snapshot in newest_snapshots(bus, stage, partition)} - {BASE_KEY}
+    names = tuple(snapshot_name(stage.name, generation) for generation in range(1, stage.generation + 1))
+    return Plan(stage, topic, group, names, len(keys), offsets, again, passed, learns)

@@ -354,6 +354,18 @@ class States(Generic[State]):
             taken.append(self._snapshot(BASE_KEY, position, taken[-1].ts, encode_state({"base": base})))
         return taken
 
+    def whole(self, position: int, ts: float) -> list[Snapshot]:
+        """Snapshots of all that there is, as it is at this position: a recovery begins with them, and replays nothing.
+
+        Args:
+            position: the first offset that is not in them.
+            ts: their time where they have none of their own, seconds since the Unix epoch.
+
+        """
+        found = (self._encoded(key, position) for key in self._keys)
+        base = self._snapshot(BASE_KEY, position, ts, encode_state({"base": position}))
+        return [*(snapshot for snapshot in found if snapshot is not None), base]
+
     # Recovery.
 
     def load(self, snapshots: Iterable[Snapshot]) -> Loaded:

@@ -104,15 +104,16 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     assert "`laggard work` runs already" in err
     code, out, _ = laggard("reset", "--yes")
     assert code == 0
-    first, second = (line for line in out.splitlines() if " on " in line and not line.startswith(" "))
-    assert (first.split()[0], second.split()[0]) == ("gaussian", "cpu")
+    heads = [line for line in out.splitlines() if " on " in line and not line.startswith(" ")]
+    assert [line.split()[0] for line in heads] == ["gaussian", "cpu", "incidents"]
     plan = [
         "  forgets    what it has learned of 0 hosts",
         "  learns     from the 0 records that laggard.counters holds now, and from what comes",
         "  publishes  what it finds from where it is on; what is published already stays",
     ]
-    assert [line for line in out.splitlines() if line.startswith(" ")] == plan * 2
-    assert out.splitlines()[-1] == "Done: gaussian, cpu will learn anew when a worker starts."
+    joined = [line.replace("hosts", "keys").replace("counters", "anomalies") for line in plan]
+    assert [line for line in out.splitlines() if line.startswith(" ")] == [*plan, *plan, *joined]
+    assert out.splitlines()[-1] == "Done: gaussian, cpu, incidents will learn anew when a worker starts."
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
         (
             ("--yes", "--operator", "magic"),
-            "no operator 'magic' is set; expected one of gaussian, cpu (setting operators)",
+            "no operator 'magic' is set; expected one of gaussian, cpu, incidents (setting operators)",
         ),
     ],
 )
@@ -179,7 +180,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "reset", "--bus", str(tmp_path / "bus.db")]
     for answer, code, said in (
         (b"n\n", INTERRUPTED, b"Go on? [y/N]"),
-        (b"y\n", 0, b"Done: gaussian, cpu will learn anew"),
+        (b"y\n", 0, b"Done: gaussian, cpu, incidents will learn anew"),
     ):
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -352,7 +353,8 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         scene.check()
         assert anomalies(scene) > results
 
-        everything = anomalies(scene)
+        everything, joined = anomalies(scene), joined_records(scene)
+        assert joined
         code, out, _ = laggard("reset", "--yes", "--to", "earliest")
         assert code == 0
         assert re.search(r"publishes  once more what it finds in \d+ records; what is published already stays", out)
@@ -360,10 +362,21 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         scene.await_all()
         scene.stop_workers()
         assert anomalies(scene) == 2 * everything
+        assert joined_records(scene) == sorted(2 * joined), "each once more, by ids, numbers and all"
+
+
+def joined_records(scene: Scene) -> list[bytes]:
+    """The records of incidents, sorted."""
+    return sorted(
+        record.value
+        for partition in scene.bus.partitions(scene.topics.name(ANOMALIES))
+        for record in scene.bus.read(partition, 0)
+        if json.loads(record.value)["kind"] == "incident"
+    )
 
 
 def anomalies(scene: Scene) -> int:
-    """How many records of operators there are: what is joined of them knows those that come again."""
+    """How many records of operators there are."""
     return sum(
         json.loads(record.value)["kind"] != "incident"
         for partition in scene.bus.partitions(scene.topics.name(ANOMALIES))

@@ -265,11 +265,17 @@ class KafkaBus(Bus):
         offset = self.admin.settled_offset(group, partition)
         return 0 if offset is None else offset.offset
 
-    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
+    def reset(
+        self,
+        group: str,
+        operators: Sequence[str],
+        offsets: Mapping[Partition, int],
+        snapshots: Sequence[Snapshot] = (),
+    ) -> None:
         """Refused while the group has members. Reads what the partitions of the snapshot topics hold."""
         for partition in offsets:
             self.check(partition)
-        reset(self, group, tuple(operators), offsets)
+        reset(self, group, tuple(operators), offsets, snapshots)
 
     def close(self) -> None:
         """Give the connections back; members that are left leave their groups."""

@@ -11,14 +11,21 @@ from laggard.pipeline.bus.kafka.errors import location
 from laggard.pipeline.bus.kafka.wire import Raw, key_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from laggard.pipeline.bus import Snapshot
     from laggard.pipeline.bus.kafka.bus import KafkaBus
 
 _AT_ONCE: Final = 1000
 
 
-def reset(bus: KafkaBus, group: str, operators: tuple[str, ...], offsets: Mapping[Partition, int]) -> None:
+def reset(
+    bus: KafkaBus,
+    group: str,
+    operators: tuple[str, ...],
+    offsets: Mapping[Partition, int],
+    snapshots: Sequence[Snapshot],
+) -> None:
     """See `Bus.reset`. What was stopped in the middle is completed by another call."""
     if members := bus.admin.client_ids(group):
         raise BusError(
@@ -31,6 +38,10 @@ def reset(bus: KafkaBus, group: str, operators: tuple[str, ...], offsets: Mappin
         deletions = [*_deletions(bus, topic, offsets)]
         for start in range(0, len(deletions), _AT_ONCE):
             bus.append_raw(deletions[start : start + _AT_ONCE], f"delete snapshots in {topic}")
+    for snapshot in snapshots:
+        topic = chunks.topic_of(bus.options.prefix, snapshot.operator)
+        number = chunks.partition_of(snapshot.partition, len(bus.partitions(topic)))
+        bus.append_raw(chunks.records(snapshot, topic, number), f"save snapshots in {topic}")
     bus.admin.set_offsets(group, offsets)
 
 

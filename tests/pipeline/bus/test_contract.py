@@ -553,6 +553,13 @@ def test_a_group_that_is_reset_begins_where_it_was_told_without_its_snapshots(
         assert seen.snapshot_offsets("operator", first) == {}
         assert len(seen.snapshots("operator", second)) == 2
 
+    # What is known already may be put into their place.
+    known = Snapshot("operator", first, "b", again, NOW, b"known")
+    other.reset(group, ["operator"], {first: again}, [known])
+    for seen in (bus, other):
+        assert list(seen.snapshots("operator", first)) == [known]
+        assert seen.committed(group, first) == again
+
     # What it learns anew is kept as if nothing had been there, also of an earlier position.
     member = bus.subscribe(group, [topic])
     assigned = set()

@@ -274,8 +274,14 @@ class Refusing(Bus):
         self.may_refuse()
         return self._bus.snapshots(operator, partition, at_or_before)
 
-    def reset(self, group: str, operators: Sequence[str], offsets: Mapping[Partition, int]) -> None:
-        self._bus.reset(group, operators, offsets)
+    def reset(
+        self,
+        group: str,
+        operators: Sequence[str],
+        offsets: Mapping[Partition, int],
+        snapshots: Sequence[Snapshot] = (),
+    ) -> None:
+        self._bus.reset(group, operators, offsets, snapshots)
 
     def close(self) -> None:
         self._bus.close()
