@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from laggard.operators.regression.correlation import lengths
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -66,7 +68,7 @@ class LinearClimb:
         # Of one size, so that rounding is the same for all units. The target is the last column.
         columns = np.column_stack((values, target))
         columns = columns - columns.mean(axis=0)
-        scale = np.sqrt(np.einsum("nc,nc->c", columns, columns))
+        scale = lengths(columns)
         columns /= np.where(scale > 0.0, scale, 1.0)
         self._test = fold[None, :] == np.arange(count)[:, None]
         train = ~self._test

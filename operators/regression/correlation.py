@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import betainc
@@ -10,8 +11,30 @@ from scipy.special import betainc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CONSTANT = 1e-9
-"""What varies by less than this share of its size is constant: the rest is rounding."""
+CONSTANT: Final = 1e-9
+"""What varies by less than this share of its mean is constant: the rest is rounding."""
+
+SQUARES: Final = (1e-280, 1e280)
+"""Sums of squares outside this are computed in another unit."""
+
+
+def lengths(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Euclidean length of each column, also where squares would be too small or too large for a float.
+
+    Args:
+        columns: shape (samples, columns).
+
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("nc,nc->c", columns, columns)
+    found = np.sqrt(squares)
+    odd = np.flatnonzero(~((squares > SQUARES[0]) & (squares < SQUARES[1])))
+    if len(odd):
+        largest = np.abs(columns[:, odd]).max(axis=0, initial=0.0)
+        unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+        scaled = columns[:, odd] / unit
+        found[odd] = unit * np.sqrt(np.einsum("nc,nc->c", scaled, scaled))
+    return np.asarray(found)
 
 
 def correlations(values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -22,20 +45,30 @@ def correlations(values: NDArray[np.float64], target: NDArray[np.float64]) -> ND
         target: shape (samples,), without NaN.
 
     Returns:
-        Shape (metrics,): NaN where a metric or the target is constant, or a metric is not there in every sample.
+        Shape (metrics,): NaN where a metric or the target is constant, or a metric is not finite in every sample.
 
     """
-    first = values[:1] if len(values) else values
-    deviations = values - first
-    deviations -= deviations.mean(axis=0)
-    centred = target - target.mean()
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        squares = np.einsum("nm,nm->m", deviations, deviations)
-        r = centred @ deviations / np.sqrt(squares * (centred @ centred))
-        size = np.maximum(np.abs(values).max(axis=0, initial=0.0), np.finfo(float).tiny)
-        constant = ~(squares > len(values) * (CONSTANT * size) ** 2)
-    r[constant | ~np.isfinite(r)] = np.nan
+    samples, metrics = values.shape
+    if not samples:
+        return np.full(metrics, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+        deviations, length = _deviations(values)
+        centred, of_target = _deviations(target[:, None])
+        # Not by BLAS, which may round the same column differently in another place: identical metrics are alike.
+        r = np.einsum("n,nm->m", centred[:, 0] / of_target, deviations) / length
+    r[~np.isfinite(r)] = np.nan
     return np.asarray(np.clip(r, -1.0, 1.0))
+
+
+def _deviations(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The deviations of each column from its mean, and their length as a vector, NaN where the column is constant."""
+    # From the first value: the mean of numbers near 1e9 is rounded more than they may differ.
+    deviations = values - values[0]
+    means = deviations.mean(axis=0)
+    deviations -= means
+    length = lengths(deviations)
+    length[~(length > math.sqrt(len(values)) * CONSTANT * np.abs(values[0] + means))] = np.nan
+    return deviations, length
 
 
 def p_values(r: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
