@@ -161,6 +161,7 @@ def test_functions_of_the_kernel(tmp_path):
 
 def test_where_the_kernel_hides_its_addresses_nothing_is_named(tmp_path):
     path = tmp_path / "kallsyms"
-    path.write_text("0000000000000000 T first\n0000000000000000 T second\n")
+    path.write_text("0000000000000000 T first\nneither read nor understood\n")
+    assert len(KernelSymbols(str(path))) == 0
     assert KernelSymbols(str(path)).name(0xFFFFFFFF81000000) == ""
     assert KernelSymbols(str(tmp_path / "missing")).name(0xFFFFFFFF81000000) == ""
