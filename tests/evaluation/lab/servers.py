@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from tests.evaluation.lab.counters import Rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tests.evaluation.lab.counters import Values
     from tests.evaluation.lab.tiers import Shop
@@ -31,20 +31,20 @@ VIEWS: Final = {
     "pg_statio_user_indexes": "SELECT * FROM pg_statio_user_indexes",
     "pg_stat_slru": "SELECT * FROM pg_stat_slru",
     "pg_stat_activity": """
-        SELECT replace(state, ' ', '_') || '_' || kind AS name, count(pid) AS backends
+        SELECT state, kind AS wait_event_type, count(pid) AS count
         FROM (VALUES ('active'), ('idle'), ('idle in transaction')) AS states (state)
         CROSS JOIN (VALUES ('none'), ('Client'), ('IO'), ('IPC'), ('LWLock'), ('Lock'), ('Timeout')) AS kinds (kind)
         LEFT JOIN (SELECT pid, state, coalesce(wait_event_type, 'none') AS kind FROM pg_stat_activity
-            WHERE pid <> pg_backend_pid()) AS found USING (state, kind) GROUP BY 1""",
+            WHERE pid <> pg_backend_pid()) AS found USING (state, kind) GROUP BY 1, 2""",
     "pg_locks": """
-        SELECT mode AS name, count(pid) AS held
+        SELECT mode, count(pid) AS count
         FROM (VALUES ('AccessShareLock'), ('RowShareLock'), ('RowExclusiveLock'), ('ShareLock'), ('ExclusiveLock'),
             ('AccessExclusiveLock')) AS modes (mode) LEFT JOIN pg_locks USING (mode) GROUP BY 1""",
 }
-NAMES: Final = ("indexrelname", "relname", "name")
-"""Columns that say of what a line is; the first that is there counts."""
+LABELS: Final = ("relname", "indexrelname", "name", "state", "wait_event_type", "mode")
+"""Columns that say of what a line is."""
 NO_METRIC: Final = re.compile(r"(id$|name$|_reset$|last_|datfrozenxid)")
-GAUGES: Final = re.compile(r"numbackends|n_(live|dead)_tup|n_mod_since|n_ins_since|backends|held")
+GAUGES: Final = re.compile(r"numbackends|n_(live|dead)_tup|n_mod_since|n_ins_since|^count$")
 STATES: Final = re.compile(r"(Active|Reading|Writing|Waiting)(?: connections)?: (\d+)")
 MILLISECONDS: Final = re.compile(r"_time$")
 
@@ -90,17 +90,16 @@ class Servers:
         gauges: Values = {}
         for view, query in VIEWS.items():
             for row in self._connection.execute(query.encode()):
-                of = next((str(row[name]) for name in NAMES if name in row), "")
+                labels = _labels({label: str(row[label]) for label in LABELS if label in row})
                 for column, value in row.items():
                     if NO_METRIC.search(column) or not isinstance(value, (int, float, Decimal)):
                         continue
-                    name = f"{view}_{f'{of.lower()}_' if of else ''}{column}"
                     if GAUGES.search(column):
-                        gauges[name] = float(value)
+                        gauges[f"{view}_{column}{labels}"] = float(value)
                     elif MILLISECONDS.search(column):
-                        counted[f"{name}_ratio"] = float(value) / 1e3
+                        counted[f"{view}_{column}_ratio{labels}"] = float(value) / 1e3
                     else:
-                        counted[f"{name}_per_s"] = float(value)
+                        counted[f"{view}_{column}_per_s{labels}"] = float(value)
         return counted, gauges
 
     def _web(self) -> tuple[Values, Values]:
@@ -123,12 +122,15 @@ class Servers:
         gauges: Values = {}
         for family in self._registry.collect():
             for sample in family.samples:
-                labels = "".join(f"_{value}" for value in sample.labels.values())
-                name = sample.name.removesuffix("_total")
+                labels = _labels(sample.labels)
                 if family.type == "gauge":
-                    gauges[f"{name}{labels}"] = sample.value
-                elif name.endswith("_seconds"):
-                    counted[f"{name.removesuffix('_seconds')}{labels}_ratio"] = sample.value
+                    gauges[f"{sample.name}{labels}"] = sample.value
                 else:
-                    counted[f"{name}{labels}_per_s"] = sample.value
+                    counted[f"{sample.name.removesuffix('_total')}_per_s{labels}"] = sample.value
         return counted, gauges
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """As in a name of Prometheus; nothing where there are none."""
+    pairs = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""

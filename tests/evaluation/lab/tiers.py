@@ -34,6 +34,7 @@ POSTGRES: Final = {
     "shared_buffers": "16MB",  # the rest is left to the page cache, which neighbours can take away
     "max_connections": "40",
     "work_mem": "1MB",
+    "maintenance_work_mem": "16MB",
     "track_io_timing": "on",
     "track_functions": "all",
     "dynamic_shared_memory_type": "mmap",  # in its folder: nothing of it is left on the machine
