@@ -152,6 +152,7 @@ def test_a_recording_that_shows_nothing_is_told() -> None:
     [
         (["record", "--scenario", "net", "--out", "x"], "invalid choice: 'net'"),
         (["record", "--scenario", "cpu", "--out", "/nowhere/x"], "expected a folder that exists"),
+        (["record", "--scenario", "cpu", "--out", "x", "--interval", "0.1"], "expected 0.5 to 60 seconds"),
         (["record", "--scenario", "cpu", "--out", __file__], "expected a file that does not exist yet"),
     ],
 )

@@ -10,13 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.evaluation.lab.recording import record
 from tests.evaluation.lab.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+SHORTEST_S: Final = 0.5
+"""Reading all counters takes a tenth of a second."""
+LONGEST_S: Final = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.out.exists():
         parser.error(f"--out {options.out}: expected a file that does not exist yet")
+    if not SHORTEST_S <= options.interval <= LONGEST_S:
+        parser.error(f"--interval {options.interval:g}: expected {SHORTEST_S:g} to {LONGEST_S:g} seconds")
     if not options.out.parent.is_dir():
         parser.error(f"--out {options.out}: expected a folder that exists")
     try:
