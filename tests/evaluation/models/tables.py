@@ -95,7 +95,7 @@ def table_5(methods: Mapping[str, Mapping[str, Sequence[Run]]]) -> str:
             )
         if cells:
             rows.append([scenario, PAPER_FOUND[scenario], *cells])
-    title = "Table 5: precision % of resource, host | recall % | delay in intervals; models, intervals falsely called slow"
+    title = "Table 5: precision % of resource, host | recall % | delay; models built, intervals falsely called slow"
     return _table(title, ["scenario", "S2", *methods], rows)
 
 
