@@ -71,12 +71,17 @@ def readable(feature: str, value: float) -> str:
 
 
 def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
-    """What is usual for a feature, mean and spread in one unit: `0.1 ± 0.3 MB/s`; a constant has no spread."""
+    """What is usual for a feature, mean and spread in one unit: `0.1 ± 0.3 MB/s`; a constant has no spread.
+
+    Nor has what varies by less than is shown.
+    """
     if not math.isfinite(mean) or not 0.0 < standard_deviation < math.inf:
         return readable(feature, mean)
     steps, rate = _unit(feature)
     step = _step(steps, max(abs(mean), standard_deviation))
     spread = _digits(standard_deviation / step.size, step.decimals)
+    if spread == "0":
+        return readable(feature, mean)
     return f"{_digits(mean / step.size, step.decimals)} ± {spread}{step.symbol}{rate}"
 
 

@@ -59,6 +59,8 @@ def test_a_time_is_written_as_it_is_here(monkeypatch):
         ("memory_rss_bytes", math.nan, 1.0, "-"),
         ("cpu_user_ratio", 0.02, 0.01, "2 ± 1 %"),
         ("threads", 12.5, 0.25, "12.5 ± 0.25"),
+        ("cpu_user_ratio", 0.0001, 0.0002, "0 %"),
+        ("memory_rss_bytes", 40e6, 7.0, "40 MB"),
     ],
 )
 def test_mean_and_spread_share_one_unit(feature, mean, deviation, expected):
