@@ -9,7 +9,17 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, COUNTERS, DEAD_LETTERS, DIAGNOSES, INCIDENTS, MODELS
+from laggard.pipeline.topics import (
+    ANNOTATIONS,
+    ANOMALIES,
+    APPLICATIONS,
+    COUNTERS,
+    DEAD_LETTERS,
+    DIAGNOSES,
+    INCIDENTS,
+    MODELS,
+    SERVING,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -117,8 +127,15 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
     yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
     yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
+    serving: tuple[str, ...] = ()
+    if _REGRESSION in operators:
+        serving = (SERVING,)
+        yield _topic(topics.name(APPLICATIONS), "Read", "performance of applications, and counters of their hosts")
+        yield _topic(topics.name(APPLICATIONS), "Write", "these counters, re-keyed")
+        yield _topic(topics.name(MODELS), "Write", "performance models")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
+    for operator in (*operators, *serving, INCIDENTS):
         yield Rule("group", topics.group(operator), False, ("Read",), "sharing partitions, and how far they are read")
         yield Rule(
             "transactional-id",
@@ -148,13 +165,19 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
-        yield from _snapshots(topics, operator, "Read")
-        yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
+        if operator != _REGRESSION:  # that one is not asked
+            yield from _snapshots(topics, operator, "Read")
+            yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
+    if _REGRESSION in operators:
+        yield _topic(topics.name(MODELS), "Read", "`laggard models`")
+        yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`")
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
+    if _REGRESSION in operators:
+        yield _topic(topics.name(APPLICATIONS), "Read", "`laggard reset`: likewise")
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
@@ -178,6 +201,9 @@ _RULES: Final = {
     "viewer": _viewer,
     "admin": _admin,
 }
+
+
+_REGRESSION: Final = "regression"
 
 
 def _upper(operation: str) -> str:

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
+from laggard.pipeline.records.checked import WISHES
 from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
 from laggard.pipeline.records.schemas import SCHEMAS, VERSION, schema_id
 from laggard.pipeline.topics import (
@@ -36,11 +37,11 @@ _BINDING: Final = "0.5.0"
 
 _MESSAGES: Final = {
     COUNTERS: ("frame", "mark"),
-    APPLICATIONS: ("frame",),
+    APPLICATIONS: ("frame", "wish"),
     POOLS: ("frame",),
     REQUESTS: ("request",),
     ANOMALIES: ("anomaly", "progress", "incident", "ranking"),
-    MODELS: (),
+    MODELS: ("model",),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
 }
@@ -50,16 +51,16 @@ _INTRODUCTION: Final = f"""\
 laggard finds what is slow on machines, and what is to blame. Agents publish the counters of their hosts; workers read
 them, and publish what is unusual.
 
-The topics of anomalies and of diagnoses are public: other people's tools subscribe to them (pages for them are
-`anomalies.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka
-protocol binding. Readers use the isolation level `read_committed`. Whoever knows the form may publish frames, marks and
-requests too. The other topics are laggard's own: what they hold may change with any version.
+The topics of anomalies, of models and of diagnoses are public: other people's tools subscribe to them (pages for them
+are `anomalies.md`, `models.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content
+mode of the Kafka protocol binding. Readers use the isolation level `read_committed`. Whoever knows the form may publish
+frames, marks, requests and wishes too. The other topics are laggard's own: what they hold may change with any version.
 
-Frames, marks and requests are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]}; their
-schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields that
-it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least once,
-and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request, anomaly
-or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
+Frames, marks, requests and wishes are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]};
+their schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields
+that it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least
+once, and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request,
+wish, anomaly, model or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
 """
 
 
@@ -117,7 +118,8 @@ def _operations() -> list[tuple[str, Schema]]:
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
         ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
-        *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, DEAD_LETTERS)),
+        *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
+        ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),
         ("worker", "receive", ANOMALIES.name, "Workers join anomalies to incidents."),
         ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
         ("worker", "receive", "snapshots", "... and load them when they take over a partition."),
@@ -138,10 +140,12 @@ def _messages() -> Schema:
         ),
         "mark": _packed("mark", "`It is slow now`, from a person or a program.", "host"),
         "request": _packed("request", "One traced request.", "service"),
+        "wish": _packed("wish", "What a person wants of a metric in performance models.", "application"),
         "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
         "progress": _event("progress", "that of the anomaly"),
         "incident": _event("incident", "that of its anomalies"),
         "ranking": _event("ranking", "the host that was marked"),
+        "model": _event("model", "the application that it is about"),
         "diagnosis": _event("diagnosis", "the host that the process is on"),
         "dead_letter": {
             "title": "dead_letter",
@@ -198,7 +202,7 @@ def _event(kind: str, key: str) -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "progress", "incident", "ranking", "diagnosis"):
+    for kind in ("anomaly", "progress", "incident", "ranking", "model", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs")
         schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}
@@ -207,6 +211,7 @@ def _schemas() -> Schema:
         "layout": {**_fields(_LAYOUT, optional=("commands",)), "description": "A MessagePack map, packed."},
         "mark": _map("mark", _MARK),
         "request": _map("request", _REQUEST),
+        "wish": _map("wish", _WISH),
         "cloud_event_headers": _fields(
             {name: {"type": "string", "description": said} for name, said in CLOUD_EVENT_HEADERS.items()}
         ),
@@ -298,4 +303,9 @@ _REQUEST: Final = {
     "counts": _amounts("How often it was in each state."),
     "times_s": _amounts("For how long it was in each state."),
     "syscalls": {"type": "array", "items": {"type": "string"}, "description": "Its system calls, in order."},
+}
+_WISH: Final = {
+    "application": _text("The record's key."),
+    "metric": _text("A row and a feature: `web-1/nginx:cpu_wait_ratio`."),
+    "wish": {"enum": list(WISHES), "description": "`pin` it into the models, `ban` it from them, `free` it."},
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.settings.declared import BY_NAME
+from laggard.pipeline.settings.declared import DEFAULT_OPERATORS
 from laggard.pipeline.topics import TOPICS, Topics
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.acls import Role
     from laggard.pipeline.bus import TopicSpec
 
-_OPERATORS = tuple(BY_NAME["operators"].default.split(","))
+_OPERATORS = (*DEFAULT_OPERATORS, "regression")
 _GROUP = "anomaly-readers"
 _REPLICATION = 3
 

@@ -78,7 +78,7 @@ def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
     topics = Topics(settings.text("topics.prefix"))
     if not kafka:
         return tuple(map(Wanted, TOPICS, topics.specs()))
-    every = (*TOPICS, *(topics.snapshots(stage.snapshots) for stage in stages(settings)))
+    every = (*TOPICS, *(topics.snapshots(stage.snapshots) for stage in stages(settings) if stage.remembers))
     specs = topics.specs(every, settings.count("topics.partitions"), settings.seconds("bus.retention"))
     return tuple(map(Wanted, every, specs))
 

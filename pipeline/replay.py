@@ -1,7 +1,8 @@
 """Recorded data through the same tasks that the runner drives, without a bus: as fast as it goes, and never live.
 
 What the operators find is joined to incidents by the same joiner. Those that are open when the data ends stay open:
-only a frame shows that a trouble has ended.
+only a frame shows that a trouble has ended. The counters of hosts that serve an application go on to its models; which
+hosts do, the settings say, or else the application's own frames.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
-from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.engine.task import Task
+from laggard.pipeline.engine.stage import DeadLetter, RecordTask, Rekeyed
 from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records import Frame, Mark
+from laggard.pipeline.records import Frame, Mark, Wish
+from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
     Incident,
@@ -30,16 +31,17 @@ from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from laggard.pipeline.applications.serving import ServedByFrames
+    from laggard.pipeline.engine.stage import Output, Stage
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.topics import Topic
-    from laggard.pipeline.wiring import Wired
 
 TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
 """Where a frame would be, by what its key names."""
 
-Told = Anomaly | Progress | Incident | RankingOutput | ScoreOutput
+Told = Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput
 
 
 class _Pending(NamedTuple):
@@ -55,17 +57,19 @@ class Replay(Observer):
     """Operators on recorded records. One partition stands for each topic, so that all records are in one order.
 
     Parameters:
-        wired: the operators.
+        stages: the operators, and what re-keys the input of some.
         tell: takes what comes out, in order.
         report: takes a line for each record that could not be used: where it is, and why.
         scores: whether to tell every score: for each operator and key the worst of a tick's frames, once the next
-            tick begins.
+            tick begins; and what models predicted.
+        served: wants to know which hosts the frames of applications name.
 
     Attributes:
         records: how many were taken.
         frames: how many of them were frames.
         marks: how many were marks.
         anomalies: how many were told.
+        models: how many were built.
         incidents: how many they were joined to.
         keys: hosts, applications and pools of these frames.
         first_ts: of these frames the earliest time, NaN before there is one.
@@ -76,23 +80,26 @@ class Replay(Observer):
 
     def __init__(
         self,
-        wired: Sequence[Wired],
+        stages: Sequence[Stage],
         tell: Callable[[Told], None],
         report: Callable[[str], None],
         *,
         scores: bool = False,
+        served: ServedByFrames | None = None,
     ) -> None:
-        self.records = self.frames = self.marks = self.anomalies = self.incidents = self.unused = 0
+        self.records = self.frames = self.marks = self.anomalies = self.models = self.incidents = self.unused = 0
         self.keys: set[tuple[KeyedBy, str]] = set()
         self.first_ts = self.last_ts = math.nan
         self._tell = tell
         self._report = report
         self._pending: dict[tuple[str, str], _Pending] = {}
-        self._complete: list[ScoreOutput] = []
+        self._complete: list[ScoreOutput | PredictionOutput] = []
+        self._served = served
+        self._offsets: dict[Topic, int] = defaultdict(int)
         self._joiners: dict[tuple[str, str], Joiner] = defaultdict(Joiner)
-        self.tasks = tuple(
-            Task(each, Partition(each.topic.name, 0), live=False, observers=(self,) if scores else ()) for each in wired
-        )
+        observers = (self,) if scores else ()
+        tasks = [each.task(Partition(each.topic.name, 0), live=False, observers=observers) for each in stages]
+        self.tasks = tuple(each for each in tasks if isinstance(each, RecordTask))
         for task in self.tasks:
             task.states.load(())  # from here on nothing is saved: nobody would take it
             task.states.follow()
@@ -108,26 +115,43 @@ class Replay(Observer):
         if isinstance(record, Mark):
             self.marks += 1
             self._complete_before(record)
-        wanted = [task for task in self.tasks if task.wired.topic == topic]
+        if self._served is not None and isinstance(record, Frame) and record.keyed_by == "application":
+            self._served.heard(record)
+        self.records += 1
+        self.unused += not self._give(place, topic, key, record)
+
+    def _give(self, place: str, topic: Topic, key: str, record: Received) -> bool:
+        """Give a record to all that read its topic; gives whether there are any."""
+        wanted = [task for task in self.tasks if task.stage.topic == topic]
         said = set[str]()  # a record that cannot be used is none for several operators
+        offset = self._offsets[topic]
+        self._offsets[topic] += 1
         for task in wanted:
-            task.receive(Incoming(task.partition, self.records, key, b"", record.ts), record)
-            self._tell_scores()
-            for output in task.outputs:
-                if isinstance(output, DeadLetter):
+            task.receive(Incoming(task.partition, offset, key, b"", record.ts), record)
+            self._take_outputs(place, task, said)
+        return bool(wanted)
+
+    def _take_outputs(self, place: str, task: RecordTask, said: set[str]) -> None:
+        self._tell_scores()
+        outputs: list[Output] = list(task.outputs)
+        task.outputs.clear()
+        for output in outputs:
+            match output:
+                case DeadLetter():
                     # Its place is that of a record on a bus; what was read from a file is known by the file's.
                     reason = output.reason.partition(": ")[2]
                     if reason not in said:
                         said.add(reason)
                         self._report(f"{place}: {reason}")
-                else:
+                case Rekeyed(frame):
+                    self._give(place, APPLICATIONS, frame.key, frame)
+                case Anomaly() | Progress():
                     self._tell(output)
-                    if isinstance(output, Anomaly | Progress):
-                        self.anomalies += isinstance(output, Anomaly)
-                        self._join(output)
-            task.outputs.clear()
-        self.records += 1
-        self.unused += not wanted
+                    self.anomalies += isinstance(output, Anomaly)
+                    self._join(output)
+                case _:
+                    self._tell(output)
+                    self.models += isinstance(output, ModelOutput)
 
     def _join(self, found: Anomaly | Progress) -> None:
         # As a worker reads it: JSON has neither NaN nor infinity.
@@ -139,6 +163,9 @@ class Replay(Observer):
 
     def finish(self) -> None:
         """Tell what was waiting for the next record."""
+        for task in self.tasks:
+            task.finish()
+            self._take_outputs("the end", task, set())
         for operator, key in self._pending:
             self._complete_score(operator, key)
         self._pending.clear()
@@ -153,6 +180,10 @@ class Replay(Observer):
         worst = scores.score if pending is None else max(pending.score, scores.score)
         told = None if pending is None else pending.told
         self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
+
+    def predicted(self, prediction: PredictionOutput) -> None:
+        """A model said what an interval should have been. Only notes it, see `scored`."""
+        self._complete.append(prediction)
 
     def _complete_before(self, mark: Mark) -> None:
         """The ticks of a host before a mark are over: their scores go before what answers it."""
@@ -179,5 +210,7 @@ def _topic_and_key(record: Received) -> tuple[Topic, str]:
             return TOPIC_OF[record.keyed_by], record.key
         case Mark():
             return COUNTERS, record.host
+        case Wish():
+            return APPLICATIONS, record.application
         case _:
             return REQUESTS, record.service

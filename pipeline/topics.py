@@ -37,7 +37,7 @@ class Topic:
 
 COUNTERS: Final = Topic("counters", "host", "frames of a host and that host's marks, in one order")
 APPLICATIONS: Final = Topic(
-    "applications", "application", "frames of an application: its performance metrics and its hosts' counters, joined"
+    "applications", "application", "an application's performance, its hosts' counters, and wishes, in one order"
 )
 POOLS: Final = Topic("pools", "pool", "frames whose rows are a pool's members")
 REQUESTS: Final = Topic("requests", "service", "one traced request: state counts, state durations, system calls")
@@ -48,6 +48,9 @@ DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not 
 
 INCIDENTS: Final = "incidents"
 """What joins anomalies to incidents, as it is named in groups, snapshots, metrics and sources of events."""
+
+SERVING: Final = "serving"
+"""What re-keys counters to the applications that their hosts serve, named likewise."""
 
 ANNOTATIONS: Final = "annotations"
 """The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Unpack, cast
 
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from laggard.operators.cpu.measures import ConditionName
     from laggard.operators.cpu.smoothing import Kind
     from laggard.operators.gaussian.likelihood import Likelihood
+    from laggard.operators.regression.following import Criterion, Method
+    from laggard.operators.regression.models import Kind as ModelKind
+    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.applications.serving import Served
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
@@ -107,15 +112,123 @@ _STOCKS = ("_bytes", "threads", "descriptors", "sockets", "children")
 
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
-    """The operators that the settings ask for, in that order."""
-    return tuple(_WIRES[name](settings) for name in settings.words("operators"))
+    """The operators on frames that the settings ask for, in that order."""
+    return tuple(_WIRES[name](settings) for name in settings.words("operators") if name in _WIRES)
+
+
+def asked(settings: Settings) -> Wired:
+    """The operator that is asked what is slow: the first that knows hosts. Raises `SettingError` without any."""
+    from laggard.pipeline.settings import SettingError  # noqa: PLC0415 - see above
+
+    if wired := wire(settings):
+        return wired[0]
+    names = ", ".join(_WIRES)
+    raise SettingError([f"{settings.place('operators')}: operators: expected one that knows hosts: {names}"])
+
+
+def inputs(settings: Settings) -> Mapping[str, Topic]:
+    """What a worker with these settings reads: the topic of each stage, by its name, without loading any of them."""
+    operators = settings.words("operators")
+    topics = {name: APPLICATIONS if name == _REGRESSION else COUNTERS for name in operators}
+    serving = {SERVING: COUNTERS} if _REGRESSION in operators and _serves(settings) else {}
+    return {**topics, **serving, INCIDENTS: ANOMALIES}
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
-    """All that a worker runs: the operators, and what joins their anomalies."""
+    """All that a worker runs: the operators, what re-keys the input of some, and what joins their anomalies."""
     from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - as above
 
-    return (*wire(settings), Joining())
+    return (*wire(settings), *_of_applications(settings, _served(settings)), Joining())
+
+
+def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
+    """The operators for recorded data.
+
+    That of applications is among them by default, for there is no other sign of applications than the data themselves.
+
+    Args:
+        settings: which operators, and their parameters.
+        served: which applications a host serves, where the settings do not say it.
+
+    """
+    if settings.place("operators") == "default" and _REGRESSION not in settings.words("operators"):
+        of_applications = _serving_and_regression(settings, served)
+    else:
+        of_applications = _of_applications(settings, _served(settings) or served)
+    return (*wire(settings), *of_applications)
+
+
+def _of_applications(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
+    return _serving_and_regression(settings, served) if _REGRESSION in settings.words("operators") else ()
+
+
+def _serving_and_regression(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
+    from laggard.pipeline.applications.serving import Serving  # noqa: PLC0415 - as above
+
+    return (_regression(settings),) if served is None else (Serving(served), _regression(settings))
+
+
+def _serves(settings: Settings) -> bool:
+    return bool(settings.table("applications.hosts") or settings.text("applications.pattern"))
+
+
+def _served(settings: Settings) -> Served | None:
+    """Which applications a host serves; None where the settings do not say it."""
+    if not _serves(settings):
+        return None
+    from laggard.pipeline.applications.serving import ServedBySettings  # noqa: PLC0415 - as above
+
+    hosts = {name: str(said) for name, said in settings.table("applications.hosts").items()}
+    return ServedBySettings(hosts, settings.text("applications.pattern"))
+
+
+def _regression(settings: Settings) -> Regressing:
+    """Raises `SettingError` where the kind of model needs scikit-learn, and there is none."""
+    from laggard.operators.regression import Regression  # noqa: PLC0415 - as above
+    from laggard.pipeline.applications.regression import Regressing  # noqa: PLC0415
+    from laggard.pipeline.applications.resources import trait  # noqa: PLC0415
+    from laggard.pipeline.settings import SettingError  # noqa: PLC0415
+
+    kind = cast("ModelKind", settings.choice("regression.kind"))
+    if kind != "linear" and find_spec("sklearn") is None:
+        needs = f"models of this kind need scikit-learn, which is not installed; {installing('models')}"
+        raise SettingError([f"{settings.place('regression.kind')}: regression.kind is {kind}: {needs}"])
+    performance = settings.words("regression.performance")
+    candidates, window = settings.count("regression.candidates"), settings.count("regression.window")
+    minimum_gain = settings.number("regression.minimum_gain")
+    significance = settings.ratio("regression.significance")
+    criterion = cast("Criterion", settings.choice("regression.criterion"))
+    method = cast("Method", settings.choice("regression.method"))
+    false_alarms_per_day = settings.per_day("regression.false_alarms")
+    false_rebuilds_per_day = settings.per_day("regression.false_rebuilds")
+    return Regressing(
+        partial(
+            Regression,
+            performance=performance,
+            candidates=candidates,
+            window=window,
+            minimum_gain=minimum_gain,
+            significance=significance,
+            kind=kind,
+            criterion=criterion,
+            method=method,
+            trait=trait,
+            false_alarms_per_day=false_alarms_per_day,
+            false_rebuilds_per_day=false_rebuilds_per_day,
+        ),
+        Regression.state_version,
+        {
+            "performance": ", ".join(performance),
+            "candidates": candidates,
+            "window": window,
+            "minimum_gain": minimum_gain,
+            "kind": kind,
+            "method": method,
+            **({"significance": significance, "criterion": criterion} if method == "published" else {}),
+            "false_alarms_per_day": false_alarms_per_day,
+            "false_rebuilds_per_day": false_rebuilds_per_day,
+        },
+    )
 
 
 def _gaussian(settings: Settings) -> Wired:
@@ -246,4 +359,5 @@ def _river(settings: Settings) -> Wired:
     )
 
 
+_REGRESSION = "regression"
 _WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}

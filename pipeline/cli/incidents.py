@@ -89,9 +89,9 @@ def _check_host(settings: Settings, bus: Bus, host: str) -> None:
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
     from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
     from laggard.pipeline.history.why import History  # noqa: PLC0415
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
-    choose_host(settings, History(bus, topics_of(settings), wire(settings)[0]), host)
+    choose_host(settings, History(bus, topics_of(settings), asked(settings)), host)
 
 
 def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool) -> str:

@@ -38,7 +38,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     from laggard.pipeline.history.why import History, mark_id  # noqa: PLC0415
     from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
     from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
     host = host or settings.text("host")
     topic = topics_of(settings).name(COUNTERS)
@@ -47,7 +47,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     except RecordError as error:
         raise CommandError(str(error), USAGE) from None
     with existing_bus(settings) as bus:
-        history = History(bus, topics_of(settings), wire(settings)[0])
+        history = History(bus, topics_of(settings), asked(settings))
         if not history.knows(host):
             hosts = history.hosts()
             known = f"; recorded are {', '.join(map(printable, hosts[:10]))}" if hosts else ""

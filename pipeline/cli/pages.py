@@ -23,9 +23,10 @@ from laggard.pipeline.explaining.report import (
     told,
 )
 from laggard.pipeline.explaining.telling import sentence
-from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
+from laggard.pipeline.records.models import ModelOutput, PredictionOutput
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,8 +158,7 @@ class Teller:
         write(self._lines(output), self._console)
 
     def _lines(self, output: Told) -> Iterator[Text]:
-        key = output.host if isinstance(output, RankingOutput) else output.key
-        begin = f"{moment(output.ts)}  {printable(key)}  "
+        begin = f"{moment(output.ts)}  {printable(_key(output))}  "
         match output:
             case Anomaly():
                 yield Text(f"{begin}{score_digits(output.score)}  {output.sentence}")
@@ -173,5 +173,23 @@ class Teller:
                     yield from ranked(narrowed(output.ranking, MARK_ROWS, MARK_FEATURES), {}, page_of(self._console))
                 else:
                     yield Text("Nothing can be told: no frame is near it, or no row was seen for long enough.")
-            case _:
+            case ModelOutput():
+                built = f"R2 {output.r2:.2f} of {output.samples} intervals, {output.reason}"
+                yield Text(f"{begin}{output.equation}  ({built})")
+                for term in output.terms:
+                    yield Text(f"    {term.metric.row}:{term.metric.feature} is {term.metric.description}", "dim")
+            case PredictionOutput():
+                is_, predicted = (readable(output.performance, each) for each in (output.value, output.predicted))
+                yield Text(f"{begin}{printable(output.performance)} {is_}, predicted {predicted}")
+            case ScoreOutput():
                 yield Text(f"{begin}{output.operator}  {score_digits(output.score)}")
+
+
+def _key(output: Told) -> str:
+    match output:
+        case RankingOutput():
+            return output.host
+        case ModelOutput() | PredictionOutput():
+            return output.application
+        case _:
+            return output.key

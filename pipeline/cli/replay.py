@@ -30,7 +30,7 @@ PROGRESS_RECORDS: Final = 20
 @with_settings
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the topics.")
-@click.option("--scores", is_flag=True, help="Also the score of every host and tick.")
+@click.option("--scores", is_flag=True, help="Also the score of every host and tick, and predictions.")
 @setting_flag("--operators", "operators", "NAME,...", "Run only these (setting operators).")
 def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
     """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.
@@ -38,8 +38,9 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
     Several files are merged by time; records of one file stay in its order. What cannot be used is named on standard
     error, with its line, and the rest goes on: the exit code is then 1.
     """
-    from laggard.pipeline.replay import Replay  # noqa: PLC0415 - a wrong option is said without them
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.applications.serving import ServedByFrames  # noqa: PLC0415 - a wrong option is said without
+    from laggard.pipeline.replay import Replay  # noqa: PLC0415
+    from laggard.pipeline.wiring import replayed  # noqa: PLC0415
     from laggard.producers.files import Recording, UnreadableError, merged  # noqa: PLC0415
 
     problems = _Problems()
@@ -49,14 +50,14 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
             recordings = [stack.enter_context(Recording(name)) for name in files]
         except UnreadableError as error:
             raise CommandError(str(error), NO_DATA) from None
-        operators = wire(settings)
-        replayed = Replay(operators, _tell_json if as_json else _teller(), problems.report, scores=scores)
+        served, tell = ServedByFrames(), _tell_json if as_json else _teller()
+        run = Replay(replayed(settings, served), tell, problems.report, scores=scores, served=served)
         for place, record in _with_progress(merged(recordings, problems.report), recordings):
-            replayed.take(place, record)
-        replayed.finish()
+            run.take(place, record)
+        run.finish()
     sys.stdout.flush()
-    _summarise(replayed, problems.count, time.monotonic() - began)
-    if not replayed.records and not problems.count:
+    _summarise(run, problems.count, time.monotonic() - began)
+    if not run.records and not problems.count:
         raise CommandError("there is no record in what was given", NO_DATA)
     return FAILED if problems.count else 0
 
@@ -118,6 +119,7 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
         f"{_counted(replayed.frames, 'frame', 'frames')} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
         _counted(replayed.marks, "mark", "marks"),
         f"{_counted(replayed.anomalies, 'anomaly', 'anomalies')} of {found}",
+        *([_counted(replayed.models, "model", "models")] if replayed.models else []),
         f"{took_s:.1f} s ({replayed.frames / max(took_s, 1e-9):,.0f} frames/s)",
     ]
     if replayed.unused:

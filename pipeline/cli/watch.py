@@ -42,10 +42,10 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
     from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
     from laggard.pipeline.history.watch import Watch  # noqa: PLC0415
     from laggard.pipeline.history.why import History  # noqa: PLC0415
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
-        history = History(bus, topics_of(settings), wire(settings)[0])
+        history = History(bus, topics_of(settings), asked(settings))
         watched = Watch(history, choose_host(settings, history, host))
         try:
             if as_json or not sys.stdout.isatty():

@@ -70,10 +70,10 @@ def why(
 
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong time is said without them
     from laggard.pipeline.history.why import History, OutsideError  # noqa: PLC0415
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
-        history = History(bus, topics_of(settings), wire(settings)[0])
+        history = History(bus, topics_of(settings), asked(settings))
         if listing:
             _list_marks(settings, history.marks(host), as_json=as_json)
             return

@@ -32,6 +32,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
         # Here, because a claim that is refused needs none of them.
+        from laggard.pipeline.applications.regression import Regressing  # noqa: PLC0415
         from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
         from laggard.pipeline.engine.runner import Runner  # noqa: PLC0415
@@ -42,19 +43,20 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
         from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
         from laggard.pipeline.web.server import serve  # noqa: PLC0415
-        from laggard.pipeline.wiring import stages, wire  # noqa: PLC0415
+        from laggard.pipeline.wiring import Wired, stages  # noqa: PLC0415
 
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
         progress = Progress(host)
         with bus_of(settings) as bus:
-            wired = wire(settings)
-            rates = {each.name: each.parameters.get("false_alarms_per_day") for each in wired}
+            run = stages(settings)
+            operators = [each for each in run if isinstance(each, Wired | Regressing)]
+            rates = {each.name: each.parameters.get("false_alarms_per_day") for each in operators}
             budgets = {name: float(rate) for name, rate in rates.items() if rate is not None}
             exporter = Exporter(telemetry, settings.count("web.top_rows"), budgets)
             runner = Runner(
                 bus,
-                stages(settings),
+                run,
                 topics,
                 snapshot_records=settings.count("snapshot.records"),
                 standby=settings.flag("worker.standby"),
@@ -79,9 +81,9 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)
             running.say(
-                f"laggard work runs {', '.join(each.name for each in wired)}: {serving.url}/metrics. It reads "
-                f"{', '.join(sorted({topics.name(each.topic) for each in wired}))} and writes "
-                f"{topics.name(ANOMALIES)}. ^C stops it."
+                f"laggard work runs {', '.join(settings.words('operators'))}: {serving.url}/metrics. It reads "
+                f"{', '.join(sorted({topics.name(each.topic) for each in run if each.topic != ANOMALIES}))} and writes "
+                f"{', '.join(sorted({topics.name(topic) for each in run for topic in each.writes}))}. ^C stops it."
             )
             reporter = threading.Thread(
                 target=progress.report, args=(running, runner, serving.url), name="reports", daemon=True

@@ -18,7 +18,8 @@ from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.extras import installing
 from laggard.pipeline.provisioning import reports, wanted_topics
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics
+from laggard.pipeline.topics import COUNTERS, INCIDENTS, Topics
+from laggard.pipeline.wiring import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,9 +160,8 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
     """Whether the workers of each operator, and of what joins their anomalies, keep up."""
     topics = Topics(settings.text("topics.prefix"))
-    for operator in settings.words("operators"):
-        yield lag(bus, topics.group(operator), topics.name(COUNTERS), time.time())
-    yield lag(bus, topics.group(INCIDENTS), topics.name(ANOMALIES), time.time())
+    for name, topic in inputs(settings).items():
+        yield lag(bus, topics.group(name), topics.name(topic), time.time())
 
 
 def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:

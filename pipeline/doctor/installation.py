@@ -19,8 +19,9 @@ from laggard.pipeline.doctor.profilers import examine_profilers
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, Topics
+from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.listen import Listen, ListenError
+from laggard.pipeline.wiring import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,9 +185,8 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
         yield Finding("bus", "ok", found)
     yield from clock_steps(newest - now, interval_s)
     if worker is not None:
-        inputs = dict.fromkeys(settings.words("operators"), partition)
-        inputs[INCIDENTS] = bus.partition_of(topics.name(ANOMALIES), host)
-        for name, each in inputs.items():
+        for name, read in inputs(settings).items():
+            each = bus.partition_of(topics.name(read), host)
             end, committed = bus.bounds(each)[1], bus.committed(topics.group(name), each)
             waiting = next((record.ts for record in bus.read(each, committed, committed + 1)), now)
             yield lag(name, end - committed, now - max(waiting, worker.since))

@@ -27,7 +27,7 @@ from laggard.pipeline.engine.held import Held, Part, commit_of
 from laggard.pipeline.engine.lookout import Lookout
 from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.standby import Standby
-from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
+from laggard.pipeline.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,8 +137,8 @@ class Member:
         subscription = self._subscription
         if subscription is None:
             topics = self._topics
-            outputs = (topics.name(ANOMALIES), topics.name(DEAD_LETTERS))
-            self._bus.require(outputs, [self.stage.snapshots])
+            outputs = [topics.name(topic) for topic in (*self.stage.writes, DEAD_LETTERS)]
+            self._bus.require(outputs, [self.stage.snapshots] if self.stage.remembers else [])
             subscription = self._subscription = self._bus.subscribe(
                 topics.group(self.stage.name), [topics.name(self.stage.topic)]
             )

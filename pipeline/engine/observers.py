@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident, KeyName
 
 
@@ -18,6 +19,9 @@ class Observer:
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         """The operator answered to a frame; `anomalies` are those of its stream after it."""
+
+    def predicted(self, prediction: PredictionOutput) -> None:
+        """A model of an application's performance said what an interval should have been."""
 
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""

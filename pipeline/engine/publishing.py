@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.engine.stage import REPLAY_HEADER, Rekeyed
+from laggard.pipeline.records import encode
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
+from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
 from laggard.pipeline.records.schemas import schema_id
-from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, DEAD_LETTERS, INCIDENTS, MODELS
 
 if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import DeadLetter, Output
@@ -22,7 +25,7 @@ CLOUD_EVENT_HEADERS: Final = {
     "ce_specversion": "Always `1.0`.",
     "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
     "ce_source": "What found it: `/laggard/gaussian`; for an incident `/laggard/incidents`, for the answer "
-    "to a mark `/laggard/marks`, for a diagnosis `/laggard/diagnosis`.",
+    "to a mark `/laggard/marks`, for a model `/laggard/models`, for a diagnosis `/laggard/diagnosis`.",
     "ce_type": "`laggard.` and the kind of the record.",
     "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
@@ -44,7 +47,7 @@ _BEGINNING_BYTES: Final = 100_000
 
 
 def outgoing(output: Output, topics: Topics) -> Outgoing:
-    """The record of an output: JSON with the headers of a CloudEvent, or a dead letter's bytes as they were."""
+    """The record of an output: JSON with the headers of a CloudEvent; a frame; a dead letter's bytes as they were."""
     topic = topics.name(ANOMALIES)
     match output:
         case Anomaly():
@@ -60,6 +63,13 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
                 output, anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}"), "/laggard/marks"
             )
             return Outgoing(topic, output.host, write_output(output).encode(), output.ts, headers)
+        case ModelOutput():
+            headers = _headers(output, output.id, "/laggard/models")
+            value = write_output(output).encode()
+            return Outgoing(topics.name(MODELS), output.application, value, output.ts, headers)
+        case Rekeyed(frame, live):
+            recorded = () if live else ((REPLAY_HEADER, b""),)
+            return Outgoing(topics.name(APPLICATIONS), frame.key, encode(frame), frame.ts, recorded)
         case _:
             return _dead_letter(output, topics)
 
@@ -78,7 +88,7 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
 
 
 def _headers(
-    about: Anomaly | Progress | Incident | RankingOutput | Diagnosis, event_id: str, source: str
+    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | Diagnosis, event_id: str, source: str
 ) -> tuple[tuple[str, bytes], ...]:
     """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     headers = {

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import snapshots
 from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.telemetry import TaskTelemetry
+from laggard.pipeline.records import Decoder, Frame, RecordError
+from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
+from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.states import States
+    from laggard.pipeline.records import Received
     from laggard.pipeline.topics import Topic
 
 SNAPSHOT_RECORDS: Final = 200
@@ -30,6 +34,9 @@ MAX_KEYS: Final = 1024
 """Keys of one task: a host of 300 processes takes about 1 MB."""
 
 LONGEST_REASON: Final = 1000
+
+REPLAY_HEADER: Final = "laggard-replay"
+"""A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
 
 NOT_SHOWN: Final = "%s cannot show what came of %r"
 
@@ -45,7 +52,15 @@ class DeadLetter:
     reason: str
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | DeadLetter
+@dataclass(frozen=True, slots=True)
+class Rekeyed:
+    """A frame for those who read another topic, made of one of this."""
+
+    frame: Frame
+    live: bool
+
+
+Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | Rekeyed | DeadLetter
 
 
 class TaskOptions(TypedDict, total=False):
@@ -75,6 +90,8 @@ class Stage(ABC):
         state_version: of the form of its state.
         migrations: by an older version of its state, what makes the next version's of it. A version that is not there
             is rebuilt from the input.
+        writes: where its results go, beside the dead letters.
+        remembers: whether what it makes of a record depends on earlier ones; else it has no states, and no snapshots.
 
     """
 
@@ -84,6 +101,8 @@ class Stage(ABC):
     topic: Topic
     state_version: int
     migrations: Mapping[int, Migration]
+    writes: ClassVar[tuple[Topic, ...]] = (ANOMALIES,)
+    remembers: ClassVar[bool] = True
 
     @property
     def generation(self) -> int:
@@ -198,3 +217,51 @@ class StageTask(ABC):
                 self.outputs.clear()
         finally:
             self._counts, self._observers = self.telemetry, observers
+
+
+class RecordTask(StageTask):
+    """One stage on one partition of frames, marks and what else `records` has; parameters as those of `StageTask`.
+
+    Parameters:
+        live: whether outputs are about the present. It is an argument, not a comparison with a clock, so that the same
+            input gives the same outputs; records with the replay header are never live.
+
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        partition: Partition,
+        states: States[Any],
+        observers: Sequence[Observer] = (),
+        telemetry: TaskTelemetry | None = None,
+        *,
+        live: bool = True,
+    ) -> None:
+        super().__init__(stage, partition, states, observers, telemetry)
+        self._live = live
+        self._decoder = Decoder()
+
+    def _process(self, record: Incoming) -> bool:
+        try:
+            received = self._decoder.decode(record.value, self._place(record))
+        except RecordError as error:
+            self._refuse(record, str(error))
+            return not recorded_earlier(record)
+        self.receive(record, received)
+        return isinstance(received, Frame) and not recorded_earlier(record)
+
+    @abstractmethod
+    def receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded already."""
+
+    def finish(self) -> None:
+        """Give out what waited for more: nothing will come. For recorded data; on a bus something always may."""
+
+    def _is_live(self, record: Incoming) -> bool:
+        return self._live and not recorded_earlier(record)
+
+
+def recorded_earlier(record: Incoming) -> bool:
+    """Whether a record was recorded before it came to where it is."""
+    return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)

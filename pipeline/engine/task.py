@@ -19,7 +19,7 @@ from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import Namesakes
-from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, StageTask
+from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream
 from laggard.pipeline.explaining.telling import sentence, story
@@ -27,9 +27,9 @@ from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, ju
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
 from laggard.pipeline.incidents.courses import followed, opening
-from laggard.pipeline.incidents.telling import ended_sentence
-from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
-from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput, anomaly_id
+from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
+from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,17 +40,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.telemetry import TaskTelemetry
     from laggard.pipeline.incidents.courses import Told
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.records.outputs import Blame, Progress
     from laggard.pipeline.wiring import Wired
 
 MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
 
-REPLAY_HEADER: Final = "laggard-replay"
-"""A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
-
 MARK_ROWS, MARK_FEATURES = 20, 10
-ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
 
 NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
 """The answer to a mark when no frame is near it."""
@@ -58,7 +54,7 @@ NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0,
 _logger = logging.getLogger(__name__)
 
 
-class Task(StageTask):
+class Task(RecordTask):
     """One operator on one partition.
 
     Parameters:
@@ -66,8 +62,7 @@ class Task(StageTask):
         partition: where the records come from.
         snapshot_records: how many records of a key are between two of its snapshots.
         max_keys: how many keys have a state at most.
-        live: whether outputs are about the present. It is an argument, not a comparison with a clock, so that the same
-            input gives the same outputs; records with the replay header are never live.
+        live: see `RecordTask`.
         observers: who wants to see frames and scores.
         telemetry: where to count.
 
@@ -92,24 +87,12 @@ class Task(StageTask):
         def empty() -> Keyed:
             return Keyed({scope: Stream(wired.make()) for scope in wired.scopes})
 
-        super().__init__(
-            wired, partition, States(wired, partition, empty, snapshot_records, max_keys), observers, telemetry
-        )
+        states = States(wired, partition, empty, snapshot_records, max_keys)
+        super().__init__(wired, partition, states, observers, telemetry, live=live)
         self.wired = wired
-        self._live = live
-        self._decoder = Decoder()
         self._namesakes = Namesakes()
 
     # Records.
-
-    def _process(self, record: Incoming) -> bool:
-        try:
-            received = self._decoder.decode(record.value, self._place(record))
-        except RecordError as error:
-            self._refuse(record, str(error))
-            return not _recorded_earlier(record)
-        self.receive(record, received)
-        return isinstance(received, Frame) and not _recorded_earlier(record)
 
     def receive(self, record: Incoming, received: Received) -> None:
         """Take a record that is decoded already."""
@@ -120,7 +103,8 @@ class Task(StageTask):
             case Mark():
                 self._mark(record, received)
             case _:
-                self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a request")
+                kind = type(received).__name__.lower()
+                self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a {kind}")
         self.states.look_after_silent(self.position)
         self._end_gone()
 
@@ -267,29 +251,14 @@ class Task(StageTask):
         self, told: Told, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
     ) -> Progress:
         """What is told of an anomaly at a time; with a sentence on its ranking, where there is one."""
-        course = told.course
-        age_s = course.age_s + ts - course.opened_ts
-        nothing = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
-        ranking = nothing if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
-        return Progress(
-            id=course.id,
-            operator=self.wired.name,
-            parameters=self.wired.parameters,
-            keyed_by=course.keyed_by,
+        return progress(
+            told,
+            self.wired.name,
+            self.wired.parameters,
             key=key,
-            ts=ts,
-            score=course.score,
-            ranking=ranking,
-            sentence=said or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, silent_since_ts),
-            model_age_s=ranking.age_s,
-            young=ranking.young,
-            live=course.live,
             scope=scope,
-            blame=course.blame,
-            change=told.change,
-            number=course.number,
-            opened_ts=course.opened_ts,
-            until_ts=course.until_ts,
+            ts=ts,
+            sentence=said,
             silent_since_ts=silent_since_ts,
         )
 
@@ -316,9 +285,6 @@ class Task(StageTask):
         for key, keyed in self.states.take_gone():
             for scope, stream in keyed.streams.items():
                 self._end(key, scope, stream)
-
-    def _is_live(self, record: Incoming) -> bool:
-        return self._live and not _recorded_earlier(record)
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
         if not record.key or mark.host != record.key:
@@ -380,10 +346,6 @@ def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
     host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
     commands = {} if frame is None else dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
     return " ".join(story(judge(ranking, host), ranking, commands, scope))
-
-
-def _recorded_earlier(record: Incoming) -> bool:
-    return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)
 
 
 def _told(error: Exception) -> str:

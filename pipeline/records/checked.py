@@ -104,12 +104,12 @@ def wish(fields: Mapping[str, Any], place: str) -> Wish:
     if not row or not feature:
         raise RecordError(place, "metric", "a row and a feature such as 'web-1/nginx:cpu_wait_ratio'", shown(metric))
     wished: Any = fields.get("wish")
-    if not isinstance(wished, str) or wished not in WISHES:
+    if wished not in WISHES:
         raise RecordError(place, "wish", "'pin', 'ban' or 'free'", shown(wished))
     return Wish(
         application=checks.key(fields.get("application"), "application", place),
         ts=checks.ts(fields.get("ts"), "ts", place),
         metric=metric,
-        wish=cast("WishKind", wished),
+        wish=wished,
         sequence=checks.sequence(fields.get("sequence"), "sequence", place),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
@@ -16,10 +16,11 @@ from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
-from laggard.pipeline.records.strict_json import parse_object
+from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
+from laggard.pipeline.records.strict_json import json_number, parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 KeyName = KeyedBy | Literal["service"]
 """What a key names; the field that holds the key is called like this."""
@@ -80,9 +81,9 @@ class Blame:
             "row": self.row,
             "name": self.name,
             "feature": self.feature,
-            "value": _number(self.value),
-            "usual": _number(self.usual),
-            "usual_deviation": _number(self.usual_deviation),
+            "value": json_number(self.value),
+            "usual": json_number(self.usual),
+            "usual_deviation": json_number(self.usual_deviation),
             "resources": list(self.resources),
         }
 
@@ -130,15 +131,15 @@ class Found:
         """The object that is written."""
         return {
             "kind": self.kind,
-            "ts": _number(self.ts),
+            "ts": json_number(self.ts),
             "id": self.id,
             "operator": self.operator,
             "parameters": {name: _parameter(value) for name, value in self.parameters.items()},
             self.keyed_by: self.key,
-            "score": _number(self.score),
+            "score": json_number(self.score),
             "ranking": _rows(self.ranking),
             "sentence": self.sentence,
-            "model_age_s": _number(self.model_age_s),
+            "model_age_s": json_number(self.model_age_s),
             "young": bool(self.young),
             "live": bool(self.live),
             "scope": self.scope,
@@ -184,9 +185,9 @@ class Progress(Found):
         return Found.to_json(self) | {
             "change": self.change,
             "number": self.number,
-            "opened_ts": _number(self.opened_ts),
-            "until_ts": _number(self.until_ts),
-            "silent_since_ts": _number(self.silent_since_ts),
+            "opened_ts": json_number(self.opened_ts),
+            "until_ts": json_number(self.until_ts),
+            "silent_since_ts": json_number(self.silent_since_ts),
         }
 
 
@@ -223,9 +224,9 @@ class Evidence:
             "anomaly": self.anomaly,
             "operator": self.operator,
             "scope": self.scope,
-            "opened_ts": _number(self.opened_ts),
-            "until_ts": _number(self.until_ts),
-            "score": _number(self.score),
+            "opened_ts": json_number(self.opened_ts),
+            "until_ts": json_number(self.until_ts),
+            "score": json_number(self.score),
             "young": bool(self.young),
             "sentence": self.sentence,
             "blame": _blame(self.blame),
@@ -289,25 +290,25 @@ class Incident:
         """The object that is written."""
         return {
             "kind": self.kind,
-            "ts": _number(self.ts),
+            "ts": json_number(self.ts),
             "id": self.id,
             "number": self.number,
             "change": self.change,
-            "opened_ts": _number(self.opened_ts),
-            "until_ts": _number(self.until_ts),
+            "opened_ts": json_number(self.opened_ts),
+            "until_ts": json_number(self.until_ts),
             "operator": self.operator,
             self.keyed_by: self.key,
-            "score": _number(self.score),
+            "score": json_number(self.score),
             "blame": _blame(self.blame),
             "ranking": _rows(self.ranking),
             "sentence": self.sentence,
-            "model_age_s": _number(self.model_age_s),
+            "model_age_s": json_number(self.model_age_s),
             "young": bool(self.young),
             "live": bool(self.live),
             "evidence": [each.to_json() for each in self.evidence],
             "left_out": self.left_out,
             "merged_into": self.merged_into,
-            "silent_since_ts": _number(self.silent_since_ts),
+            "silent_since_ts": json_number(self.silent_since_ts),
         }
 
 
@@ -336,12 +337,12 @@ class RankingOutput:
         """The object that is written."""
         return {
             "kind": self.kind,
-            "ts": _number(self.ts),
+            "ts": json_number(self.ts),
             "host": self.host,
             "mark": self.mark,
-            "frame_ts": _number(self.ranking.ts),
-            "score": _number(self.ranking.score),
-            "model_age_s": _number(self.ranking.age_s),
+            "frame_ts": json_number(self.ranking.ts),
+            "score": json_number(self.ranking.score),
+            "model_age_s": json_number(self.ranking.age_s),
             "young": bool(self.ranking.young),
             "sentence": self.sentence,
             "rows": _rows(self.ranking),
@@ -373,10 +374,10 @@ class ScoreOutput:
         """The object that is written."""
         return {
             "kind": self.kind,
-            "ts": _number(self.ts),
+            "ts": json_number(self.ts),
             "operator": self.operator,
             self.keyed_by: self.key,
-            "score": _number(self.score),
+            "score": json_number(self.score),
         }
 
 
@@ -399,10 +400,10 @@ class DeadLetterOutput:
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
-        return {"kind": self.kind, "ts": _number(self.ts), "place": self.place, "reason": self.reason}
+        return {"kind": self.kind, "ts": json_number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ScoreOutput | DeadLetterOutput
+Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput | DeadLetterOutput
 
 
 def write_output(output: Output) -> str:
@@ -437,30 +438,18 @@ def read_output(text: str | bytes, place: str) -> Output:
         case "incident":
             return _read_incident(fields)
         case "ranking":
-            ranking = Ranking(
-                ts=fields.number("frame_ts"),
-                score=fields.number("score"),
-                rows=_read_rows(fields, "rows"),
-                age_s=fields.number("model_age_s"),
-                young=fields.boolean("young"),
-            )
-            sentence = fields.text("sentence") if "sentence" in fields else ""
-            return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
-        case "score":
-            return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
-        case "dead_letter":
-            return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
+            return _read_ranking(fields)
+        case "model":
+            return read_model(fields)
         case kind:
-            expected = "'anomaly', 'progress', 'incident', 'ranking', 'score' or 'dead_letter'"
+            if isinstance(kind, str) and (read := _NEVER_ON_TOPICS.get(kind)) is not None:
+                return read(fields)
+            expected = "one of the kinds " + ", ".join(repr(each.kind) for each in get_args(Output))
             raise RecordError(place, "kind", expected, shown(kind))
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _parameter(value: Parameter) -> Parameter | None:
-    return _number(value) if isinstance(value, float) else value
+    return json_number(value) if isinstance(value, float) else value
 
 
 def _blame(blame: Blame | None) -> dict[str, Any] | None:
@@ -472,17 +461,17 @@ def _rows(ranking: Ranking) -> list[dict[str, Any]]:
         {
             "row": row.row,
             "name": row.name,
-            "score": _number(row.score),
-            "age_s": _number(row.age_s),
+            "score": json_number(row.score),
+            "age_s": json_number(row.age_s),
             "basis": row.basis,
             "waits": bool(row.waits),
             "features": [
                 {
                     "feature": each.feature,
-                    "value": _number(each.value),
-                    "mean": _number(each.mean),
-                    "standard_deviation": _number(each.standard_deviation),
-                    "score": _number(each.score),
+                    "value": json_number(each.value),
+                    "mean": json_number(each.mean),
+                    "standard_deviation": json_number(each.standard_deviation),
+                    "score": json_number(each.score),
                 }
                 for each in row.features
             ],
@@ -495,9 +484,9 @@ def _rows(ranking: Ranking) -> list[dict[str, Any]]:
 def _phase(phase: Phase) -> dict[str, Any]:
     return {
         "high": bool(phase.high),
-        "begin_ts": _number(phase.begin_ts),
-        "end_ts": _number(phase.end_ts),
-        "mean": _number(phase.mean),
+        "begin_ts": json_number(phase.begin_ts),
+        "end_ts": json_number(phase.end_ts),
+        "mean": json_number(phase.mean),
         "dips": phase.dips,
     }
 
@@ -586,6 +575,33 @@ def _read_incident(fields: Fields) -> Incident:
 def _read_silent(fields: Fields) -> float:
     # An older laggard did not write it.
     return fields.number("silent_since_ts") if "silent_since_ts" in fields else math.nan
+
+
+def _read_ranking(fields: Fields) -> RankingOutput:
+    ranking = Ranking(
+        ts=fields.number("frame_ts"),
+        score=fields.number("score"),
+        rows=_read_rows(fields, "rows"),
+        age_s=fields.number("model_age_s"),
+        young=fields.boolean("young"),
+    )
+    sentence = fields.text("sentence") if "sentence" in fields else ""
+    return RankingOutput(fields.ts("ts"), fields.key("host"), fields.text("mark"), ranking, sentence)
+
+
+def _read_score(fields: Fields) -> ScoreOutput:
+    return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
+
+
+def _read_dead_letter(fields: Fields) -> DeadLetterOutput:
+    return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
+
+
+_NEVER_ON_TOPICS: Final[Mapping[str, Callable[[Fields], Output]]] = {
+    "score": _read_score,
+    "prediction": read_prediction,
+    "dead_letter": _read_dead_letter,
+}
 
 
 def _read_blame(fields: Fields) -> Blame | None:

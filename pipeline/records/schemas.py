@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from laggard.pipeline.records.diagnosis_json import MAX_PID, PROGRESSES, THREAD_STATES
+from laggard.pipeline.records.models import RESOURCES
 from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -193,6 +194,30 @@ BLAME: Final = _object(
         "usual": _perhaps("The mean of what is usual."),
         "usual_deviation": _perhaps("The standard deviation of that."),
         "resources": _texts("What it takes or lacks: `cpu`, `disk`, `memory`, `network`; empty where not known."),
+    },
+)
+
+_DESCRIBED: Final = {
+    "host": _text("The host's name."),
+    "row": _text("The host's, `web-1`, or that of all its processes of one name, `web-1/nginx`."),
+    "feature": _text("The counter, with its base unit: `cpu_wait_ratio`."),
+    "resource": _text("What it is about; empty where that is not known.", enum=list(RESOURCES)),
+    "description": _text("What it is, in plain words. For people: its wording may change at any time."),
+}
+TERM: Final = _object(
+    "One metric in a model.",
+    {
+        **_DESCRIBED,
+        "coefficient": _perhaps("What one unit more of it adds; null in a model that is no equation."),
+        "family": _texts("Metrics that say the same, the best first, each as `ROW:FEATURE`."),
+    },
+)
+CANDIDATE: Final = _object(
+    "One metric that goes with the performance metric by itself.",
+    {
+        **_DESCRIBED,
+        "r": _perhaps("The correlation coefficient."),
+        "p_value": _perhaps("How likely so much would be without any correlation."),
     },
 )
 
@@ -415,6 +440,56 @@ SCHEMAS: Final[dict[str, Schema]] = {
         },
         parts={"location": LOCATION, "stack": STACK, "thread": THREAD, "phase": PHASE},
     ),
+    "model": _kind(
+        "model",
+        "A performance model that was built: which metrics of its hosts tell a performance metric of an application, "
+        "and how.",
+        {
+            "ts": _number("The end of the interval at which it was built, seconds since the epoch.", minimum=0),
+            "id": _text("Of this model: the same whenever the same input is processed again.", format="uuid"),
+            "application": _text("The application that it is about. The record's key.", minLength=1),
+            "performance": _text("What it tells, with its unit: `response_time_mean_s`.", minLength=1),
+            "type": _text("Of the model: `linear`, ..."),
+            "equation": _text("For people: its form may change at any time."),
+            "intercept": _perhaps("What the terms are added to; null in a model that is no equation."),
+            "terms": {
+                "type": "array",
+                "description": "The metrics in it, the first chosen first.",
+                "items": {"$ref": "#/$defs/term"},
+            },
+            "r2": _perhaps("The share of the variance that it tells, by cross-validation."),
+            "p_value": _perhaps("Of the test that gave up the model before it; null for the first one."),
+            "begin_ts": _number("Where its training began, seconds since the Unix epoch.", minimum=0),
+            "end_ts": _number("Where that ended.", minimum=0),
+            "samples": _count("So many intervals it was trained on."),
+            "reason": _text(
+                "Why it was built: `first`, `grown` (there are more samples), `changed` (the relation, or the response "
+                "times), `poor` (it tells too little), `wish`. A later version may have more.",
+                minLength=1,
+            ),
+            "candidates": {
+                "type": "array",
+                "description": "The metrics that go with the performance metric by themselves, the best first.",
+                "items": {"$ref": "#/$defs/candidate"},
+            },
+            "live": _LIVE,
+        },
+        parts={"term": TERM, "candidate": CANDIDATE},
+    ),
+    "prediction": _kind(
+        "prediction",
+        "What a model said of one interval, beside what was. Only `laggard replay --json --scores` prints it.",
+        {
+            "ts": _number("The interval's end, seconds since the Unix epoch.", minimum=0),
+            "operator": _text("The operator whose model it is: `regression`."),
+            "application": _text("The application that it is about.", minLength=1),
+            "performance": _text("Which performance metric, with its unit.", minLength=1),
+            "value": _perhaps("What it was; null where nothing was measured."),
+            "predicted": _perhaps("What the model says; null where it cannot say."),
+            "p_value": _perhaps("How likely its errors would be so if the relation had not changed."),
+            "r2": _perhaps("The share of the variance that it tells, over the newest window."),
+        },
+    ),
     "score": _kind(
         "score",
         "One operator's score of one key at one tick. Only `laggard replay --json --scores` prints it.",
@@ -422,4 +497,4 @@ SCHEMAS: Final[dict[str, Schema]] = {
         keyed=True,
     ),
 }
-"""Of what the topics of anomalies and diagnoses hold and `laggard replay --json` prints, by kind."""
+"""Of what the topics of anomalies, models and diagnoses hold and `laggard replay --json` prints, by kind."""

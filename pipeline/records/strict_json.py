@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from typing import Any, Final, NoReturn, cast
 
@@ -27,6 +28,11 @@ _SHOWN: Final = 20  # characters of what was there instead
 MAX_CONTAINERS: Final = 1_000_000
 MAX_COMMAS: Final = MAX_CELLS + MAX_CONTAINERS
 """Of one text. They bound what it becomes as objects to some hundred megabytes, whatever stands in it."""
+
+
+def json_number(value: float) -> float | None:
+    """A number as JSON has it: NaN and infinity, which it has not, are null."""
+    return float(value) if math.isfinite(value) else None
 
 
 def parse_object(text: str | bytes, place: str) -> dict[str, Any]:

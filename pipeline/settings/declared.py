@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.records.limits import MAX_KEY
 from laggard.pipeline.settings.kinds import READERS
 
 if TYPE_CHECKING:
@@ -96,6 +97,33 @@ def _host(_: Mapping[str, Value], __: Mapping[str, str]) -> str:
     return os.uname().nodename
 
 
+def _operators(read: Mapping[str, Value], _: Mapping[str, str]) -> tuple[str, ...]:
+    has_applications = any(read.get(name) for name in ("applications.hosts", "applications.pattern", "sources"))
+    return (*DEFAULT_OPERATORS, "regression") if has_applications else DEFAULT_OPERATORS
+
+
+def _check_applications(hosts: Value) -> None:
+    assert isinstance(hosts, dict)
+    for application, said in hosts.items():
+        if not isinstance(said, str) or not said.split():
+            raise ValueError(f"for {application!r} hosts, or patterns such as web-*, separated by blanks")
+        _check_key(application)
+
+
+def _check_key(name: str) -> None:
+    if not 0 < len(name) <= MAX_KEY or not name.isprintable():
+        raise ValueError(f"names of applications of 1 to {MAX_KEY} characters that can be printed")
+
+
+def _check_pattern(pattern: Value) -> None:
+    try:
+        found = re.compile(str(pattern))
+    except re.error as error:
+        raise ValueError(f"a regular expression of Python: {error}") from None
+    if pattern and "application" not in found.groupindex:
+        raise ValueError("a group that names the application: (?P<application>...)")
+
+
 def _check_location(location: Value) -> None:
     from laggard.pipeline.bus.kafka.options import is_kafka, servers_of  # noqa: PLC0415 - most buses are a file
 
@@ -131,6 +159,8 @@ def _check_token_url(url: Value) -> None:
     check_token_url(str(url))
 
 
+DEFAULT_OPERATORS = ("gaussian", "cpu")
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "state",
@@ -151,9 +181,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "operators",
         "words",
-        "gaussian,cpu",
-        "The operators that the worker runs.",
-        choices=("gaussian", "cpu", "river"),
+        "",
+        "The operators that the worker runs. `regression` is about applications, the others about hosts.",
+        choices=("gaussian", "cpu", "river", "regression"),
+        found=_operators,
+        found_as="`gaussian,cpu`, with `regression` where `applications.hosts`, `applications.pattern` or `sources` is "
+        "given",
     ),
     Setting(
         "bus.location",
@@ -499,6 +532,100 @@ SETTINGS: tuple[Setting, ...] = (
         "rate",
         "1/day",
         "The false-alarm budget of a host for this operator.",
+        minimum="1/month",
+        maximum="10/minute",
+    ),
+    Setting(
+        "applications.hosts",
+        "table",
+        "",
+        "Which hosts serve which application: by application their names, or patterns such as `web-*`, separated by "
+        "blanks. Their counters are what its performance is explained by.",
+        check=_check_applications,
+    ),
+    Setting(
+        "applications.pattern",
+        "text",
+        "",
+        "A regular expression for names of hosts whose group `application` names the application that a host serves: "
+        "`(?P<application>[a-z]+)-[a-z]+-[0-9]+`. Empty for none.",
+        check=_check_pattern,
+    ),
+    Setting(
+        "regression.performance",
+        "words",
+        "response_time_mean_s,throughput_per_s",
+        "Which performance metrics of an application are explained, each by a model of its own.",
+    ),
+    Setting(
+        "regression.candidates",
+        "count",
+        "100",
+        "So many metrics of its hosts, those that go with the performance best, a model is chosen from.",
+        minimum="1",
+        maximum="10000",
+    ),
+    Setting(
+        "regression.window",
+        "count",
+        "10",
+        "From so many intervals a first model is built; the published method compares as many with those before.",
+        minimum="4",
+        maximum="60",
+    ),
+    Setting(
+        "regression.minimum_gain",
+        "number",
+        "0.01",
+        "By so much one more metric has to raise the share of the variance that a model tells (R²).",
+        minimum="0",
+        maximum="1",
+    ),
+    Setting(
+        "regression.significance",
+        "ratio",
+        "5%",
+        "Of the published method: a model is built anew where its errors differ from those before so much that chance "
+        "does so more rarely.",
+        minimum="0.01%",
+        maximum="50%",
+    ),
+    Setting(
+        "regression.kind",
+        "choice",
+        "linear",
+        "What a model is: `linear`, an equation; or nearest `neighbours`, a regression `tree`, or `boosting`, which "
+        "need scikit-learn: `pip install '.[models]'` in a checkout.",
+        choices=("linear", "neighbours", "tree", "boosting"),
+    ),
+    Setting(
+        "regression.criterion",
+        "choice",
+        "residuals",
+        "What tells by the published method that a model does not hold any more: its errors, or that R² is below 0.8.",
+        choices=("residuals", "r2"),
+    ),
+    Setting(
+        "regression.method",
+        "choice",
+        "adaptive",
+        "How models are built and given up: `published`, as in the paper that the operator comes from, or `adaptive`, "
+        "which names host and resource after fewer intervals, and more surely.",
+        choices=("adaptive", "published"),
+    ),
+    Setting(
+        "regression.false_rebuilds",
+        "rate",
+        "1/day",
+        "So often a model of an application that still holds may be given up.",
+        minimum="1/month",
+        maximum="10/minute",
+    ),
+    Setting(
+        "regression.false_alarms",
+        "rate",
+        "1/day",
+        "The false-alarm budget of an application for this operator.",
         minimum="1/month",
         maximum="10/minute",
     ),

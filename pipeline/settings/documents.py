@@ -151,5 +151,5 @@ def _toml(setting: Setting) -> str:
     if setting.kind in {"table", "tables"}:
         return "{}" if setting.kind == "table" else "[]"
     if setting.kind == "words":
-        return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",")) + "]"
+        return "[" + ", ".join(f'"{word}"' for word in setting.default.split(",") if word) + "]"
     return f'"{setting.default}"'

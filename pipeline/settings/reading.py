@@ -104,6 +104,10 @@ class Settings:
         """A rate, in events a day."""
         return self._get(name, "rate", float)
 
+    def number(self, name: str) -> float:
+        """A number."""
+        return self._get(name, "number", float)
+
     def choice(self, name: str) -> str:
         """One of the names that may be chosen."""
         return self._get(name, "choice", str)

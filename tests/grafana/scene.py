@@ -16,7 +16,7 @@ import numpy as np
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.task import REPLAY_HEADER
+from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.producers.agent import AGENT_FEATURES

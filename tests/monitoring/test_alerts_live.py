@@ -21,7 +21,7 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.task import REPLAY_HEADER
+from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.grafana.alerts import JOB, span
 from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.records import Frame, encode, make_layout

@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from laggard.pipeline.asyncapi import asyncapi_document
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.records import Mark, Request, encode
+from laggard.pipeline.records import Mark, Request, Wish, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
@@ -92,6 +92,7 @@ def test_every_topic_is_there_and_every_part_is_used() -> None:
         frame("h1", 1, 5.0),
         Mark("h1", 5.0, "slow"),
         Request("shop", 5.0, "r1", 0.1, {"RS": 2.0}, {"RS": 0.02}, ("open", "read")),
+        Wish("shop", 5.0, "web-1/nginx:cpu_wait_ratio", "pin"),
     ],
     ids=lambda received: type(received).__name__.lower(),
 )

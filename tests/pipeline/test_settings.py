@@ -172,6 +172,13 @@ def test_which_file_is_read(tmp_path: Path) -> None:
     assert read_settings(environ=environment(tmp_path)).text("host") == "here"
 
 
+def test_a_folder_in_the_place_of_the_file_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "laggard.toml").mkdir()
+    with pytest.raises(SettingError, match=r"^laggard\.toml: the configuration file cannot be read: Is a directory$"):
+        read_settings(environ={"HOME": str(tmp_path)})
+
+
 def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> None:
     config = (
         '# a comment\nhost = 5\n\n[gaussian]\nminimum_features = "many"\ncontxt = "4h"\n\n[agent]\ninterval = "2h"\n'
@@ -189,7 +196,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
         "some.toml:6: there is no setting 'gaussian.contxt'; did you mean 'gaussian.context'?",
         'some.toml:9: agent.interval is "2h"; expected a duration from 0.5s to 1h',
         'LAGGARD_BUS_MAX_BYTES: bus.max_bytes is "1 cup"; expected a size such as 512MiB, 1GiB or 2GB',
-        '--set: operators is "gausian"; expected names out of gaussian, cpu, river',
+        '--set: operators is "gausian"; expected names out of gaussian, cpu, river, regression',
     ]
 
 

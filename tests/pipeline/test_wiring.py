@@ -16,8 +16,8 @@ from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import machines, wire
 
 
-@pytest.mark.parametrize("name", BY_NAME["operators"].choices)
-def test_every_operator_that_can_be_chosen_is_wired(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression"}))
+def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None:
     (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={name}")]))
     assert wired.name == name
     assert wired.topic in TOPICS

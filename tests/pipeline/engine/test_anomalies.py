@@ -14,7 +14,8 @@ from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state, encode_state
-from laggard.pipeline.engine.task import REPLAY_HEADER, Task
+from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly, blamed, restored
 from laggard.pipeline.metrics.exporter import Exporter

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
-from laggard.pipeline.engine.task import REPLAY_HEADER, Task
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.courses import (
     GOES_ON_S,
     JOINED_S,

@@ -323,7 +323,7 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"kind": "anomalies"}, "field 'kind': expected 'anomaly', 'progress', 'incident', "),
+        ({"kind": "anomalies"}, "field 'kind': expected one of the kinds 'anomaly', 'progress', "),
         ({"kind": ["anomaly"]}, "field 'kind': expected"),
         ({"ts": None}, "field 'ts': expected seconds since the Unix epoch"),
         ({"id": 7}, "field 'id': expected text"),

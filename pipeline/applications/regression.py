@@ -1,0 +1,460 @@
+"""The stage of performance models: joins an application's records into intervals, and asks the operator of each.
+
+An interval is judged by the models that there are, then learned. What comes out: a model whenever one is built; an
+anomaly when the application is slow or no longer as its models say, with the host and the resource that are most likely
+to blame, and its progress, which join to incidents as those of hosts do; what the models predicted, for those who look
+on. Everything follows from the application's records in their order, and from nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+
+from laggard.operators.calibration import QUIET_S
+from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE, Intervals
+from laggard.pipeline.applications.telling import Judged, model_output, prediction_output
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
+from laggard.pipeline.engine.states import States
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SILENT_TICKS, Sequences, Trigger
+from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
+from laggard.pipeline.incidents.anomalies import restored as restored_anomalies
+from laggard.pipeline.incidents.courses import SILENT_S, followed, opening
+from laggard.pipeline.incidents.courses import restored as restored_course
+from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
+from laggard.pipeline.records import Frame, Wish, encode
+from laggard.pipeline.records.models import model_id
+from laggard.pipeline.records.outputs import Anomaly, anomaly_id
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from laggard.operators.ranking import Ranking
+    from laggard.operators.regression.models import Judgement, Model
+    from laggard.pipeline.applications.intervals import Interval, Metrics
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.snapshots import Migration
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.incidents.courses import Course, Told
+    from laggard.pipeline.records import Decoder, Received
+    from laggard.pipeline.records.outputs import Blame, Parameter
+
+REGRESSION: Final = "regression"
+_STREAM: Final = "application"
+"""Where a state has that of the operator: in the place of a scope's, so that migrations find it."""
+
+
+class Operator(Protocol):
+    """What builds the models of one application. What raises must leave the state as it was."""
+
+    @property
+    def pinned(self) -> Sequence[str]:
+        """The metrics that must be in the models."""
+
+    @property
+    def banned(self) -> Sequence[str]:
+        """The metrics that must not."""
+
+    def score(
+        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
+    ) -> Judgement:
+        """What the models say of an interval that ends at `ts`. Changes nothing."""
+
+    def learn(
+        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
+    ) -> Sequence[Model]:
+        """Take it into the state; gives the models that were built."""
+
+    def pin(self, metric: str) -> None:
+        """Have this metric in the models."""
+
+    def ban(self, metric: str) -> None:
+        """Have it in none."""
+
+    def free(self, metric: str) -> None:
+        """Neither."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regressing(Stage):
+    """What builds performance models, as a stage; see `Stage`.
+
+    Attributes:
+        make: makes an operator that has seen nothing.
+        state_version: of the form of its state.
+        parameters: what it was made with, for people to read in its outputs.
+        migrations: see `Stage`.
+
+    """
+
+    make: Callable[[], Operator]
+    state_version: int
+    parameters: Mapping[str, Parameter]
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    name = REGRESSION
+    topic = APPLICATIONS
+    writes = (MODELS, ANOMALIES)
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RegressionTask:
+        """Make a task for a partition, without any state."""
+        return RegressionTask(self, partition, **options)
+
+
+@dataclass(slots=True, eq=False)
+class Application:
+    """The state of one application.
+
+    Attributes:
+        operator: has learned all intervals that are closed.
+        intervals: joins its records.
+        trigger: when the next anomaly may be told.
+        anomalies: the one that is open, and how many there were.
+        courses: of the anomalies that were told and have not ended, in the order of their opening.
+        wishes: the sequence numbers of its wishes.
+        records: how many records have changed it.
+        heard: the offset of the last of them.
+
+    """
+
+    operator: Operator
+    intervals: Intervals = field(default_factory=Intervals)
+    trigger: Trigger = field(default_factory=Trigger)
+    anomalies: Anomalies = field(default_factory=Anomalies)
+    courses: tuple[Course, ...] = ()
+    wishes: Sequences = field(default_factory=Sequences)
+    records: int = 0
+    heard: int = -1
+
+    @property
+    def ts(self) -> float:
+        """The newest time that was heard, seconds since the Unix epoch; 0 before there is one."""
+        return max(self.intervals.ts, 0.0)
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for the next interval; infinite where no anomaly has to end."""
+        if not self.courses:
+            return math.inf
+        return self.intervals.closed_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
+
+    def fall_silent(self) -> None:
+        """Give up its anomalies, whose end nobody saw: what still is so when it comes again is another one."""
+        self.courses, self.trigger = (), Trigger()
+        self.anomalies = Anomalies(self.anomalies.opened)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "records": self.records,
+            "heard": self.heard,
+            "wishes": self.wishes.snapshot(),
+            "intervals": self.intervals.snapshot(),
+            "streams": {
+                _STREAM: {
+                    "operator": self.operator.snapshot(),
+                    "ts": self.intervals.closed_ts,
+                    "armed": self.trigger.armed,
+                    "calm_since": self.trigger.calm_since,
+                    **self.anomalies.snapshot(),
+                    "courses": [course.snapshot() for course in self.courses],
+                }
+            },
+        }
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.records, self.heard = int(state["records"]), int(state["heard"])
+        self.wishes = Sequences(state["wishes"])
+        self.intervals.restore(state["intervals"], decoder, place)
+        stream = state["streams"][_STREAM]
+        self.operator.restore(stream["operator"])
+        self.trigger = Trigger(bool(stream["armed"]), stream["calm_since"])
+        self.anomalies = restored_anomalies(stream)
+        self.courses = tuple(map(restored_course, stream["courses"]))
+
+    def begin_anew(self, operator: Operator) -> None:
+        """Forget what was learned, but not what was wished."""
+        for metric in self.operator.pinned:
+            operator.pin(metric)
+        for metric in self.operator.banned:
+            operator.ban(metric)
+        self.operator, self.intervals = operator, Intervals()
+        self.fall_silent()
+
+
+class RegressionTask(RecordTask):
+    """Performance models of the applications of one partition.
+
+    Parameters:
+        stage: whose task it is.
+        partition: where the records come from.
+        options: see `TaskOptions`.
+
+    """
+
+    states: States[Application]
+
+    def __init__(self, stage: Regressing, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+        def empty() -> Application:
+            return Application(stage.make())
+
+        every, most = options.get("snapshot_records", SNAPSHOT_RECORDS), options.get("max_keys", MAX_KEYS)
+        super().__init__(
+            stage,
+            partition,
+            States(stage, partition, empty, every, most),
+            options.get("observers", ()),
+            options.get("telemetry"),
+            live=options.get("live", True),
+        )
+        self._stage = stage
+
+    # Records.
+
+    def receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded already."""
+        self.position = record.offset + 1
+        match received:
+            case Frame() if received.keyed_by == "application":
+                if self._has_key(record, received.key):
+                    self._frame(record, received)
+            case Wish():
+                if self._has_key(record, received.application):
+                    self._wish(record, received)
+            case Frame():
+                expected = "a frame of an application"
+                self._refuse(record, f"{self._place(record)}: expected {expected}, got one of a {received.keyed_by}")
+            case _:
+                kind = type(received).__name__.lower()
+                self._refuse(record, f"{self._place(record)}: expected a frame or a wish, got a {kind}")
+        self.states.look_after_silent(self.position)
+        for key, gone in self.states.take_gone():
+            self._end(key, gone)
+
+    def _has_key(self, record: Incoming, key: str) -> bool:
+        if key == record.key:
+            return True
+        self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
+        return False
+
+    def _frame(self, record: Incoming, frame: Frame) -> None:
+        if frame.scope == PERFORMANCE:
+            if len(frame.layout.rows) != 1:
+                reason = f"expected one row of performance, got {len(frame.layout.rows)}"
+                self._refuse(record, f"{self._place(record)}: {reason}")
+                return
+            self._measure(record, frame)
+        elif frame.scope in COUNTERS:
+            self._tick(record, frame)
+        else:
+            self._observe(frame.key, lambda observer: observer.received(frame))
+
+    def _measure(self, record: Incoming, frame: Frame) -> None:
+        one = self.states.open(frame.key, self.position)
+        newest = one.intervals.measured_ts
+        live = self._is_live(record)
+        judged = one.intervals.measure(frame, record.offset, live=live)
+        match judged:
+            case "duplicate":
+                self._counts.duplicates += 1
+                return
+            case "late":
+                reason = f"late: expected a time after {newest!r} whose counters are still there, got {frame.ts!r}"
+                if one.intervals.set_back:
+                    reason += (
+                        f"; {one.intervals.set_back} of {SET_BACK_FRAMES} after which the clock counts as set back"
+                    )
+                self._counts.late += 1
+                self._refuse(record, f"{self._place(record)}: {reason}")
+            case "set_back":
+                self._counts.clocks_set_back += 1
+                self._end(frame.key, one)
+                one.begin_anew(self._stage.make())
+                one.intervals.measure(frame, record.offset, live=live)
+            case "new":
+                self._close(frame.key, one)
+        self._heard(record)
+
+    def _tick(self, record: Incoming, frame: Frame) -> None:
+        one = self.states.open(frame.key, self.position)
+        match one.intervals.tick(frame):
+            case "duplicate":
+                self._counts.duplicates += 1
+                return
+            case "late":
+                closed = one.intervals.closed_ts
+                self._counts.late += 1
+                self._refuse(
+                    record,
+                    f"{self._place(record)}: late: expected a time after {closed!r}, the end of the newest closed "
+                    f"interval, got {frame.ts!r}",
+                )
+            case _:
+                self._close(frame.key, one)
+        self._heard(record)
+
+    def _heard(self, record: Incoming) -> None:
+        self.states.heard(record.key, record.offset)
+        if (found := self.states.silent(record.ts, self.position)) is not None:
+            key, silent = found
+            self._end(key, silent)
+            silent.fall_silent()
+            self.states.silenced(key, self.position)
+
+    def _wish(self, record: Incoming, wish: Wish) -> None:
+        one = self.states.open(wish.application, self.position)
+        if wish.sequence in one.wishes:
+            self._counts.duplicates += 1
+            return
+        one.wishes.add(wish.sequence)
+        match wish.wish:
+            case "pin":
+                one.operator.pin(wish.metric)
+            case "ban":
+                one.operator.ban(wish.metric)
+            case "free":
+                one.operator.free(wish.metric)
+        self._heard(record)
+
+    def finish(self) -> None:
+        """Close all intervals: nothing more will come."""
+        for key in self.states.keys():  # noqa: SIM118 - no dictionary
+            one = self.states.get(key)
+            assert one is not None
+            for interval in one.intervals.rest():
+                self._judge(key, one, interval)
+
+    # Intervals.
+
+    def _close(self, key: str, one: Application) -> None:
+        for interval in one.intervals.closed():
+            self._judge(key, one, interval)
+
+    def _judge(self, key: str, one: Application, interval: Interval) -> None:
+        """Judge an interval, then learn it."""
+        if interval.ts >= one.awaited_until:
+            self._end(key, one)
+            one.fall_silent()
+        asked = interval.ts, interval.metrics, interval.values, interval.performance
+        try:
+            judgement = one.operator.score(*asked)
+            fires, one.trigger = one.trigger.after(interval.ts, judgement.score, QUIET_S)
+        except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition
+            self._refuse_interval(interval, f"not scored: {_told(error)}")
+        else:
+            self._tell(key, one, interval, Judged(interval.ts, key, judgement), fires=fires)
+        try:
+            models = one.operator.learn(*asked)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._refuse_interval(interval, f"not learned: {_told(error)}")
+            return
+        place = self._place_of(interval)
+        for model in models:
+            identity = model_id(key, model.performance, place)
+            self.outputs.append(
+                model_output(model, model_id=identity, ts=interval.ts, application=key, live=interval.live)
+            )
+
+    def _tell(self, key: str, one: Application, interval: Interval, judged: Judged, *, fires: bool) -> None:
+        if one.anomalies.open is not None:
+            one.anomalies = one.anomalies.after(interval.frame, over=one.trigger.armed)
+        if one.courses:
+            self._follow(key, one, judged)
+        if fires:
+            self._open(key, one, interval, judged)
+        if not self._observers:
+            return
+        name = self._stage.name
+        self._observe(key, lambda observer: observer.scored(name, interval.frame, judged, one.anomalies))
+        for each in judged.judgement.predictions:
+            told = prediction_output(each, ts=interval.ts, operator=name, application=key)
+            self._observe(key, lambda observer, told=told: observer.predicted(told))  # type: ignore[misc]
+
+    def _open(self, key: str, one: Application, interval: Interval, judged: Judged) -> None:
+        """Open an anomaly, and tell of it."""
+        identity = anomaly_id(self._stage.name, key, self._place_of(interval))
+        blame = judged.blame()
+        ranking = judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES)
+        told = Anomaly(
+            id=identity,
+            operator=self._stage.name,
+            parameters=self._stage.parameters,
+            keyed_by="application",
+            key=key,
+            ts=interval.ts,
+            score=judged.score,
+            ranking=ranking,
+            sentence=judged.sentence(),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=interval.live,
+            scope=PERFORMANCE,
+            blame=blame,
+        )
+        self.outputs.append(told)
+        self._counts.anomalies += 1
+        one.courses = (*one.courses, opening(told))
+        one.anomalies = one.anomalies.opening(OpenAnomaly(identity, interval.ts, interval.live).blaming(blame))
+
+    def _follow(self, key: str, one: Application, judged: Judged) -> None:
+        """Tell what became of the anomalies that were told before this interval."""
+
+        def look() -> tuple[Ranking, Blame | None]:
+            return judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES), judged.blame()
+
+        going_on = "" if one.anomalies.open is None else one.anomalies.open.id
+        one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look)
+        for each in told:
+            self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())
+
+    def _end(self, key: str, one: Application) -> None:
+        """Tell that all anomalies of an application count as ended: nobody will see how they go on."""
+        since_ts = one.intervals.closed_ts
+        for course in one.courses:
+            self._progress(course.ended(), key, since_ts, silent_since_ts=since_ts)
+
+    def _progress(
+        self, told: Told, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
+    ) -> None:
+        self.outputs.append(
+            progress(
+                told,
+                self._stage.name,
+                self._stage.parameters,
+                key=key,
+                scope=PERFORMANCE,
+                ts=ts,
+                sentence=sentence,
+                silent_since_ts=silent_since_ts,
+            )
+        )
+
+    def _refuse_interval(self, interval: Interval, reason: str) -> None:
+        frame = interval.frame
+        measured = Incoming(self.partition, interval.offset, frame.key, encode(frame), frame.ts)
+        self._refuse(measured, f"{self._place(measured)}: {reason}")
+
+    def _place_of(self, interval: Interval) -> str:
+        """Where the performance frame of an interval is: what comes of it is known by that."""
+        return f"{self.partition.topic}[{self.partition.number}]@{interval.offset}"
+
+    def lost(self) -> None:
+        """Tell the observers that this state is given up."""
+        keys = self.states.keys()
+        self._observe(self.partition.topic, lambda observer: observer.lost(self._stage.name, keys))
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,299 @@
+"""What each metric of a host or of its processes is about, and what it is in plain words. A table, and how it is read.
+
+A metric's *resource* is what it tells of, its *role* what it tells: that work waits for the resource, that it is used,
+or free, or that it only follows the load. The *sign* is the one that physics asks of its coefficient in a model of a
+response time: more waiting, more time. The role is what tells a bottleneck from its company: under load nearly all
+counters rise together, but only what is short makes others wait (S2, section 5; B. Gregg, "The USE Method", 2012).
+
+Names are looked up by their ends, whatever stands before them (`group_db_cpu_busy_ratio` is as `cpu_busy_ratio`),
+first laggard's own, then those of node_exporter, PostgreSQL, nginx and VMware (`esxtop`) as their exporters have them.
+What is not known has no resource, no role and no sign.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from laggard.operators.regression.models import UNKNOWN, Trait
+from laggard.pipeline.applications.intervals import metric_parts
+from laggard.pipeline.explaining.explain import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.regression.models import Role
+    from laggard.pipeline.records.models import Resource
+
+LACKED: Final[Mapping[Resource, str]] = {
+    "cpu": "CPU",
+    "memory": "memory",
+    "disk": "disk throughput",
+    "network": "network throughput",
+    "lock": "locks that are free",
+}
+"""What a host is short of."""
+
+
+class _Known(NamedTuple):
+    """A trait, and a description with places for whose metric it is (`{who}`) and of which device (`{device}`)."""
+
+    trait: Trait
+    words: str
+
+
+_SIGNS: Final[Mapping[Role, int]] = {"wait": 1, "use": 1, "free": -1, "load": 0, "": 0}
+
+
+def trait(metric: str) -> Trait:
+    """What a metric, given as `ROW:FEATURE`, is about."""
+    return _known(metric_parts(metric).feature)[0].trait
+
+
+def resource_of(metric: str) -> Resource:
+    """What resource a metric, given as `ROW:FEATURE`, is about; empty where that is not known."""
+    return cast("Resource", trait(metric).resource)
+
+
+def described(metric: str) -> str:
+    """What a metric is, in plain words: ``time that `nginx` on web-1 waited for a free CPU``."""
+    parts = metric_parts(metric)
+    known, device = _known(parts.feature)
+    host = printable(parts.host)
+    who = f"`{printable(parts.name)}` on {host}" if parts.name else host
+    if not known.words:
+        return f"{printable(parts.feature)} of {who}"
+    return known.words.replace("{device}", printable(device)).replace("{who}", who)
+
+
+@lru_cache(maxsize=65_536)
+def _known(feature: str) -> tuple[_Known, str]:
+    """What is known of a feature, and the name of the device that it is of; empty where it is of none."""
+    words = feature.split("_")
+    for start in range(len(words)):
+        if (known := _ENDS.get("_".join(words[start:]))) is not None:
+            return known, ""
+        for stop in range(start + 2, len(words)):
+            if (known := _DEVICES.get((words[start], "_".join(words[stop:])))) is not None:
+                return known, "_".join(words[start + 1 : stop])
+    for pattern, known in _PATTERNS:
+        if match := pattern.search(feature):
+            return known, match.groupdict().get("device") or ""
+    return _Known(UNKNOWN, ""), ""
+
+
+def _row(resource: Resource, role: Role, words: str, sign: int | None = None) -> _Known:
+    return _Known(Trait(resource, role, _SIGNS[role] if sign is None else sign), words)
+
+
+_ENDS: Final[Mapping[str, _Known]] = {
+    # Of processes and of hosts.
+    "cpu_user_ratio": _row("cpu", "use", "CPU time of {who} in user mode"),
+    "cpu_system_ratio": _row("cpu", "use", "CPU time of {who} inside the kernel"),
+    "cpu_children_ratio": _row("cpu", "use", "CPU time of short-lived children of {who}"),
+    "cpu_wait_ratio": _row("cpu", "wait", "time that {who} waited for a free CPU"),
+    "cpu_quota_throttled_ratio": _row("cpu", "wait", "share of periods in which {who} ran out of its CPU quota"),
+    "cpu_quota_throttled_time_ratio": _row("cpu", "wait", "time for which {who} was held back by its CPU quota"),
+    "io_delay_ratio": _row("disk", "wait", "time that {who} waited for disks"),
+    "cpu_pressure_ratio": _row("cpu", "wait", "time that a task in the control group of {who} waited for a CPU"),
+    "io_pressure_ratio": _row("disk", "wait", "time that a task in the control group of {who} waited for I/O"),
+    "memory_pressure_ratio": _row("memory", "wait", "time that a task in the control group of {who} waited for memory"),
+    "timeslices_per_s": _row("cpu", "load", "how often {who} was scheduled"),
+    "switches_voluntary_per_s": _row("cpu", "load", "how often {who} gave up the CPU"),
+    "switches_involuntary_per_s": _row("cpu", "load", "how often {who} was taken off the CPU"),
+    "page_faults_minor_per_s": _row("memory", "load", "minor page faults of {who}"),
+    "page_faults_per_s": _row("memory", "load", "page faults of {who}"),
+    "page_faults_major_per_s": _row("memory", "wait", "page faults of {who} that had to read from a disk"),
+    "io_read_characters_per_s": _row("disk", "load", "what {who} read, cached data and pipes included"),
+    "io_write_characters_per_s": _row("disk", "load", "what {who} wrote, cached data and pipes included"),
+    "io_read_operations_per_s": _row("disk", "load", "read calls of {who}"),
+    "io_write_operations_per_s": _row("disk", "load", "write calls of {who}"),
+    "io_read_bytes_per_s": _row("disk", "use", "what {who} read from disk"),
+    "io_write_bytes_per_s": _row("disk", "use", "what {who} wrote to disk"),
+    "io_cancelled_write_bytes_per_s": _row("disk", "load", "writes that {who} took back before they reached the disk"),
+    "memory_rss_bytes": _row("memory", "use", "memory that {who} held"),
+    "memory_virtual_bytes": _row("memory", "", "address space of {who}"),
+    "memory_shared_bytes": _row("memory", "", "shared memory of {who}"),
+    "memory_swap_bytes": _row("memory", "use", "memory of {who} that was swapped out"),
+    "threads": _row("", "load", "threads of {who}"),
+    "descriptors": _row("", "load", "open descriptors of {who}"),
+    "sockets": _row("network", "load", "open sockets of {who}"),
+    "children": _row("", "load", "child processes of {who}"),
+    "cpus": _row("cpu", "", "CPUs of {who} that were online", 0),
+    # Of hosts.
+    "cpu_nice_ratio": _row("cpu", "use", "CPU time of programs of low priority on {who}"),
+    "cpu_idle_ratio": _row("cpu", "free", "share of CPU time on {who} that was idle"),
+    "cpu_io_wait_ratio": _row("disk", "wait", "time that CPUs of {who} waited for disks"),
+    "cpu_interrupt_ratio": _row("cpu", "use", "CPU time of interrupts on {who}"),
+    "cpu_soft_interrupt_ratio": _row("cpu", "use", "CPU time of soft interrupts on {who}"),
+    "cpu_steal_ratio": _row("cpu", "wait", "CPU time that the hypervisor took away from {who}"),
+    "cpu_guest_ratio": _row("cpu", "use", "CPU time of virtual machines on {who}"),
+    "cpu_busy_ratio": _row("cpu", "use", "share of CPU time of {who} that was used"),
+    "cpu_busiest_core_ratio": _row("cpu", "use", "use of the busiest core of {who}"),
+    "cpu_throttled_ratio": _row("cpu", "wait", "time for which heat slowed the CPUs of {who}"),
+    "cpu_capped_ratio": _row("cpu", "wait", "share of their frequency that CPUs of {who} might not use"),
+    "boot_timestamp_seconds": _row("", "", "when {who} booted"),
+    "switches_per_s": _row("cpu", "load", "changes of tasks on the CPUs of {who}"),
+    "interrupts_per_s": _row("cpu", "load", "interrupts on {who}"),
+    "soft_interrupts_per_s": _row("cpu", "load", "soft interrupts on {who}"),
+    "forks_per_s": _row("cpu", "load", "processes and threads that began on {who}"),
+    "processes_running": _row("cpu", "wait", "tasks on {who} that ran or wanted a CPU"),
+    "processes_blocked": _row("disk", "wait", "tasks on {who} that waited for disks"),
+    "load_1m": _row("cpu", "wait", "load of {who} over a minute"),
+    "load_5m": _row("cpu", "wait", "load of {who} over 5 minutes"),
+    "load_15m": _row("cpu", "wait", "load of {who} over 15 minutes"),
+    "pressure_cpu_some_ratio": _row("cpu", "wait", "time that some task on {who} waited for a CPU"),
+    "pressure_cpu_full_ratio": _row("cpu", "wait", "time that all tasks on {who} waited for a CPU"),
+    "pressure_io_some_ratio": _row("disk", "wait", "time that some task on {who} waited for I/O"),
+    "pressure_io_full_ratio": _row("disk", "wait", "time that all tasks on {who} waited for I/O"),
+    "pressure_memory_some_ratio": _row("memory", "wait", "time that some task on {who} waited for memory"),
+    "pressure_memory_full_ratio": _row("memory", "wait", "time that all tasks on {who} waited for memory"),
+    "memory_used_bytes": _row("memory", "use", "memory of {who} that was used"),
+    "memory_usage_bytes": _row("memory", "use", "memory of {who} that was used, cached files included"),
+    "memory_available_bytes": _row("memory", "free", "memory of {who} that was available"),
+    "memory_free_bytes": _row("memory", "free", "memory of {who} that was free"),
+    "memory_cached_bytes": _row("memory", "free", "memory of {who} that cached files"),
+    "memory_buffers_bytes": _row("memory", "", "memory of {who} that was buffers"),
+    "memory_slab_bytes": _row("memory", "", "memory of the kernel's own objects on {who}"),
+    "memory_active_bytes": _row("memory", "", "memory of {who} that was active"),
+    "memory_inactive_bytes": _row("memory", "", "memory of {who} that was inactive"),
+    "memory_dirty_bytes": _row("disk", "load", "what waited on {who} to be written to disk"),
+    "memory_writeback_bytes": _row("disk", "wait", "what was on its way to disk on {who}"),
+    "memory_limit_hits_per_s": _row("memory", "wait", "how often {who} ran into its memory limit"),
+    "swap_used_bytes": _row("memory", "use", "swap of {who} that was used"),
+    "swap_free_bytes": _row("memory", "free", "swap of {who} that was free"),
+    "paging_in_bytes_per_s": _row("disk", "use", "what {who} read from disks"),
+    "paging_out_bytes_per_s": _row("disk", "use", "what {who} wrote to disks"),
+    "swap_in_bytes_per_s": _row("memory", "wait", "what {who} brought back from swap"),
+    "swap_out_bytes_per_s": _row("memory", "wait", "what {who} moved out to swap"),
+    "page_scans_per_s": _row("memory", "wait", "pages that {who} looked through for free memory"),
+    "out_of_memory_kills_per_s": _row("memory", "wait", "processes that {who} killed for want of memory"),
+    "users": _row("", "", "users who were logged in on {who}"),
+}
+"""By the end of a feature's name, from the beginning of a word on."""
+
+_DEVICES: Final[Mapping[tuple[str, str], _Known]] = {
+    ("disk", "read_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} read"),
+    ("disk", "write_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} wrote"),
+    ("disk", "read_operations_per_s"): _row("disk", "use", "reads of disk {device} of {who}"),
+    ("disk", "write_operations_per_s"): _row("disk", "use", "writes of disk {device} of {who}"),
+    ("disk", "read_time_ratio"): _row("disk", "wait", "reads under way on disk {device} of {who}"),
+    ("disk", "write_time_ratio"): _row("disk", "wait", "writes under way on disk {device} of {who}"),
+    ("disk", "queue_ratio"): _row("disk", "wait", "requests under way on disk {device} of {who}"),
+    ("disk", "busy_ratio"): _row("disk", "use", "time that disk {device} of {who} was busy"),
+    ("network", "receive_bytes_per_s"): _row("network", "load", "what interface {device} of {who} received"),
+    ("network", "transmit_bytes_per_s"): _row("network", "load", "what interface {device} of {who} sent"),
+    ("network", "receive_packets_per_s"): _row("network", "load", "packets that interface {device} of {who} received"),
+    ("network", "transmit_packets_per_s"): _row("network", "load", "packets that interface {device} of {who} sent"),
+    ("network", "receive_errors_per_s"): _row("network", "wait", "damaged packets on interface {device} of {who}"),
+    ("network", "transmit_errors_per_s"): _row("network", "wait", "packets that {device} of {who} failed to send"),
+    ("network", "receive_drops_per_s"): _row("network", "wait", "received packets that {device} of {who} dropped"),
+    ("network", "transmit_drops_per_s"): _row("network", "wait", "packets to send that {device} of {who} dropped"),
+}
+"""Of devices: by the first word, and by the end; what is between them names the device."""
+
+_DEVICE: Final = r'\{.*\b(?:device|name)="(?P<device>[^"]*)"'
+
+
+def _pattern(expression: str, known: _Known) -> tuple[re.Pattern[str], _Known]:
+    return re.compile(expression), known
+
+
+_PATTERNS: Final = (
+    # node_exporter, counters as rates: `node_cpu_seconds_per_s{cpu="0",mode="idle"}`.
+    _pattern(r'node_cpu_seconds\w*\{.*mode="idle"', _row("cpu", "free", "idle CPU time of {who}")),
+    _pattern(r'node_cpu_seconds\w*\{.*mode="iowait"', _row("disk", "wait", "time that CPUs of {who} waited for disks")),
+    _pattern(r'node_cpu_seconds\w*\{.*mode="steal"', _row("cpu", "wait", "CPU time that was taken away from {who}")),
+    _pattern(r"node_cpu_(guest_)?seconds", _row("cpu", "use", "CPU time that was used on {who}")),
+    _pattern(r"node_(load\d+|procs_running)", _row("cpu", "wait", "tasks on {who} that ran or wanted a CPU")),
+    _pattern(r"node_procs_blocked", _row("disk", "wait", "tasks on {who} that waited for disks")),
+    _pattern(r"node_schedstat_waiting_seconds", _row("cpu", "wait", "time that tasks on {who} waited for a CPU")),
+    _pattern(r"node_schedstat_running_seconds", _row("cpu", "use", "CPU time of tasks on {who}")),
+    _pattern(r"node_schedstat_timeslices", _row("cpu", "load", "how often tasks on {who} were scheduled")),
+    _pattern(r"node_pressure_cpu_\w*waiting", _row("cpu", "wait", "time that some task on {who} waited for a CPU")),
+    _pattern(r"node_pressure_io_", _row("disk", "wait", "time that tasks on {who} waited for I/O")),
+    _pattern(r"node_pressure_memory_", _row("memory", "wait", "time that tasks on {who} waited for memory")),
+    _pattern(
+        r"node_memory_(MemAvailable|MemFree|Cached|SwapFree)_bytes", _row("memory", "free", "free memory of {who}")
+    ),
+    _pattern(r"node_memory_Dirty_bytes", _row("disk", "load", "what waited on {who} to be written to disk")),
+    _pattern(r"node_memory_Writeback_bytes", _row("disk", "wait", "what was on its way to disk on {who}")),
+    _pattern(r"node_memory_", _row("memory", "", "")),
+    _pattern(r"node_vmstat_pgmajfault", _row("memory", "wait", "page faults on {who} that had to read from a disk")),
+    _pattern(r"node_vmstat_(pswpin|pswpout|oom_kill|pgscan\w*)", _row("memory", "wait", "want of memory on {who}")),
+    _pattern(r"node_vmstat_pgfault", _row("memory", "load", "page faults on {who}")),
+    _pattern(
+        r"node_disk_(read|write|io)_time\w*weighted\w*" + _DEVICE,
+        _row("disk", "wait", "requests under way on disk {device} of {who}"),
+    ),
+    _pattern(
+        r"node_disk_(read|write)_time_seconds\w*" + _DEVICE,
+        _row("disk", "wait", "requests under way on disk {device} of {who}"),
+    ),
+    _pattern(r"node_disk_io_now\w*" + _DEVICE, _row("disk", "wait", "requests under way on disk {device} of {who}")),
+    _pattern(
+        r"node_disk_io_time_seconds\w*" + _DEVICE, _row("disk", "use", "time that disk {device} of {who} was busy")
+    ),
+    _pattern(r"node_disk_\w*" + _DEVICE, _row("disk", "use", "work of disk {device} of {who}")),
+    _pattern(
+        r"node_network_\w*_(errs|drop)\w*" + _DEVICE,
+        _row("network", "wait", "packets that interface {device} of {who} lost"),
+    ),
+    _pattern(
+        r"node_netstat_\w*(Retrans|Drop|Overflow)", _row("network", "wait", "packets that {who} lost or sent again")
+    ),
+    _pattern(r"node_(network|netstat|sockstat|softnet)_", _row("network", "load", "")),
+    _pattern(r"node_(context_switches|intr|forks)", _row("cpu", "load", "")),
+    # PostgreSQL: postgres_exporter's names, and pg_stat_* as they are.
+    _pattern(
+        r"pg_\w*(deadlocks|blocked|waiting_locks|lock_wait)|pg_locks_",
+        _row("lock", "wait", "locks in PostgreSQL on {who}"),
+    ),
+    _pattern(
+        r'pg_stat_activity\w*\{.*wait_event_type="Lock"',
+        _row("lock", "wait", "sessions that waited for a lock on {who}"),
+    ),
+    _pattern(
+        r'pg_stat_activity\w*\{.*wait_event_type="IO"', _row("disk", "wait", "sessions that waited for I/O on {who}")
+    ),
+    _pattern(
+        r"pg_\w*(blk|block)_(read|write)_time", _row("disk", "wait", "time that PostgreSQL on {who} waited for blocks")
+    ),
+    _pattern(r"pg_\w*blks_read", _row("disk", "use", "blocks that PostgreSQL on {who} read from disk")),
+    _pattern(r"pg_\w*temp_(bytes|files)", _row("memory", "wait", "temporary files of PostgreSQL on {who}")),
+    _pattern(r"pg_\w*(blks_hit|tup_|xact_|num_backends|numbackends)", _row("", "load", "")),
+    _pattern(r"pg_stat_", _row("", "load", "")),
+    # nginx: stub_status.
+    _pattern(
+        r"nginx_\w*connections_(active|reading|writing|waiting)", _row("", "load", "connections of nginx on {who}")
+    ),
+    _pattern(r"nginx_", _row("", "load", "")),
+    # VMware's esxtop and vCenter, as S2 names them: `CPU_Ready`, `Mem_GrantedMB`.
+    _pattern(
+        r"(?i)cpu_?(ready|co_?stop|wait|overlap|max_?limited|latency)",
+        _row("cpu", "wait", "time that {who} waited for a CPU"),
+    ),
+    _pattern(r"(?i)cpu_?load|(?i:run_?queue)", _row("cpu", "wait", "load of {who}")),
+    _pattern(r"(?i)cpu\w*_?idle", _row("cpu", "free", "idle CPU time of {who}")),
+    _pattern(r"(?i)cpu\w*_?(util|usage|used|run|sys|user|total)", _row("cpu", "use", "CPU time of {who}")),
+    _pattern(r"(?i)mem\w*_?(granted|free|avail|consumed)", _row("memory", "free", "memory that {who} had")),
+    _pattern(
+        r"(?i)mem\w*_?(swap|balloon|zip|compress|latency|memctl)", _row("memory", "wait", "want of memory on {who}")
+    ),
+    _pattern(r"(?i)mem\w*_?(active|used|usage|touched)", _row("memory", "use", "memory in use on {who}")),
+    _pattern(
+        r"(?i)(disk|adapter|datastore|vmhba|lun)\w*(latency|queue|millisec|await|svctm)",
+        _row("disk", "wait", "time that disks of {who} took"),
+    ),
+    _pattern(r"(?i)(disk|adapter|datastore|vmhba|lun)", _row("disk", "use", "work of disks of {who}")),
+    _pattern(
+        r"(?i)(net|nic|vswitch|vmnic|packet|pcks|pkcs|udp|tcp|sock)\w*(drop|err|retrans)",
+        _row("network", "wait", "packets that {who} lost"),
+    ),
+    _pattern(r"(?i)(network|nic_|vswitch|vmnic|packet|pcks|pkcs|udp|tcp|sock)", _row("network", "load", "")),
+    _pattern(r"(?i)(context_?switch|interrupt|_int$)", _row("cpu", "load", "")),
+    # Whatever else: by words that say it.
+    _pattern(r"(?i)lock\w*_?(wait|time|contention)", _row("lock", "wait", "time that locks were waited for on {who}")),
+)
+"""In this order; the first one that is found in a name holds."""

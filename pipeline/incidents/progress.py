@@ -1,0 +1,71 @@
+"""The record of what became of an anomaly."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from laggard.operators.ranking import Ranking
+from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.incidents.telling import ended_sentence
+from laggard.pipeline.records.outputs import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.incidents.courses import Told
+    from laggard.pipeline.records.outputs import Parameter
+
+ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
+"""So much of a ranking an anomaly and its progress tell."""
+
+
+def progress(
+    told: Told,
+    operator: str,
+    parameters: Mapping[str, Parameter],
+    *,
+    key: str,
+    scope: str,
+    ts: float,
+    sentence: str = "",
+    silent_since_ts: float = math.nan,
+) -> Progress:
+    """What is told of an anomaly at a time.
+
+    Args:
+        told: what became of it.
+        operator: which found it.
+        parameters: the operator's.
+        key: of the anomaly.
+        scope: what its rows are.
+        ts: seconds since the Unix epoch.
+        sentence: on the ranking, where there is one.
+        silent_since_ts: see `Progress`.
+
+    """
+    course = told.course
+    age_s = course.age_s + ts - course.opened_ts
+    nothing = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
+    ranking = nothing if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
+    return Progress(
+        id=course.id,
+        operator=operator,
+        parameters=parameters,
+        keyed_by=course.keyed_by,
+        key=key,
+        ts=ts,
+        score=course.score,
+        ranking=ranking,
+        sentence=sentence or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, silent_since_ts),
+        model_age_s=ranking.age_s,
+        young=ranking.young,
+        live=course.live,
+        scope=scope,
+        blame=course.blame,
+        change=told.change,
+        number=course.number,
+        opened_ts=course.opened_ts,
+        until_ts=course.until_ts,
+        silent_since_ts=silent_since_ts,
+    )
