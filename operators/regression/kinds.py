@@ -212,7 +212,7 @@ def estimator(kind: Kind, samples: int) -> Any:
 
 
 def cross_predicted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is predicted for each sample by a model that was fitted without the sample's fold; a single one by itself."""
+    """What is predicted for each sample by a model that was fitted without its fold; a single one by itself."""
     if len(target) < 2:
         return target.copy()
     fold = folds_of(len(target))

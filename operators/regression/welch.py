@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from scipy.special import stdtr
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -31,10 +31,14 @@ def welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     n1, n2 = len(first), len(second)
     if min(n1, n2) < 2:
         return math.nan
+    # In units of the largest, whose squares are neither too small nor too large for a float.
+    unit = max(float(np.abs(first).max()), float(np.abs(second).max())) or 1.0
+    first, second = first / unit, second / unit
     m1, m2 = float(first.mean()), float(second.mean())
     e1, e2 = float(first.var(ddof=1)) / n1, float(second.var(ddof=1)) / n2
     if e1 + e2 <= 0.0:
         return 1.0 if m1 == m2 else 0.0
     t = (m1 - m2) / math.sqrt(e1 + e2)
-    freedom = (e1 + e2) ** 2 / (e1 * e1 / (n1 - 1) + e2 * e2 / (n2 - 1))
+    share = e1 / (e1 + e2)
+    freedom = 1.0 / (share * share / (n1 - 1) + (1.0 - share) ** 2 / (n2 - 1))
     return float(2.0 * stdtr(freedom, -abs(t)))
