@@ -15,7 +15,7 @@ from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.times import FORMS, parse_time
-from laggard.pipeline.topics import COUNTERS, INCIDENTS
+from laggard.pipeline.topics import INCIDENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,13 +58,12 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     """
     from laggard.pipeline.bus.kafka.options import is_kafka  # noqa: PLC0415 - `--help` needs no bus
     from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415
-    from laggard.pipeline.wiring import wire  # noqa: PLC0415
+    from laggard.pipeline.wiring import stages  # noqa: PLC0415
 
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
     until = _moment(to)
-    every: list[Stage] = [*wire(settings), Joining()]
+    every = [stage for stage in stages(settings) if stage.remembers]
     chosen = [stage for stage in every if name in {None, stage.name}]
     if not chosen:
         known = ", ".join(stage.name for stage in every)
@@ -136,7 +135,7 @@ class Plan:
     def lines(self, location: str) -> Iterator[str]:
         """For a person, before it is done."""
         yield f"{self.stage.name} on {location}"
-        key = self.stage.topic.key if self.stage.topic == COUNTERS else "key"
+        key = "key" if self.stage.name == INCIDENTS else self.stage.topic.key
         yield f"  forgets    what it has learned of {self.keys} {key}{'s' if self.keys != 1 else ''}"
         if self.known:
             yield f"  learns     from the {self.learns} records of {self.topic} before that, and from what comes"
