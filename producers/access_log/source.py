@@ -162,7 +162,13 @@ class AccessLog:
         else:
             self._tail = Tail(self._paths, self._saved.files, self._saved.paths)
         until = ts if self._saved is None else self._saved.until
-        self._intervals = Intervals(self._interval_s, until, timed=self._parser.timed, statuses=self._parser.statuses)
+        self._intervals = Intervals(
+            self._interval_s,
+            until,
+            resumed=self._saved is not None,
+            timed=self._parser.timed,
+            statuses=self._parser.statuses,
+        )
 
     def _take(self, block: Block, ts: float, troubles: list[Trouble]) -> tuple[int, int]:
         """Let the requests of some lines count. Gives how many lines there are, and how many could not be used."""

@@ -188,20 +188,12 @@ class Tail:
 
     def _resume(self) -> None:
         """Go on where another program was."""
-        renamed = [
-            file
-            for position in self._positions
-            if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths)
-            and (file := self._resume_one(position)) is not None
-        ]
-        for file in renamed:  # all that was read before is known only now
-            self._take_between(file)
+        for position in self._positions:
+            if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths):
+                self._resume_one(position)
 
-    def _resume_one(self, position: Position) -> Followed | None:
-        """Follow a file that was read before, whatever it is called now, or else a copy of what it was.
-
-        Gives it where it is called something else.
-        """
+    def _resume_one(self, position: Position) -> None:
+        """Follow a file that was read before, whatever it is called now, or else a copy of what it was."""
         paths = [position.path, *(entry.path for entry in _beside(position.path))]
         own = [path for path in paths if _is(path, position)]
         copies = [path for path in paths if path not in own and position.head_bytes and _begins_as(path, position)]
@@ -210,7 +202,7 @@ class Tail:
             if file is None:
                 continue
             if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
-                return file if path != position.path else None
+                return
             file.close()
         self._tell(
             position.path,
@@ -218,7 +210,6 @@ class Tail:
             "and compressed or deleted, or truncated",
             lasting=False,
         )
-        return None
 
     def _look(self, file: Followed) -> None:
         """Notice that it was truncated, or that another was written over it."""
@@ -288,7 +279,7 @@ class Tail:
             return False
         return True
 
-    def _take_between(self, left: Followed, current: Followed | None = None) -> None:
+    def _take_between(self, left: Followed, current: Followed) -> None:
         """Follow what had a file's name after it and before the one that has it now."""
         begun = os.fstat(left.descriptor).st_mtime_ns
         between: list[tuple[int, Followed]] = []
@@ -297,7 +288,7 @@ class Tail:
             if file is None:
                 continue
             now = os.fstat(file.descriptor)
-            known = file.identity in self._files or (current is not None and file.identity == current.identity)
+            known = file.identity in self._files or file.identity == current.identity
             if now.st_mtime_ns <= begun or known or self._copied(file) or self._done.get(file.identity) == file.head:
                 file.close()
                 continue

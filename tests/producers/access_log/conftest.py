@@ -33,6 +33,8 @@ class Log:
             interval counts, as it does for whoever reads them.
         troubles: all that were told.
         unusable: how many lines could not be used.
+        written: how many requests ended in each interval, by its end.
+        interval_s: the length of one.
 
     """
 
@@ -45,6 +47,7 @@ class Log:
         self.troubles: list[Trouble] = []
         self.unusable = 0
         self.written: dict[float, int] = {}
+        self.interval_s = INTERVAL_S
         self._numbered = 0
         self.source = self.begun()
 
@@ -52,7 +55,7 @@ class Log:
         """The source, as a program makes it when it begins."""
         names = [str(each) for each in paths or (self.path,)]
         parser = TextParser(text_format(FORMAT))
-        self.source = AccessLog("log", "shop", names, parser, self.state, interval_s=INTERVAL_S, grace_s=GRACE_S)
+        self.source = AccessLog("log", "shop", names, parser, self.state, interval_s=self.interval_s, grace_s=GRACE_S)
         return self.source
 
     def killed(self, *paths: Path | str) -> AccessLog:
@@ -62,7 +65,7 @@ class Log:
 
     def lines(self, count: int) -> bytes:
         """That many requests that end now."""
-        end = (round(self.now, 3) // INTERVAL_S + 1) * INTERVAL_S
+        end = (round(self.now, 3) // self.interval_s + 1) * self.interval_s
         self.written[end] = self.written.get(end, 0) + count
         self._numbered += count
         return b"".join(b"%.3f 200 0.010 %d\n" % (self.now, self._numbered - n) for n in range(count))
@@ -81,7 +84,7 @@ class Log:
             self.unusable += taken.unusable
             for frame in taken.frames:
                 names = list(frame.layout.features)
-                count = round(float(frame.values[0][names.index(THROUGHPUT)]) * INTERVAL_S)
+                count = round(float(frame.values[0][names.index(THROUGHPUT)]) * self.interval_s)
                 if published:
                     self.told.setdefault(frame.ts, count)
             if published:
@@ -91,8 +94,8 @@ class Log:
 
     def settle(self) -> None:
         """All intervals that have a line are over, and told."""
-        self.look(2 * INTERVAL_S + GRACE_S)
-        self.look(INTERVAL_S)
+        self.look(2 * self.interval_s + GRACE_S)
+        self.look(self.interval_s)
 
     def counted(self) -> dict[float, float]:
         """How many requests were told, of each interval that had some."""

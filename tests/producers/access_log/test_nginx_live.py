@@ -167,7 +167,7 @@ def _await(asked: object, process: subprocess.Popen[bytes], within_s: float = 60
     deadline = time.monotonic() + within_s
     assert callable(asked)
     while not asked():
-        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
         assert time.monotonic() < deadline, f"not within {within_s:.0f} s"
         time.sleep(0.05)
 

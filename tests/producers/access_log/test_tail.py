@@ -431,6 +431,72 @@ def test_nothing_of_what_a_log_holds_is_in_the_state(log: Log) -> None:
     assert b"secret" not in log.state.read_bytes()
 
 
+def test_what_was_read_of_a_copied_file_and_is_not_told_yet_is_read_again(log: Log) -> None:
+    begun(log)
+    log.write(40)
+    log.look(1.0)
+    shutil.copy(log.path, log.folder / "access.log.1")
+    os.truncate(log.path, 0)
+    log.look(1.0)
+    log.killed()
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_a_renamed_file_is_kept_in_mind_until_all_of_it_is_told(log: Log) -> None:
+    log.interval_s = 3600.0
+    log.begun()
+    log.path.touch()
+    log.look()
+    log.now = (log.now // log.interval_s + 1) * log.interval_s + 1.0
+    log.write(3)
+    log.look(1.0)
+    rotate(log)
+    for _ in range(4):
+        log.look(LINGER_S)
+    assert log.told == {}
+    log.killed()
+    log.settle()
+    assert log.counted() == log.written
+
+
+def test_what_is_read_again_is_not_late_and_what_is_late_is_counted(log: Log) -> None:
+    begun(log)
+    end = (log.now // INTERVAL_S + 1) * INTERVAL_S
+    log.now = end - 0.5
+    log.write(3)
+    late = log.lines(1)
+    log.written[end] -= 1
+    log.now = end + 1.0
+    log.write(3)
+    log.look(2.0)  # all of it is read, and half of it told
+    assert log.counted() == {end: 3}
+    log.killed()
+    with log.path.open("ab") as file:
+        file.write(late)
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 1
+
+
+def test_what_was_rotated_away_before_is_left_alone(log: Log) -> None:
+    log.now += INTERVAL_S  # it would count if it were read
+    log.write(9, log.folder / "access.log.1")
+    log.written.clear()
+    log.now -= INTERVAL_S
+    begun(log)
+    log.write(2)
+    log.look(1.0)
+    rotate(log, ".0")
+    log.write(2)
+    (log.folder / "access.log.1").rename(log.folder / "access.log.2")
+    log.settle()
+    log.killed()
+    log.settle()
+    assert log.counted() == log.written
+    assert log.unusable == 0
+
+
 # --- grace ---
 
 
