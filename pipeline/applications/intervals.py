@@ -30,7 +30,7 @@ from zlib import crc32
 import numpy as np
 
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
-from laggard.pipeline.records import Decoder, Frame, Layout, RecordError, encode
+from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, Layout, RecordError, encode
 from laggard.pipeline.records.layout import read_layout
 
 if TYPE_CHECKING:
@@ -171,15 +171,21 @@ class _Tick(NamedTuple):
 
 
 class _Seen:
-    """The frames that came last: tells those that come again. A frame is known by time, number and names."""
+    """The frames that came last: tells those that come again.
+
+    A frame is known by time, number and names; one without a number by its values too.
+    """
 
     def __init__(self, seen: list[list[float]] | tuple[()] = ()) -> None:
-        self._order = deque((float(ts), int(sequence), int(names)) for ts, sequence, names in seen)
+        self._order = deque((float(ts), int(sequence), int(content)) for ts, sequence, content in seen)
         self._known = set(self._order)
 
     def again(self, frame: Frame) -> bool:
         """Whether it was here; it is remembered where it was not."""
-        one = (frame.ts, frame.sequence, crc32(frame.layout.packed))
+        content = crc32(frame.layout.packed)
+        if frame.sequence == UNNUMBERED:
+            content = crc32(frame.values.tobytes(), content)
+        one = (frame.ts, frame.sequence, content)
         if one in self._known:
             return True
         self._known.add(one)

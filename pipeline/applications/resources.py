@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Role
     from laggard.pipeline.records.models import Resource
 
-LACKED: Final[Mapping[Resource, str]] = {
-    "cpu": "CPU",
-    "memory": "memory",
-    "disk": "disk throughput",
-    "network": "network throughput",
-    "lock": "locks that are free",
-}
-"""What a host is short of."""
-
 
 class _Known(NamedTuple):
     """A trait, and a description with places for whose metric it is (`{who}`) and of which device (`{device}`)."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.applications.intervals import metric_parts
-from laggard.pipeline.applications.resources import LACKED, described, resource_of
+from laggard.pipeline.applications.resources import described, resource_of
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import readable, readable_usual
 from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, PredictionOutput, TermOutput
 from laggard.pipeline.records.outputs import Blame

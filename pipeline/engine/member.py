@@ -105,7 +105,7 @@ class Member:
         self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
         self._committed_at = -math.inf
         group, topic = topics.group(stage.name), topics.name(stage.topic)
-        warm = Standby(bus, group, topic, new_task, self._is_mine) if standby else None
+        warm = Standby(bus, group, topic, new_task, self._is_mine) if standby and stage.remembers else None
         self._recoverer = Recoverer(bus, stage.name, new_task, warm, clock)
         self._lookout = Lookout(bus, stage.name, self._held, self._recoverer.under_way, telemetry)
 

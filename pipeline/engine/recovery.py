@@ -68,6 +68,9 @@ class Recovery:
             BusUnavailable: for now; try again, if it is usable.
 
         """
+        if not self.task.stage.remembers:
+            self.position, self._begun = committed, True
+            return True
         began = time.monotonic()
         follows = self._begun
         if not follows and not self._load(committed, stopped):
@@ -85,11 +88,6 @@ class Recovery:
     def _load(self, committed: int, stopped: Callable[[], bool]) -> bool:
         """Load the snapshots, and set the position to where the replay begins. Gives False when it was stopped."""
         task = self.task
-        if not task.stage.remembers:
-            self._begun = True
-            task.states.load(())
-            self.position = committed
-            return True
         snapshots = self._snapshots(committed)
         oldest = min(self._bus.bounds(task.partition)[0], committed)
         self._begun = True

@@ -113,6 +113,15 @@ PROLONGED: Final[Mapping[str, str]] = {
 }
 """What a row did that was in an event, with a place for the mean in stretches of high use."""
 
+LACKED: Final[Mapping[str, str]] = {
+    "cpu": "CPU",
+    "memory": "memory",
+    "disk": "disk throughput",
+    "network": "network throughput",
+    "lock": "locks",
+}
+"""What a host is short of, by resource."""
+
 AGENT: Final = {
     "cpu_ratio": "it uses {} of one core",
     "memory_rss_bytes": "it holds {} of memory",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.explaining.explain import pid_of, printable
+from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import readable, readable_duration
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def _unseen(silent_since_ts: float, lasted_s: float) -> str:
 def _blamed(blame: Blame, scope: str) -> str:
     if scope == "host":
         return "It was the host itself."
+    if scope == "performance":
+        lacked = " and ".join(LACKED.get(each, each) for each in blame.resources)
+        host = printable(blame.row.partition("/")[0])
+        return f"Most likely {host} was short of {lacked}." if lacked else f"Most likely to blame was {host}."
     pid = pid_of(blame.row)
     return f"Most likely to blame was `{printable(blame.name)}`" + (f" (pid {pid})." if pid is not None else ".")
 
