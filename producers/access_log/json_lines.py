@@ -79,24 +79,46 @@ class JsonParser:
         self._all: Sequence[JsonFields] = KNOWN if fields is None else (fields,)
         self._last = self._all[0]
         self._zone = zone
-        self._decode = json.JSONDecoder().decode
+        self._decoder = json.JSONDecoder()
 
     def parse(self, block: bytes) -> Requests:
         """See `Parser`."""
+        try:
+            gathered = Gathered()
+            for line in block.decode().split("\n"):
+                if line and not line.isspace():
+                    gathered.add(*self._request(self._decoded(line)))
+            return gathered.requests()
+        except (ValueError, RecursionError):  # json's and UTF-8's errors are such, too
+            return self._each(block)  # which says what is wrong where
+
+    def _each(self, block: bytes) -> Requests:
         gathered = Gathered()
         for offset, line in lines_of(block):
             try:
-                gathered.add(*self._request(self._decode(line.decode())))
-            except (ValueError, RecursionError) as error:  # json's and UTF-8's errors are such, too
+                gathered.add(*self._request(self._decoded(line.decode())))
+            except (ValueError, RecursionError) as error:
                 gathered.refuse(offset, f"{_reason(error)}, in {shown(line)}")
         return gathered.requests()
 
+    def _decoded(self, line: str) -> Any:
+        """What a line is; faster than `json.loads` where it begins and ends without blanks, as nearly all do."""
+        if line[0] == "{" and line[-1] == "}":
+            found, end = self._decoder.raw_decode(line)
+            if end == len(line):
+                return found
+        return self._decoder.decode(line)
+
     def _request(self, line: Any) -> tuple[float, float, int]:
-        if not isinstance(line, dict):
-            raise ValueError("expected an object")  # noqa: TRY004 - what is in a line is a value
-        fields = self._fields_of(line)
-        ts = self._ts(_at(line, fields.time), fields.time)
-        duration_s = _duration_s(_at(line, fields.duration), fields)
+        if type(line) is not dict:
+            raise ValueError("expected an object")
+        fields = self._last
+        when, took = line.get(fields.time, _NONE), line.get(fields.duration, _NONE)
+        if when is _NONE or took is _NONE:
+            fields = self._fields_of(line)
+            when, took = _at(line, fields.time), _at(line, fields.duration)
+        ts = self._ts(when, fields.time)
+        duration_s = _duration_s(took, fields)
         if fields.begins and not math.isnan(duration_s):
             ts += duration_s
         return ts, duration_s, _status(_at(line, fields.status), fields.status)
@@ -133,6 +155,8 @@ def _at(line: Mapping[str, Any], path: str) -> Any:
 
 def _duration_s(found: Any, fields: JsonFields) -> float:
     """NaN where the server has none."""
+    if type(found) is float and 0 <= found < math.inf:
+        return found * UNITS_S[fields.unit]
     if found is None or found in ("", "-"):
         return math.nan
     try:
@@ -148,10 +172,12 @@ def _duration_s(found: Any, fields: JsonFields) -> float:
 
 
 def _status(found: Any, name: str) -> int:
+    if type(found) is int and 0 <= found <= 999:
+        return found
     if found is _NONE or found is None or found in ("", "-"):
         return 0
     try:
-        if type(found) in {int, str} and 0 <= int(found) <= 999:
+        if type(found) is str and 0 <= int(found) <= 999:
             return int(found)
     except ValueError:
         pass
