@@ -142,7 +142,7 @@ class JsonLines:
         """Whether there is a file or a pipe that may be read."""
         if self._path == STANDARD_INPUT:
             return []
-        names = [self._path] if Path(self._path).exists() else matching(self._path)
+        names = [name for name in matching(self._path) if Path(name).exists()]
         if not names:
             return [Trouble(self._path, "expected a file or a named pipe, there is none")]
         return [

@@ -22,13 +22,12 @@ SAY_AGAIN_S: Final = 600.0
 """The same trouble is said so often at most."""
 
 MOST_SAID: Final = 5
-"""So many troubles of one read are said that are not about a place as a whole; the others are counted."""
+"""So many troubles that are not about a place as a whole are said in that time of a source; the others are counted."""
 
 CLOSING_S: Final = 8.0
 """So long the end waits for sources that are just reading."""
 
 _LOOK_S: Final = 0.5
-_REMEMBERED: Final = 1000
 
 _logger = logging.getLogger(__name__)
 
@@ -202,32 +201,30 @@ class SourceRun:
 
 
 class Troubles:
-    """Says troubles in the log: each when it begins, again after a while, and that of a place when it is over."""
+    """Says troubles in the log: of a place when it begins, again after a while, and when it is over; of parts a few."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lasting: dict[str, str] = {}  # what is wrong with places
-        self._said: dict[tuple[str, str], int] = {}  # when
+        self._lasting: dict[str, tuple[str, int]] = {}  # by place what is wrong, and when that was said
+        self._parts: set[str] = set()  # of which something was said lately
+        self._parts_since = clock.monotonic()
 
     def tell(self, troubles: Sequence[Trouble]) -> None:
         """Say what is new of the troubles of one read."""
+        now = self._clock.monotonic()
         lasting = {each.place: each.told for each in troubles if each.lasting}
         for place in self._lasting.keys() - lasting.keys():
             _logger.warning("%s: is as expected again", place)
+            del self._lasting[place]
         for place, told in lasting.items():
-            if place not in self._lasting or self._is_due(place, told):
-                self._say(place, told)
-        self._lasting = lasting
-        parts = [each for each in troubles if not each.lasting and self._is_due(each.place, "")]
-        for each in parts[:MOST_SAID]:
-            self._say(each.place, each.told, "")
-
-    def _is_due(self, place: str, kind: str) -> bool:
-        said = self._said.get((place, kind))
-        return said is None or self._clock.monotonic() - said >= SAY_AGAIN_S * 1e9
-
-    def _say(self, place: str, told: str, kind: str | None = None) -> None:
-        if len(self._said) >= _REMEMBERED:
-            self._said.clear()
-        self._said[place, told if kind is None else kind] = self._clock.monotonic()
-        _logger.warning("%s: %s", place, told)
+            before, said_ns = self._lasting.get(place, ("", 0))
+            if told != before or now - said_ns >= SAY_AGAIN_S * 1e9:
+                self._lasting[place] = told, now
+                _logger.warning("%s: %s", place, told)
+        if now - self._parts_since >= SAY_AGAIN_S * 1e9:
+            self._parts.clear()
+            self._parts_since = now
+        for each in troubles:
+            if not each.lasting and each.place not in self._parts and len(self._parts) < MOST_SAID:
+                self._parts.add(each.place)
+                _logger.warning("%s: %s", each.place, each.told)

@@ -112,7 +112,8 @@ class Access:
                 context.load_cert_chain(str(self.certificate_file), key, password="")
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             files = ", ".join(str(each) for each in (self.ca_file, self.certificate_file, self.key_file) if each)
-            raise FetchError(f"expected certificates as PEM in {files}: {_told(error)}") from None
+            said = getattr(error, "strerror", None) or str(error)
+            raise FetchError(f"expected certificates as PEM in {files}: {said}") from None
         return context
 
 
@@ -147,6 +148,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
     else:
         made = http.client.HTTPConnection(parts.hostname, parts.port, timeout=access.timeout_s)
     path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    in_time = f"expected the whole page within {access.timeout_s:g} s"
     late = threading.Event()
     until = time.monotonic() + access.timeout_s
     connected: list[socket.socket] = []
@@ -169,12 +171,14 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
         content = _content(answer, access.max_bytes)
         if late.is_set() or time.monotonic() > until:
             raise TimeoutError
-        if answer.status != http.HTTPStatus.OK:
-            raise FetchError(_refusal(answer, content))
         return Fetched(content, answer.getheader("Content-Type", ""))
+    except FetchError:
+        if late.is_set():  # so that it was we who cut it off
+            raise FetchError(in_time) from None
+        raise
     except (OSError, http.client.HTTPException, zlib.error, ValueError) as error:
         if late.is_set() or isinstance(error, TimeoutError):
-            raise FetchError(f"expected the whole page within {access.timeout_s:g} s") from None
+            raise FetchError(in_time) from None
         raise FetchError(_told(error)) from None
     finally:
         watchdog.cancel()
@@ -182,7 +186,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
 
 
 def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
-    """The body, unpacked. Raises `FetchError` where it is too large, and what reading it raises."""
+    """The page, unpacked. Raises `FetchError` where there is none or it is too large, and what reading it raises."""
     encoding = answer.getheader("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip"}:
         raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_TOLD]!r}")
@@ -201,7 +205,10 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
         raise FetchError(f"the page is cut off: {answer.length:,} bytes are missing")
     if unpacking is not None and not unpacking.eof:
         raise FetchError("the page is cut off: expected the end of what gzip packed")
-    return b"".join(parts)
+    content = b"".join(parts)
+    if answer.status != http.HTTPStatus.OK:
+        raise FetchError(_refusal(answer, content))
+    return content
 
 
 def _refusal(answer: http.client.HTTPResponse, content: bytes) -> str:

@@ -25,6 +25,7 @@ ACCEPT: Final = (
 
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _END: Final = "# EOF"
+_PARTS: Final = ("_bucket", "_count", "_sum", "_total")
 _SHOWN: Final = 120
 
 
@@ -128,7 +129,11 @@ def _wanted_lines(
         if not stripped:
             continue
         name = stripped.partition("{")[0].partition(" ")[0].partition("\t")[0]
-        if not name or (known[name] if name in known else known.setdefault(name, wanted(name))):
+        if name not in known:
+            # The parser of OpenMetrics looks whether a histogram is whole.
+            of_family = keep_types and name.startswith(family)
+            known[name] = wanted(name) or (of_family and any(wanted(family + part) for part in _PARTS))
+        if known[name] or not name:
             if keep_types and type_line[0] and name.startswith(family):
                 found.append(type_line)
                 type_line = 0, ""

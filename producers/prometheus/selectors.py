@@ -90,7 +90,7 @@ class Selector:
 
     def query(self, names: Iterable[str] = ()) -> str:
         """The selector in PromQL; of these names instead of its own, where some are given."""
-        told = [f"{each.label}{each.operator}{json.dumps(each.value)}" for each in self.matchers]
+        told = [f"{each.label}{each.operator}{json.dumps(each.value, ensure_ascii=False)}" for each in self.matchers]
         if names := tuple(names):
             told = [f"{NAME}=~{json.dumps('|'.join(names))}", *(each for each in told if not each.startswith(NAME))]
             return "{" + ",".join(told) + "}"
