@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Frame
     from laggard.producers.access_log.intervals import Interval
-    from laggard.producers.access_log.requests import Parser
+    from laggard.producers.access_log.requests import Parser, Requests
 
 AHEAD_S: Final = 60.0
 """A request that ends so much later than now cannot be; else one wrong line would close all intervals before it."""
+
+TELL_AGAIN_S: Final = 600.0
+"""So long only the first few lines are told of those that cannot be read; all are counted."""
 
 CHECKED_BYTES: Final = 64 << 10
 """So much of a log's end is parsed to see whether it is of the form expected."""
@@ -92,6 +95,7 @@ class AccessLog:
         self._intervals: Intervals | None = None
         self._saved: Positions | None = None
         self._troubles: list[Trouble] = []
+        self._told_ts, self._told = 0.0, 0
 
     def read(self, ts: float) -> Read:
         """What the files have more than at the last call. `ts`: now."""
@@ -180,11 +184,7 @@ class AccessLog:
         usable = requests.ts[requests.ts <= ts + AHEAD_S]
         if len(usable):
             file.last_ts = max(float(usable.max()), file.last_ts or 0.0)
-        told = [
-            Trouble(f"{file.path}:{block.offset + each.offset}", each.reason, lasting=False) for each in requests.told
-        ]
-        if requests.unreadable > len(told):
-            told.append(Trouble(file.path, f"{requests.unreadable - TOLD:,} further lines like that", lasting=False))
+        told = self._unreadable(block, requests, ts)
         if added.ahead:
             told.append(Trouble(file.path, f"{added.ahead:,} requests end later than now by a minute", lasting=False))
         late = 0 if block.known else added.late
@@ -192,6 +192,20 @@ class AccessLog:
             told.append(Trouble(file.path, self._late(late), lasting=False))
         troubles.extend(told)
         return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
+
+    def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
+        """The first few lines that are no requests, each with its place; the others only as a number, for a while."""
+        if ts - self._told_ts >= TELL_AGAIN_S:
+            self._told_ts, self._told = ts, 0
+        first = requests.told[: max(0, TOLD - self._told)]
+        self._told += len(first)
+        path = block.file.path
+        told = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
+        if requests.unreadable > len(first):
+            told.append(
+                Trouble(path, f"{requests.unreadable - len(first):,} more lines that are no requests", lasting=False)
+            )
+        return told
 
     def _late(self, late: int) -> str:
         expected = f"expected within {self._grace_s:g} s of their interval's end"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.producers.access_log.source import AccessLog
+from laggard.producers.access_log.source import TELL_AGAIN_S, AccessLog
 from laggard.producers.access_log.tail import BUDGET_BYTES, LINGER_S, LONGEST_LINE, MAX_FILES
 from tests.producers.access_log.conftest import BEGIN, INTERVAL_S, Log
 
@@ -247,6 +247,23 @@ def test_binary_junk_and_holes_do_no_harm(log: Log) -> None:
     log.settle()
     assert log.counted() == log.written
     assert log.unusable == 2
+
+
+def test_of_much_junk_the_first_lines_are_told_and_all_are_counted(log: Log) -> None:
+    begun(log)
+    for _ in range(40):
+        with log.path.open("ab") as file:
+            file.write(b"what is this\n" * 5)
+        log.look(5.0)
+    assert log.unusable == 200
+    placed = [each.place for each in log.troubles if each.place != str(log.path)]
+    assert placed == [f"{log.path}:{offset}" for offset in (0, 13, 26)]
+    assert all("expected a line of '$msec" in each.told for each in log.troubles if each.place in placed)
+    log.look(TELL_AGAIN_S)
+    with log.path.open("ab") as file:
+        file.write(b"what is this\n")
+    log.look(5.0)
+    assert log.troubles[-1].place == f"{log.path}:2600"
 
 
 def test_much_is_caught_up_with_in_pieces(log: Log) -> None:
