@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from laggard.operators.regression.following import (
-    RESPONSE_TIME,
-    Adaptive,
-    Criterion,
-    Follower,
-    Method,
-    Options,
-    Published,
-    Wishes,
-)
+from laggard.operators.regression.adaptive import Adaptive
+from laggard.operators.regression.following import RESPONSE_TIME, Criterion, Follower, Method, Options, Wishes
 from laggard.operators.regression.models import KINDS, Judgement, Kind, Model, Trait
+from laggard.operators.regression.published import Published
 from laggard.operators.regression.selection import Traits
 from laggard.operators.regression.window import Window
 

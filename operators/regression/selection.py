@@ -22,11 +22,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-BOTTLENECK: Final[Mapping[Role, float]] = {"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}
-"""How much a correlation with a response time says of the bottleneck, by what moves the metric."""
 
-WORK: Final[Mapping[Role, float]] = {"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.2}
-"""How much a correlation with anything else, such as the throughput, says of the work that is done."""
+class Purpose(NamedTuple):
+    """What a model is for.
+
+    Attributes:
+        weights: how much a correlation says, by what moves the metric.
+        samples_per_term: a further metric is added for so many samples ...
+        gain: ... if it raises R^2 by so much.
+        physical: whether coefficients must have the sign that physics gives them.
+
+    """
+
+    weights: Mapping[Role, float]
+    samples_per_term: int
+    gain: float
+    physical: bool
+
+
+BOTTLENECK: Final = Purpose({"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}, 8, 0.02, physical=True)
+"""To explain a response time: contention tells more than what follows the load."""
+
+WORK: Final = Purpose({"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.2}, 5, 0.01, physical=False)
+"""To predict anything else, such as the throughput: by the work that is done."""
 
 SHIFTED: Final = 4.0
 """A metric that moved by so many standard deviations of its own counts half, one that moved by far more wholly."""
@@ -50,12 +68,17 @@ SUPPORT: Final = 3
 NEAR: Final = 0.8
 """Strengths of at least so much of the greatest are as great."""
 
-SAMPLES_PER_TERM: Final = 8
-SAMPLES_PER_TERM_OF_WORK: Final = 5
-GAIN: Final = 0.02
-GAIN_OF_WORK: Final = 0.01
+SHOWN: Final = 0.5
+"""A metric that is less strong than so much of the strongest does not show the bottleneck."""
+
+PREFERENCE: Final = 0.3
+"""For the first metric of a model strength counts so much of R^2."""
+
 ALIKE: Final = 0.95
 """Metrics whose correlation is at least so much say the same."""
+
+
+ROLES: Final[tuple[Role, ...]] = ("wait", "free", "use", "load", "")
 
 
 class Choice(NamedTuple):
@@ -112,8 +135,6 @@ class Traits:
         trait: what it says of one.
 
     Attributes:
-        bottleneck: how much a correlation says of the bottleneck, shape (metrics,).
-        work: how much it says of the work that is done, shape (metrics,).
         signs: that a coefficient must have, 0 where both may be, shape (metrics,).
         groups: by metric, the number of the resource of a host that it is about; -1 for none.
         resources: by that number, host and resource.
@@ -122,13 +143,12 @@ class Traits:
     """
 
     def __init__(self, trait: Callable[[str], Trait] | None) -> None:
-        self.bottleneck: NDArray[np.float64] = np.empty(0)
-        self.work: NDArray[np.float64] = np.empty(0)
+        self._roles: NDArray[np.intp] = np.empty(0, np.intp)
         self.signs: NDArray[np.int8] = np.empty(0, np.int8)
         self.groups: NDArray[np.intp] = np.empty(0, np.intp)
         self.resources: list[tuple[str, str]] = []
         self._trait = trait
-        self._known: dict[str, tuple[float, float, int, int]] = {}
+        self._known: dict[str, tuple[int, int, int]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self.ids: Sequence[str] = ()
 
@@ -140,12 +160,15 @@ class Traits:
             self._known.clear()
         found = [self._known.get(name) or self._find(name) for name in ids]
         self.ids = ids
-        self.bottleneck = np.array([each[0] for each in found], np.float64)
-        self.work = np.array([each[1] for each in found], np.float64)
-        self.signs = np.array([each[2] for each in found], np.int8)
-        self.groups = np.array([each[3] for each in found], np.intp)
+        self._roles = np.array([each[0] for each in found], np.intp)
+        self.signs = np.array([each[1] for each in found], np.int8)
+        self.groups = np.array([each[2] for each in found], np.intp)
 
-    def _find(self, name: str) -> tuple[float, float, int, int]:
+    def weights(self, purpose: Purpose) -> NDArray[np.float64]:
+        """How much a correlation with each metric says, shape (metrics,)."""
+        return np.array([purpose.weights[role] for role in ROLES])[self._roles]
+
+    def _find(self, name: str) -> tuple[int, int, int]:
         trait = UNKNOWN if self._trait is None else self._trait(name)
         group = -1
         if trait.resource:
@@ -153,7 +176,7 @@ class Traits:
             group = self._numbers.setdefault(place, len(self.resources))
             if group == len(self.resources):
                 self.resources.append(place)
-        self._known[name] = found = BOTTLENECK[trait.role], WORK[trait.role], trait.sign, group
+        self._known[name] = found = ROLES.index(trait.role), trait.sign, group
         return found
 
 
@@ -173,7 +196,7 @@ class Diagnosis:
         traits: of the metrics.
         banned: metrics that must not be chosen.
         candidates: how many metrics are looked at.
-        explained: whether the target is a response time, whose bottleneck is asked for; else it is what measures work.
+        purpose: what the model is for.
 
     Attributes:
         columns: the candidates, the best correlated first.
@@ -193,17 +216,17 @@ class Diagnosis:
         traits: Traits,
         banned: NDArray[np.intp],
         candidates: int,
-        explained: bool,
+        purpose: Purpose,
     ) -> None:
-        weights = traits.bottleneck if explained else traits.work
-        self._explained = explained
+        weights = traits.weights(purpose)
+        self._purpose = purpose
         self._values, self._target, self._since, self._traits = values, target, since, traits
         self._ids = traits.ids
         self.r = correlations(values, target)
         self.r[banned] = np.nan
         self.columns = best(self.r * weights, candidates)
         r, signs = self.r[self.columns], traits.signs[self.columns]
-        fits = (signs == 0) | (np.sign(r) == signs) if explained else np.ones(len(r), np.bool_)
+        fits = (signs == 0) | (np.sign(r) == signs) if purpose.physical else np.ones(len(r), np.bool_)
         self.strength = np.abs(r) * weights[self.columns] * fits
         if len(before) >= WITHIN and since < len(target):
             self.strength *= self._shifted(before)
@@ -211,12 +234,12 @@ class Diagnosis:
         if WITHIN <= since < len(target):
             within = np.nan_to_num(correlations(values[-since:][:, self.columns], target[-since:])) * np.sign(r)
             self.strength *= 0.5 + 0.5 * np.clip(within, 0.0, 1.0)
-        self._members: dict[int, list[int]] = defaultdict(list)
+        self._groups: dict[int, list[int]] = defaultdict(list)
         for at, group in enumerate(traits.groups[self.columns].tolist()):
             if group >= 0 and self.strength[at] > 0.0:
-                self._members[group].append(at)
-        self.evidence = {group: _evidence(self.strength[members]) for group, members in self._members.items()}
-        self._shift = {group: _evidence(shifted[members]) for group, members in self._members.items()}
+                self._groups[group].append(at)
+        self.evidence = {group: _evidence(self.strength[members]) for group, members in self._groups.items()}
+        self._shift = {group: _evidence(shifted[members]) for group, members in self._groups.items()}
 
     def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
         """How clearly each candidate has left what it was, from 0 to 1."""
@@ -235,11 +258,27 @@ class Diagnosis:
             return None
         group = max(self.evidence, key=lambda each: (self.evidence[each], -each))
         host, resource = self._traits.resources[group]
-        if resource == "disk" and self._explained:
+        if resource == "disk" and self._purpose.physical:
             for other, shift in self._shift.items():
                 if self._traits.resources[other] == (host, "memory") and shift > PAGING * self._shift[group]:
                     return other
         return group
+
+    @property
+    def members(self) -> NDArray[np.intp]:
+        """The bottleneck's metrics that show it, the strongest first."""
+        columns, strength = self._members()
+        return columns[np.argsort(-strength, kind="stable")]
+
+    def _members(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The bottleneck's metrics that show it, and how strongly."""
+        group = self.bottleneck
+        if group is None:
+            return np.empty(0, np.intp), np.empty(0)
+        members = np.array(self._groups[group])
+        strength = self.strength[members] * self._agreement(members) * self._support(members)
+        near = strength > SHOWN * strength.max()
+        return self.columns[members[near]], strength[near]
 
     def choose(self, *, settled: bool) -> Choice:
         """The metrics of the bottleneck that tell the response time best.
@@ -249,28 +288,21 @@ class Diagnosis:
                 taken.
 
         """
-        group = self.bottleneck
-        if group is None:
+        columns, strength = self._members()
+        if not len(columns):
             return Choice([], 0.0)
-        members = np.array(self._members[group])
-        strength = self.strength[members] * self._agreement(members) * self._support(members)
-        members = members[strength > 0.5 * strength.max()]
-        strength = strength[strength > 0.5 * strength.max()]
-        columns = self.columns[members]
         if not settled:
             at = int(columns[np.argmax(strength)])
             return Choice([at], float(self.r[at] ** 2))
-        signs = self._traits.signs[columns] * self._explained
+        signs = self._traits.signs[columns] if self._purpose.physical else np.zeros(len(columns))
         ahead = LinearClimb(self._values[:, columns], self._target)
         chosen: list[int] = []
         r2 = 0.0
-        for _ in range(
-            max(len(self._target) // (SAMPLES_PER_TERM if self._explained else SAMPLES_PER_TERM_OF_WORK), 1)
-        ):
+        for _ in range(max(len(self._target) // self._purpose.samples_per_term, 1)):
             gains, sign = ahead.gains()
             gains[(signs != 0) & (sign != signs)] = -np.inf
-            at = int(np.argmax(gains if chosen else gains + 0.3 * strength))
-            if not np.isfinite(gains[at]) or (chosen and gains[at] - r2 < (GAIN if self._explained else GAIN_OF_WORK)):
+            at = int(np.argmax(gains if chosen else gains + PREFERENCE * strength))
+            if not np.isfinite(gains[at]) or (chosen and gains[at] - r2 < self._purpose.gain):
                 break
             r2 = float(gains[at])
             chosen.append(int(columns[at]))
