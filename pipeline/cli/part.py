@@ -67,13 +67,14 @@ class Session:
 
 @contextlib.contextmanager
 def session(settings: Settings, part: Part, *, supervised: bool, duration_s: float | None) -> Iterator[Session]:
-    """Claim the part and hear signals, for as long as the context lasts.
+    """Claim the part, go by its name and hear signals, for as long as the context lasts.
 
     Raises:
         CommandError: the part runs already on this bus, or its claim cannot be made.
 
     """
     with claimed(settings, part) as claim:
+        take_name(part)
         running = Session(claim, supervised=supervised)
         logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
         hear_signals(running.stop)
@@ -89,7 +90,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
 
 @contextlib.contextmanager
 def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
-    """Hold the claim of a part, and go by its name. Raises `CommandError` where that cannot be."""
+    """Hold the claim of a part. Raises `CommandError` where that cannot be."""
     try:
         claim = Claim(settings.text("bus.location"), settings.path("state"), part)
     except Claimed as error:
@@ -99,7 +100,6 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
             f"{error.filename}: {error.strerror}; set state or bus.location to a place where you may write", FAILED
         ) from None
     with claim:
-        take_name(part)
         yield claim
 
 

@@ -20,6 +20,7 @@ from laggard.pipeline.cli.options import duration_option, same_settings, setting
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.notify import Notifier
+from laggard.pipeline.own import take_name
 from laggard.pipeline.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
         )
     parts = parts_of(settings)
     with claimed(settings, "up"):
+        take_name("up")
         for part in parts:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
