@@ -122,6 +122,7 @@ class Application:
         trigger: when the next anomaly may be told.
         anomalies: the one that is open, and how many there were.
         courses: of the anomalies that were told and have not ended, in the order of their opening.
+        judged_ts: the end of the newest interval that was judged, -inf before there is one.
         wishes: the sequence numbers of its wishes.
         records: how many records have changed it.
         heard: the offset of the last of them.
@@ -133,6 +134,7 @@ class Application:
     trigger: Trigger = field(default_factory=Trigger)
     anomalies: Anomalies = field(default_factory=Anomalies)
     courses: tuple[Course, ...] = ()
+    judged_ts: float = -math.inf
     wishes: Sequences = field(default_factory=Sequences)
     records: int = 0
     heard: int = -1
@@ -147,7 +149,7 @@ class Application:
         """Until when it is waited for the next interval; infinite where no anomaly has to end."""
         if not self.courses:
             return math.inf
-        return self.intervals.closed_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
+        return self.judged_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
 
     def fall_silent(self) -> None:
         """Give up its anomalies, whose end nobody saw: what still is so when it comes again is another one."""
@@ -164,7 +166,7 @@ class Application:
             "streams": {
                 _STREAM: {
                     "operator": self.operator.snapshot(),
-                    "ts": self.intervals.closed_ts,
+                    "ts": self.judged_ts,
                     "armed": self.trigger.armed,
                     "calm_since": self.trigger.calm_since,
                     **self.anomalies.snapshot(),
@@ -180,6 +182,7 @@ class Application:
         self.intervals.restore(state["intervals"], decoder, place)
         stream = state["streams"][_STREAM]
         self.operator.restore(stream["operator"])
+        self.judged_ts = float(stream["ts"])
         self.trigger = Trigger(bool(stream["armed"]), stream["calm_since"])
         self.anomalies = restored_anomalies(stream)
         self.courses = tuple(map(restored_course, stream["courses"]))
@@ -309,6 +312,7 @@ class RegressionTask(RecordTask):
         self.states.heard(record.key, record.offset)
         if (found := self.states.silent(record.ts, self.position)) is not None:
             key, silent = found
+            self._rest(key, silent)
             self._end(key, silent)
             silent.fall_silent()
             self.states.silenced(key, self.position)
@@ -333,8 +337,7 @@ class RegressionTask(RecordTask):
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             one = self.states.get(key)
             assert one is not None
-            for interval in one.intervals.rest():
-                self._judge(key, one, interval)
+            self._rest(key, one)
 
     # Intervals.
 
@@ -342,11 +345,17 @@ class RegressionTask(RecordTask):
         for interval in one.intervals.closed():
             self._judge(key, one, interval)
 
+    def _rest(self, key: str, one: Application) -> None:
+        """Judge what still waits for more with what there is."""
+        for interval in one.intervals.rest():
+            self._judge(key, one, interval)
+
     def _judge(self, key: str, one: Application, interval: Interval) -> None:
         """Judge an interval, then learn it."""
         if interval.ts >= one.awaited_until:
             self._end(key, one)
             one.fall_silent()
+        one.judged_ts = interval.ts
         asked = interval.ts, interval.metrics, interval.values, interval.performance
         try:
             judgement = one.operator.score(*asked)
@@ -421,7 +430,7 @@ class RegressionTask(RecordTask):
 
     def _end(self, key: str, one: Application) -> None:
         """Tell that all anomalies of an application count as ended: nobody will see how they go on."""
-        since_ts = one.intervals.closed_ts
+        since_ts = one.judged_ts
         for course in one.courses:
             self._progress(course.ended(), key, since_ts, silent_since_ts=since_ts)
 

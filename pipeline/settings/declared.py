@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.limits import MAX_KEY
 from laggard.pipeline.settings.kinds import READERS
 
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ def _check_applications(hosts: Value) -> None:
 
 
 def _check_key(name: str) -> None:
+    from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have no applications
+
     if not 0 < len(name) <= MAX_KEY or not name.isprintable():
         raise ValueError(f"names of applications of 1 to {MAX_KEY} characters that can be printed")
 

@@ -22,7 +22,9 @@ NAN = float("nan")
 SLOW = "response_time_mean_s"
 
 
-def measured(ts: float, *, sequence: int = UNNUMBERED, application: str = "shop", **performance: float) -> Frame:
+def measured(
+    ts: float, performance: Mapping[str, float] | None = None, *, sequence: int = UNNUMBERED, application: str = "shop"
+) -> Frame:
     """A performance frame, `ts` seconds after the beginning."""
     named = performance or {SLOW: 0.2}
     layout = make_layout([application], [application], named)

@@ -48,7 +48,7 @@ def test_an_interval_has_the_mean_of_the_ticks_after_its_begin_up_to_its_end() -
     frames = [
         measured(0),
         *(tick(ts, value) for ts, value in ((0, 100.0), (5, 1.0), (10, 3.0))),
-        measured(10, **{SLOW: 0.5}),
+        measured(10, performance={SLOW: 0.5}),
     ]
     intervals = Intervals()
     assert give(intervals, frames) == []
@@ -101,7 +101,7 @@ def test_the_grace_is_an_interval_where_that_is_longer_than_ten_seconds() -> Non
 
 
 def test_the_performance_may_be_there_long_before_the_counters() -> None:
-    performance = [measured(10.0 * n, **{SLOW: float(n)}) for n in range(200)]
+    performance = [measured(10.0 * n, performance={SLOW: float(n)}) for n in range(200)]
     intervals = Intervals()
     assert give(intervals, performance) == []
     closed = give(intervals, [tick(5.0 * n, float(n)) for n in range(1, 400)])
@@ -162,7 +162,7 @@ def test_metrics_that_are_gone_for_long_are_forgotten() -> None:
 
 
 def test_an_interval_without_requests_is_one() -> None:
-    frames = [measured(0), tick(5, 1.0), measured(10, throughput_per_s=0.0, **{SLOW: NAN}), tick(11, 1.0)]
+    frames = [measured(0), tick(5, 1.0), measured(10, {SLOW: NAN, "throughput_per_s": 0.0}), tick(11, 1.0)]
     (interval,) = give(Intervals(), frames)
     assert interval.performance["throughput_per_s"] == 0.0
     assert math.isnan(interval.performance[SLOW])
@@ -195,7 +195,7 @@ def test_what_belongs_to_a_closed_interval_is_late_and_what_came_out_of_order_is
 def test_performance_that_is_no_newer_is_late() -> None:
     intervals = Intervals()
     give(intervals, [measured(0), measured(10)])
-    assert intervals.measure(measured(10, **{SLOW: 3.0}), 5, live=True) == "late"
+    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
     assert intervals.measure(measured(5), 5, live=True) == "late"
 
 
@@ -276,7 +276,7 @@ def stream_of(seed: int, length: int, *, late: bool = True) -> list[Frame]:
         ts = number + draw.choice((0.0, 0.0, 0.0, -1.5, -30.0))
         kind = draw.random()
         if kind < 0.15:
-            frames.append(measured(ts if late else number, sequence=number, **{SLOW: draw.random()}))
+            frames.append(measured(ts if late else number, sequence=number, performance={SLOW: draw.random()}))
         elif kind < 0.2 and frames:
             frames.append(draw.choice(frames))
         elif kind < 0.6:
