@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.diagnosis.frames import FramesError
 from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
 from laggard.producers.kernel import content
 from laggard.producers.proc import ProcError, printable
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laggard.producers.clock import Clock
+    from laggard.producers.diagnosis.frames import Rule
+    from laggard.producers.diagnosis.symbols import SymbolTable
 
 KERNEL = "[kernel]"
 """The module of the kernel's functions."""
@@ -107,6 +110,7 @@ class AddressSpace:
         self._begins: list[int] = []
         self._read_ns: int | None = None
         self._known: dict[tuple[int, bool], Location] = {}
+        self._rules: dict[int, Rule | None] = {}
         self._remote = _remote_devices(self._path)
         self._code = CodeMap(self._path)
 
@@ -127,6 +131,31 @@ class AddressSpace:
                 self._known.clear()
             found = self._known[address, caller] = self._location(mapping, address, address - caller)
         return found
+
+    def rule(self, address: int) -> Rule | None:
+        """How the frame of the function at this address is undone; None where that is not known.
+
+        Args:
+            address: that of an instruction.
+
+        """
+        if address in self._rules:
+            return self._rules[address]
+        mapping = self.mapping(address)
+        if len(self._rules) >= CACHED:
+            self._rules.clear()
+        found = None if mapping is None else self._rule(mapping, address)
+        self._rules[address] = found
+        return found
+
+    def _rule(self, mapping: Mapping, address: int) -> Rule | None:
+        table = self._table(mapping)
+        bias = mapping.begin - mapping.offset
+        with contextlib.suppress(OSError, FramesError):
+            if table is not None and table[1].frames is not None:
+                found = table[1].frames.rule(address - bias)
+                return None if found is None else found._replace(begin=found.begin + bias)
+        return None
 
     @property
     def code_map(self) -> str:
@@ -162,6 +191,7 @@ class AddressSpace:
                     break
         self._begins = [mapping.begin for mapping in self._mappings]
         self._known.clear()
+        self._rules.clear()
 
     def _threads(self) -> Iterator[str]:
         """The process and its threads: if the first one ends before others, nothing is mapped in it any more."""
@@ -177,13 +207,17 @@ class AddressSpace:
             function = self._code.name(instruction)
             return Location(function, "", -1 if function else address)
         offset = address - mapping.begin + mapping.offset
-        function = ""
-        if mapping.device not in self._remote:
-            for path in self._places(mapping):
-                if self._files.table(path) is not None:
-                    function = self._files.name(path, instruction - mapping.begin + mapping.offset)
-                    break
+        found = self._table(mapping)
+        function = "" if found is None else self._files.name(found[0], instruction - mapping.begin + mapping.offset)
         return Location(function, printable(mapping.path.removesuffix(_DELETED)), offset)
+
+    def _table(self, mapping: Mapping) -> tuple[str, SymbolTable] | None:
+        """Where the file of a mapping is, and its table; None where it may not, or cannot be read."""
+        if mapping.is_file and mapping.device not in self._remote:
+            for path in self._places(mapping):
+                if (table := self._files.table(path)) is not None:
+                    return path, table
+        return None
 
     def _places(self, mapping: Mapping) -> Iterator[str]:
         """Where the file of a mapping can be read."""

@@ -24,11 +24,20 @@ class Blocked(NamedTuple):
     Attributes:
         number: of the system call; None where it is in none.
         address: of the instruction at which it will go on; 0 for a thread without one, as one of the kernel.
+        stack: its stack pointer; likewise.
+        arguments: of the system call, as they are in registers; none where it is in none.
 
     """
 
     number: int | None
     address: int
+    stack: int
+    arguments: tuple[int, ...]
+
+    @property
+    def place(self) -> tuple[int | None, int, int]:
+        """The system call, the instruction and the stack pointer: of the next call in a loop they are the same."""
+        return self.number, self.address, self.stack
 
 
 def parse_syscall(text: bytes, file: str = "syscall") -> Blocked | None:
@@ -38,8 +47,9 @@ def parse_syscall(text: bytes, file: str = "syscall") -> Blocked | None:
         return None
     try:
         number = int(words[0])
-        return Blocked(None if number == _OUTSIDE else number, int(words[-1], 16))
-    except (IndexError, ValueError):
+        *arguments, stack, address = (int(word, 16) for word in words[1:])
+        return Blocked(None if number == _OUTSIDE else number, address, stack, tuple(arguments))
+    except ValueError:
         raise ProcError(
             file, "the system call", "`running`, or a number, arguments, stack pointer and program counter", text
         ) from None

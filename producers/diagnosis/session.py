@@ -18,6 +18,7 @@ from laggard.producers.diagnosis.parsers import parse_namespace_ids, parse_user_
 from laggard.producers.diagnosis.profiling import Profiling, chosen
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.threads import Threads
+from laggard.producers.diagnosis.unwinding import Unwinder
 from laggard.producers.diagnosis.use import PhaseRecord, phases
 from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.kernel import Kernel, content
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Phase, Progress
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.diagnosis.contract import Sample
+    from laggard.producers.diagnosis.parsers import Blocked
     from laggard.producers.diagnosis.target import Target
     from laggard.producers.diagnosis.threads import Thread
 
@@ -243,6 +245,7 @@ class Session:
             self._budget.files,
             limit=self._limits.threads,
             locate=self._locate,
+            callers=self._callers,
             bits=bits,
         )
 
@@ -250,6 +253,7 @@ class Session:
         """Have its memory, and what profilers ask of it, be those of this process or thread."""
         self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
         self._space = AddressSpace(pid, root=self._root, clock=self._clock, files=self._symbols)
+        self._unwinder = Unwinder(f"{self._root}/{pid}", self._space)
 
     def _survey(self, path: str) -> int:
         """Note what is unusual about it. Returns the bits of its program."""
@@ -367,6 +371,18 @@ class Session:
                 self._locations.clear()
             self._locations[address] = found
         return found
+
+    def _callers(self, blocked: Blocked) -> Sequence[Location]:
+        try:
+            return self._aside.ask(lambda: self._unwinder.callers(blocked))
+        except TimeoutError:
+            self._notes["stacks"] = (
+                "some callers of blocked functions are not told: a stack could not be read in time, as if it was paged"
+                " out or the process's memory was locked"
+            )
+        except (OSError, ProcError):
+            pass  # who may not read its memory is not told of its functions either
+        return ()
 
     def _note(self, state: bytes, threads: Threads) -> None:
         """Note what cannot be told of it as it is now."""

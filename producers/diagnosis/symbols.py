@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from laggard.producers.diagnosis.frames import Frames
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ HEADERS_BYTES = 4 << 20
 LONGEST_NAME = 512
 """In bytes; what is longer is cut. Names of C++ templates may have thousands of characters."""
 
-_PT_LOAD, _SHT_SYMTAB, _SHT_DYNSYM = 1, 2, 11
+_PT_LOAD, _PT_GNU_EH_FRAME, _SHT_SYMTAB, _SHT_DYNSYM = 1, 0x6474E550, 2, 11
+_MACHINE_AT, _X86_64 = 18, 62  # e_machine
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _LOCAL = 0  # STB_LOCAL
 
@@ -89,10 +91,12 @@ class SymbolTable:
 
     """
 
-    __slots__ = ("_begins", "_descriptor", "_ends", "_names")
+    __slots__ = ("_begins", "_descriptor", "_ends", "_frames", "_frames_read", "_names")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._frames: Frames | None = None
+        self._frames_read = False
         try:
             self._begins, self._ends, self._names = _functions(descriptor)
         except (struct.error, ValueError, OverflowError) as error:
@@ -113,6 +117,13 @@ class SymbolTable:
         text = os.pread(self._descriptor, LONGEST_NAME, int(self._names[at]))
         return demangled(text.partition(b"\0")[0])
 
+    @property
+    def frames(self) -> Frames | None:
+        """Where the callers of its functions are found; None where that is not told. Read when it is asked for."""
+        if not self._frames_read:
+            self._frames, self._frames_read = _frames(self._descriptor), True
+        return self._frames
+
     def close(self) -> None:
         """Close the file."""
         if self._descriptor >= 0:
@@ -120,8 +131,8 @@ class SymbolTable:
             self._descriptor = -1
 
 
-def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
+def _headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Its class of ELF and byte order; type, offset, address and size of each segment; the headers of its sections."""
     ident = os.pread(descriptor, 16, 0)
     if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
         raise ValueError(f"begins with {ident!r}")
@@ -135,15 +146,34 @@ def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64],
 
     header = struct.unpack_from(order + form.header, os.pread(descriptor, 64, 0), form.header_at)
     segments_at, sections_at, _, _, segment_size, segments, section_size, sections = header
-    loaded = [
-        (offset, address, size)
-        for kind, offset, address, size in (
-            tuple(entry[place] for place in form.segment_order)
-            for entry in entries(form.segment, segments_at, segment_size, segments)
-        )
-        if kind == _PT_LOAD
+    places = [
+        tuple(entry[place] for place in form.segment_order)
+        for entry in entries(form.segment, segments_at, segment_size, segments)
     ]
-    found = entries(form.section, sections_at, section_size, sections)
+    return form, order, places, entries(form.section, sections_at, section_size, sections)
+
+
+def _loaded(segments: list[tuple[int, ...]]) -> list[tuple[int, int, int]]:
+    """Offset, address and size of those that are loaded."""
+    return [(offset, address, size) for kind, offset, address, size in segments if kind == _PT_LOAD]
+
+
+def _frames(descriptor: int) -> Frames | None:
+    """The call frame information of a file for x86-64; None without."""
+    with contextlib.suppress(OSError, ValueError, struct.error):
+        (machine,) = struct.unpack("<H", os.pread(descriptor, 2, _MACHINE_AT))
+        form, order, segments, _ = _headers(descriptor)
+        if form is _ELF64 and order == "<" and machine == _X86_64:
+            for kind, *table in segments:
+                if kind == _PT_GNU_EH_FRAME:
+                    return Frames(descriptor, (table[0], table[1], table[2]), _loaded(segments))
+    return None
+
+
+def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+    """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
+    form, order, segments, found = _headers(descriptor)
+    loaded = _loaded(segments)
     # The full table where it is, else that of what is exported; a table that was cut out is of the type NOBITS.
     for wanted in (_SHT_SYMTAB, _SHT_DYNSYM):
         for section in found:

@@ -16,9 +16,10 @@ from laggard.producers.held import OUT_OF_DESCRIPTORS
 from laggard.producers.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from laggard.pipeline.records.diagnosis import Location, ThreadState
+    from laggard.producers.diagnosis.parsers import Blocked
     from laggard.producers.held import HeldFiles
     from laggard.producers.kernel import Kernel
     from laggard.producers.proc import Stat
@@ -104,6 +105,7 @@ class Threads:
         files: those that are held open.
         limit: at how many threads one round looks; see `Limits.threads`.
         locate: what an address of the process is.
+        callers: of the function that a blocked thread is in, the innermost first, as far as they can be told.
         bits: of its program, for the numbers of system calls.
 
     Attributes:
@@ -120,6 +122,7 @@ class Threads:
         *,
         limit: int,
         locate: Callable[[int], Location],
+        callers: Callable[[Blocked], Sequence[Location]],
         bits: int = 64,
     ) -> None:
         self.count = 0
@@ -129,6 +132,7 @@ class Threads:
         self._files = files
         self._limit = limit
         self._locate = locate
+        self._callers = callers
         self._bits = bits
         self._round = 0
         self._threads: dict[int, Thread] = {}
@@ -247,26 +251,27 @@ class Threads:
     def _found_at(self, place: str, stat: Stat) -> Look:
         if stat.state == b"R":
             return RUNNING
-        stack: tuple[Location, ...]
         if stat.flags & PF_KTHREAD:
             stack = self._kernel_stack(place)
             return Look(stack, "blocked", self._wait_channel(place, stack))
-        stack = ()
         try:
             text = self._permitted(place, "syscall")
-            if stat.state == _UNINTERRUPTIBLE:  # only what is stuck in the kernel is worth its stack there
-                stack = self._kernel_stack(place)
-                again = self._permitted(place, "syscall")
-                if again != text:  # it went on in between: the stack may be that of another call
-                    text, stack = again, ()
+            # Only what is stuck in the kernel is worth its stack there.
+            kernel = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
+            blocked = parse_syscall(text, f"{place}/syscall")
+            callers = self._callers(blocked) if blocked is not None and blocked.address else ()
+            again = self._permitted(place, "syscall")
+            if again != text:  # it went on in between: the stack in the kernel may be that of another call
+                before, blocked, kernel = blocked, parse_syscall(again, f"{place}/syscall"), ()
+                if before is None or blocked is None or before.place != blocked.place:
+                    callers = ()
         except PermissionError:
             return Look((), "blocked", self._wait_channel(place, ()))
-        blocked = parse_syscall(text, f"{place}/syscall")
         if blocked is None:
             return RUNNING
         called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
-        locations = (*stack, self._locate(blocked.address)) if blocked.address else stack
-        return Look(locations, "blocked", self._wait_channel(place, stack), called)
+        locations = (*kernel, self._locate(blocked.address), *callers) if blocked.address else kernel
+        return Look(locations, "blocked", self._wait_channel(place, kernel), called)
 
     def _kernel_stack(self, place: str) -> tuple[Location, ...]:
         try:

@@ -109,13 +109,10 @@ class ThreadRecord:
         _bound(self._profiled)
 
     def entry(self) -> Location:
-        """Where it began, as most of its whole stacks have it: a profiler's, or those of a kernel thread."""
+        """Where it began, as most of its whole stacks have it."""
         entries: Counter[Location] = Counter()
-        for look, count in self._profiled.items():
+        for look, count in chain(self._profiled.items(), self._looks.items()):
             entries[entry(look.locations)] += count
-        for look, count in self._looks.items():
-            if all(location.module == KERNEL for location in look.locations):
-                entries[entry(look.locations)] += count
         del entries[Location()]
         return entries.most_common(1)[0][0] if entries else Location()
 

@@ -21,8 +21,11 @@ from laggard.producers.proc import ProcError
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"202 0x7f66 0x189 0x0 0x0 0x0 0xffffffff 0x7f65e9f4a8c0 0x7f116ad14417\n", Blocked(202, 0x7F116AD14417)),
-        (b"-1 0x7ffc74e71b70 0x55fad970a580\n", Blocked(None, 0x55FAD970A580)),  # at a page fault
+        (
+            b"202 0x7f66 0x189 0x0 0x0 0x0 0xffffffff 0x7f65e9f4a8c0 0x7f116ad14417\n",
+            Blocked(202, 0x7F116AD14417, 0x7F65E9F4A8C0, (0x7F66, 0x189, 0, 0, 0, 0xFFFFFFFF)),
+        ),
+        (b"-1 0x7ffc74e71b70 0x55fad970a580\n", Blocked(None, 0x55FAD970A580, 0x7FFC74E71B70, ())),  # at a page fault
         (b"running\n", None),
         (b"", None),  # it has ended
     ],
