@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
-Role = Literal["agent", "worker", "reader", "annotator", "viewer", "admin"]
+Role = Literal["agent", "measurer", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
     "agent": "`laggard agent`: publishes the counters of its host, and what processes do while something is wrong",
+    "measurer": "`laggard measure`: publishes the performance of applications",
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
@@ -121,6 +122,10 @@ def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(DIAGNOSES), "Write", "what processes were doing while something was wrong")
 
 
+def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
+    yield _topic(topics.name(APPLICATIONS), "Write", "performance of applications, and metrics of their hosts")
+
+
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
@@ -195,6 +200,7 @@ def _snapshots(topics: Topics, operator: str, *operations: str, why: str = "stat
 
 _RULES: Final = {
     "agent": _agent,
+    "measurer": _measurer,
     "worker": _worker,
     "reader": _reader,
     "annotator": _annotator,

@@ -117,6 +117,12 @@ def _operations() -> list[tuple[str, Schema]]:
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
         ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
+        (
+            "measurer",
+            "send",
+            APPLICATIONS.name,
+            "`laggard measure` tells the performance of applications, each interval.",
+        ),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
         ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),

@@ -16,6 +16,7 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.doctor.profilers import examine_profilers
+from laggard.pipeline.doctor.sources import examine_sources
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
@@ -51,6 +52,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     """All checks of laggard's own installation, with usable settings."""
     yield configuration(settings)
     yield examine_profilers(settings)
+    yield from examine_sources(settings)
     bus = bus_path(settings)
     if bus is not None:
         yield file_system(bus, mounts(proc))
@@ -58,6 +60,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     location, state = settings.text("bus.location"), settings.path("state")
     try:
         agent, worker = holder_of(location, state, "agent"), holder_of(location, state, "work")
+        measuring = holder_of(location, state, "measure")
     except PermissionError as error:
         yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
         return
@@ -67,6 +70,8 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
         yield from _cluster(settings)
     yield running("agent", agent, elsewhere=bus is None)
     yield running("work", worker, elsewhere=bus is None)
+    if settings.sources:
+        yield running("measure", measuring, elsewhere=bus is None)
     yield port(settings, worker, elsewhere=bus is None)
 
 

@@ -54,7 +54,7 @@ class Metric:
         kind: its type, as Prometheus calls it.
         labels: their names, in order. `host` is called `application` or `pool` where the stream is keyed by that.
         help: one or two sentences.
-        feature: of the agent's frames, the one that it shows; empty for what the worker knows itself.
+        feature: of the frames of agents or sources, the one that it shows; empty for what the worker knows itself.
 
     """
 
@@ -73,6 +73,7 @@ class Metric:
 _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")
 _INCIDENT = ("host", "scope", "row", "feature")
+_SOURCE = ("application", "source")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -359,6 +360,51 @@ METRICS: tuple[Metric, ...] = (
         ("host",),
         "Times that something went wrong in it, since the agent began.",
         feature="diagnosis_failures",
+    ),
+    Metric(
+        "source_expected_places",
+        "gauge",
+        _SOURCE,
+        "Targets or files that a source of `laggard measure` was to read at its last interval.",
+        feature="expected_places",
+    ),
+    Metric("source_read_places", "gauge", _SOURCE, "Those of them that it could read.", feature="read_places"),
+    Metric("source_read_duration_seconds", "gauge", _SOURCE, "How long that took it.", feature="read_duration_s"),
+    Metric("source_samples", "gauge", _SOURCE, "Values or lines that it read then.", feature="samples"),
+    Metric(
+        "source_unusable_samples",
+        "counter",
+        _SOURCE,
+        "Values or lines that it could not use, since it began: of another form, not possible, or beyond a bound.",
+        feature="unusable_samples",
+    ),
+    Metric(
+        "source_failures",
+        "counter",
+        _SOURCE,
+        "Times that a target or file of it could not be read, since it began.",
+        feature="failures",
+    ),
+    Metric(
+        "source_publish_failures",
+        "counter",
+        _SOURCE,
+        "Intervals of it whose frames the bus refused for good, since it began; what only waits for it is not counted.",
+        feature="publish_failures",
+    ),
+    Metric(
+        "source_waiting_records",
+        "gauge",
+        _SOURCE,
+        "Records of its `laggard measure` that the bus did not have yet at its last interval.",
+        feature="waiting_records",
+    ),
+    Metric(
+        "source_dropped_records",
+        "counter",
+        _SOURCE,
+        "Records that its `laggard measure` lost since it began.",
+        feature="dropped_records",
     ),
 )
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.outputs import Incident, KeyName
 
-AGENT_SCOPE, HOST_SCOPE = "agent", "host"
+AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE = "agent", "host", "source"
 
 
 class Scores(Protocol):
@@ -128,9 +128,14 @@ class Exporter(Collector, Observer):
         self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, anomalies)
 
     def received(self, frame: Frame) -> None:
-        """Show what an agent says about itself, or a host about itself; others are shown when they are scored."""
-        if frame.scope in {AGENT_SCOPE, HOST_SCOPE} and len(frame.values):
+        """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
+        if not len(frame.values) or (frame.keyed_by == "application") != (frame.scope == SOURCE_SCOPE):
+            return
+        if frame.scope in {AGENT_SCOPE, HOST_SCOPE}:
             self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None, None)
+        elif frame.scope == SOURCE_SCOPE:  # an application may have several
+            scope = f"{SOURCE_SCOPE} {frame.layout.rows[0]}"
+            self._note(_Stream(frame.keyed_by, frame.key, "", scope), frame, None, None)
 
     def marked(self, operator: str, mark: Mark) -> None:
         """Count a mark. Every operator sees it."""
@@ -234,13 +239,15 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     frame, scores = one.frame, one.scores
     if scores is None:
-        if stream.scope != AGENT_SCOPE:
+        if frame.scope not in {AGENT_SCOPE, SOURCE_SCOPE}:
             return []
+        if frame.scope == SOURCE_SCOPE:
+            labels["source"] = label(frame.layout.rows[0])
         values = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
         return [
             sample(metric.name, labels, values[metric.feature])
             for metric in METRICS
-            if not math.isnan(values.get(metric.feature, math.nan))
+            if metric.labels == tuple(labels) and not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))

@@ -19,6 +19,7 @@ from laggard.pipeline.cli.exits import FAILED
 from laggard.pipeline.topics import (
     ANNOTATIONS,
     ANOMALIES,
+    APPLICATIONS,
     COUNTERS,
     DEAD_LETTERS,
     DIAGNOSES,
@@ -78,7 +79,8 @@ def work_as(role: Role, cluster: Cluster) -> None:
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
-        {"admin": administrate, "agent": publish_all, "worker": work, "annotator": follow, "viewer": view}[role](bus)
+        done = {"admin": administrate, "agent": publish_all, "measurer": measure, "worker": work}
+        (done | {"annotator": follow, "viewer": view})[role](bus)
 
 
 def administrate(bus: KafkaBus) -> None:
@@ -96,6 +98,10 @@ def publish(bus: KafkaBus) -> None:
 def publish_all(bus: KafkaBus) -> None:
     publish(bus)
     bus.append([Outgoing(NAMES.name(DIAGNOSES), "web-1", b"diagnosis", time.time())])
+
+
+def measure(bus: KafkaBus) -> None:
+    bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"frame", time.time())])
 
 
 def work(bus: KafkaBus) -> None:
@@ -168,7 +174,7 @@ def read_anomalies(cluster: Cluster) -> None:
 
 
 def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAdminClient) -> None:
-    for role in ("admin", "agent", "worker", "viewer", "reader", "annotator"):
+    for role in ("admin", "agent", "measurer", "worker", "viewer", "reader", "annotator"):
         work_as(role, cluster)
 
 

@@ -46,6 +46,7 @@ from laggard.pipeline.metrics.samples import label
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.agent import AGENT_FEATURES, Agent
+from laggard.producers.performance import SOURCE_FEATURES
 from tests.monitoring.debian import promtool
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ def host_frame(values: dict[str, float]) -> Frame:
     return Frame(
         "host", "web-1", "host", TS, 1, make_layout(("host",), ("host",), values), np.array([[*values.values()]])
     )
+
+
+def source_frame(name: str, values: Sequence[float]) -> Frame:
+    layout = make_layout((name,), (name,), SOURCE_FEATURES)
+    return Frame("application", "shop", "source", 1e9, 1, layout, np.array([values], dtype=np.float64))
 
 
 def agent_frame(values: Sequence[float], host: str = "web-1") -> Frame:
@@ -174,6 +180,7 @@ def busy() -> Page:
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
+    page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
     page.exporter.received(agent_frame([0.004, 31e6, 2e-3, 1e-3, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0, 2, 0.03, 1]))
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
@@ -256,7 +263,23 @@ def test_nothing_that_is_counted_is_hidden() -> None:
     shown = {metric.name for metric in METRICS if metric.labels == TASK_LABELS}
     # How many commits there were is the count of their durations.
     assert shown == {field.name for field in dataclasses.fields(TaskTelemetry)} - {*TASK_LABELS, "commits"}
-    assert {metric.feature for metric in METRICS if metric.feature} == set(AGENT_FEATURES)
+    for labels, features in ((("host",), AGENT_FEATURES), (("application", "source"), SOURCE_FEATURES)):
+        assert {metric.feature for metric in METRICS if metric.feature and metric.labels == labels} == set(features)
+
+
+def test_sources_of_an_application_are_shown_each() -> None:
+    page = Page()
+    for number, name in enumerate(("log", "prometheus")):
+        page.exporter.received(source_frame(name, range(10 * number, 10 * number + len(SOURCE_FEATURES))))
+    shown = {
+        (sample.name, sample.labels["application"], sample.labels["source"]): sample.value
+        for family in page.exporter.collect()
+        for sample in family.samples
+        if sample.name.startswith("laggard_source_")
+    }
+    assert len(shown) == 2 * len(SOURCE_FEATURES)
+    assert shown["laggard_source_expected_places", "shop", "log"] == 0
+    assert shown["laggard_source_failures_total", "shop", "prometheus"] == 15
 
 
 def test_the_process_itself_is_shown_beside() -> None:

@@ -47,7 +47,8 @@ def test_the_first_of_the_usual_names_is_taken_and_stays() -> None:
 def test_label_sets_are_summed_and_chosen_by_matchers() -> None:
     text = durations("x_seconds", 'handler="/a"', 10, 1) + durations("x_seconds", 'handler="/health"', 90, 0.9)
     whole = Red(select("x_seconds")).features(rates(text), {})
-    assert (whole[THROUGHPUT], whole[MEAN]) == (100, pytest.approx(0.019))
+    assert whole[THROUGHPUT] == 100
+    assert whole[MEAN] == pytest.approx(0.019)
     part = Red(select('x_seconds{handler!="/health"}')).features(rates(text), {})
     assert (part[THROUGHPUT], part[MEAN]) == (10, 0.1)
     assert Red(select("x_seconds_bucket")).features(rates(text), {}) == whole
