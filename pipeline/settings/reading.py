@@ -241,7 +241,9 @@ def _sources(tables: Value, given: Given, config: Path | None, problems: list[st
         of_kind = str(table.get("application")), str(table.get("kind"))
         numbers[of_kind] += 1
         said = {"name": sources.default_name(of_kind[1], numbers[of_kind])} | table
-        source = _source(index, said, declared, given, config=config, problems=problems)
+        missing = [name for name in sources.required_of(kind) if name not in table] if kind else []
+        problems += [f"{_within(given, index, name)}: source {index + 1}: expected {name} in it" for name in missing]
+        source = None if missing else _source(index, said, declared, given, config=config, problems=problems)
         if source is None or kind is None:
             continue
         what = [

@@ -142,6 +142,7 @@ def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
     server = source.text("server")
     if bool(source.words("targets")) == bool(server):
         yield "targets", "either targets, the pages to read, or server, a Prometheus to ask"
+        return
     if source.table("queries") and not server:
         yield "queries", "a server to ask them"
     if source.place("lookback") != "default" and not server:
@@ -356,12 +357,14 @@ def keys_of(kind: SourceKind) -> dict[str, Setting]:
     return {key.name: key for key in (KIND, *EVERY, *kind.keys)}
 
 
+def required_of(kind: SourceKind) -> tuple[str, ...]:
+    """What a source of a kind has to be told."""
+    return ("application", *kind.required)
+
+
 def wrong(source: Settings) -> Iterator[tuple[str, str]]:
     """What is wrong with a source as a whole: the key, and what was expected."""
     kind = BY_KIND[source.choice("kind")]
-    for name in ("application", *kind.required):
-        if source.place(name) == "default":
-            yield name, "it to be given"
     for key in kind.keys:
         if key.excludes and source.place(key.name) != "default" and source.place(key.excludes) != "default":
             yield key.name, f"only one of it and {key.excludes}"
