@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.operators.cpu import Machine
+from laggard.operators.cpu import Cpu, Machine
 from laggard.pipeline.bus import Partition, TopicSpec
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.diagnoses.diagnosing import KILLED, STOPPED, Diagnosing
 from laggard.pipeline.diagnoses.unfinished import Unfinished
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.sending.outbox import Outbox
+from laggard.producers.clock import Clock
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.programs import burning_python, compiled, memory_limit, misbehaving, write_uncached
+from laggard.producers.processes import ProcessTable
+from tests.misbehaving.programs import burning_python, compiled, disk_limit, memory_limit, misbehaving, write_uncached
+from tests.producers.test_pressures import real_group as pressed_group
 from tests.producers.test_quotas import real_group
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records.diagnosis import Diagnosis, ThreadUse
 
-__all__ = ["real_group"]  # a fixture
+__all__ = ["pressed_group", "real_group"]  # fixtures
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -203,6 +206,42 @@ def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path) -> None:
     with misbehaving([compiled("writing"), tmp_path / "written"]) as program, watching(tmp_path, 1.0, io_pressure=0.02):
         found = await_told(bus, program.pid, lambda found: len(found) >= 1, 60.0)
     assert found[0].reason == "io_pressure"
+
+
+def test_who_waits_for_the_disk_beside_busy_cpus_in_a_control_group_of_its_own(
+    tmp_path: Path, pressed_group: Path
+) -> None:
+    """One thread waits, others compute on all CPUs: the host's pressure is half, no more."""
+    bus, mib = tmp_path / "laggard.db", 1 << 20
+    file = write_uncached(tmp_path / "written", mib)
+    operator, table = Cpu(conditions=["io_pressure"]), ProcessTable(Clock(), 0.5)
+    found: list[Diagnosis] = []
+    events: set[str] = set()
+    with (
+        disk_limit(tmp_path, mib // 4) as within,
+        misbehaving([*within, compiled("writing", "-DBLOCKS=16"), file], busy=False) as stuck,
+        misbehaving([compiled("burning", f"-DGRINDERS={2 * (os.cpu_count() or 1)}")]) as busy,
+        watching(tmp_path, 5.0, io_pressure=0.85),
+    ):
+        if "0::/\n" in Path(f"/proc/{stuck.pid}/cgroup").read_text():  # the limit is one of version 1
+            (pressed_group / "cgroup.procs").write_text(str(stuck.pid))
+        time.sleep(1.0)
+        stuck.tell("busy")
+        begun = time.time()
+        while not (found and events) and time.time() < begun + 30.0:
+            layout, values = table.read()
+            rows = operator.score(time.time(), layout, values).ranking().rows
+            operator.learn(time.time(), layout, values)
+            events |= {row.row for row in rows if row.score > 1.0}
+            found = told(bus, stuck.pid)
+            time.sleep(0.5)
+        beside = told(bus, busy.pid)
+    table.close()
+    assert found[0].reason == "io_pressure"
+    assert found[0].value >= 0.85
+    assert 4.9 <= found[0].phases[0].begin_ts - begun <= 7.0
+    assert beside == []
+    assert [row.partition("@")[0] for row in events] == [f"writing[{stuck.pid}"]
 
 
 def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path) -> None:
