@@ -202,11 +202,9 @@ class Disk:
         group.limit_disk(number, operations_per_s, bytes_per_s)
 
     def _loop(self, *arguments: str) -> str:
-        device = run(["losetup", "--find"]).strip()
-        self._keeper.will_take("loop", device)
-        *options, file = arguments
-        run(["losetup", *options, device, file])
-        return device
+        """Attach the last argument to a free loop device, and return that."""
+        self._keeper.will_take("loop", arguments[-1])
+        return run(["losetup", "--find", "--show", *arguments]).strip()
 
 
 def run(command: Sequence[str], standard_input: str = "") -> str:

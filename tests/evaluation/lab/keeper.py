@@ -3,9 +3,9 @@
     python -m tests.evaluation.lab.keeper
 
 It reads on its standard input, one JSON list a line, what is going to be taken: `["group", PATH]`, `["namespace",
-NAME]`, `["loop", DEVICE]`, `["mount", PATH]`, `["folder", PATH]`. At the end of the input it undoes them: processes
-first, then what these used, the last one taken first. Who asked it dies with the other end of that pipe, so this holds
-for a killed one, too.
+NAME]`, `["loop", FILE]` by the file behind it, `["mount", PATH]`, `["folder", PATH]`. At the end of the input it undoes
+them: processes first, then what these used, the last one taken first. Who asked it dies with the other end of that
+pipe, so this holds for a killed one, too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_there(kind: str, what: str) -> bool:
         case "namespace":
             return Path("/run/netns", what).exists()
         case "loop":
-            return Path("/sys/block", Path(what).name, "loop").exists()
+            return bool(_loops(what))
         case "mount":
             return Path(what).is_mount()
     return Path(what).exists()
@@ -92,9 +92,18 @@ def _undo(kind: str, what: str) -> None:
                 Path(what).rmdir()
         case "folder":
             shutil.rmtree(what, ignore_errors=True)
+        case "loop":
+            for device in _loops(what):
+                subprocess.run(["losetup", "--detach", device], check=False, capture_output=True)
         case _:
-            command = {"namespace": ["ip", "netns", "delete"], "loop": ["losetup", "--detach"], "mount": ["umount"]}
+            command = {"namespace": ["ip", "netns", "delete"], "mount": ["umount"]}
             subprocess.run([*command[kind], what], check=False, capture_output=True)
+
+
+def _loops(file: str) -> list[str]:
+    """The loop devices that a file is behind."""
+    asked = ["losetup", "--associated", file, "--noheadings", "--output", "NAME"]
+    return subprocess.run(asked, check=False, capture_output=True, text=True).stdout.split()
 
 
 if __name__ == "__main__":
