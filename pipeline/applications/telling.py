@@ -78,7 +78,7 @@ class Judged:
         parts, resource = metric_parts(first.metric), resource_of(first.metric)
         return Blame(
             parts.row,
-            parts.row,
+            parts.host,  # the trouble is the host's, whichever of its rows tells it
             parts.feature,
             first.value,
             first.mean,

@@ -28,6 +28,7 @@ from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.engine.conftest import frame, record
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
+from tests.pipeline.records.test_models import MODEL
 from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def sent_of(output: Any) -> Outgoing:
     return outgoing(output, TEST_TOPICS)
 
 
-@pytest.mark.parametrize("output", [ANOMALY, RANKING, DIAGNOSIS], ids=lambda output: output.kind)
+@pytest.mark.parametrize("output", [ANOMALY, RANKING, MODEL, DIAGNOSIS], ids=lambda output: output.kind)
 def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
     sent = sent_of(output)
     headers = {name: value.decode() for name, value in sent.headers}

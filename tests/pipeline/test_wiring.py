@@ -8,12 +8,15 @@ import pytest
 
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
+from laggard.operators.regression import Regression
 from laggard.operators.river import River
+from laggard.pipeline.applications.regression import Regressing
+from laggard.pipeline.applications.serving import ServedByFrames, Serving
 from laggard.pipeline.records import make_layout
 from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
-from laggard.pipeline.wiring import machines, wire
+from laggard.pipeline.wiring import asked, inputs, machines, replayed, stages, wire
 
 
 @pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression"}))
@@ -95,3 +98,88 @@ def test_without_river_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     needs = f"--set: the operator river needs river, which is not installed; pip --python {sys.executable} install "
     with pytest.raises(SettingError, match=re.escape(f"{needs}'laggard[river]'")):
         wire(settings)
+
+
+# Applications.
+
+
+def settings_of(*flags: str):
+    return read_settings(environ={}, flags=[parse_assignment(each) for each in flags])
+
+
+@pytest.mark.parametrize(
+    ("flags", "run"),
+    [
+        ((), ["gaussian", "cpu", "incidents"]),
+        (("applications.hosts=shop=web-*",), ["gaussian", "cpu", "serving", "regression", "incidents"]),
+        ((r"applications.pattern=(?P<application>\w+)-.*",), ["gaussian", "cpu", "serving", "regression", "incidents"]),
+        (("applications.hosts=shop=web-*", "operators=gaussian"), ["gaussian", "incidents"]),
+        (("operators=regression",), ["regression", "incidents"]),
+    ],
+)
+def test_what_a_worker_runs_where_there_are_applications(flags: tuple[str, ...], run: list[str]) -> None:
+    settings = settings_of(*flags)
+    found = stages(settings)
+    assert [each.name for each in found] == run
+    assert inputs(settings) == {each.name: each.topic for each in found}
+    assert {topic for each in found for topic in each.writes} <= set(TOPICS)
+
+
+def test_recorded_data_is_looked_through_for_applications_by_default() -> None:
+    def run(*flags: str) -> list[str]:
+        return [each.name for each in replayed(settings_of(*flags), ServedByFrames())]
+
+    assert run() == ["gaussian", "cpu", "serving", "regression"]
+    assert run("operators=gaussian") == ["gaussian"]
+    assert run("operators=regression") == ["serving", "regression"]
+    by_frames, *_ = (each for each in replayed(settings_of(), ServedByFrames()) if isinstance(each, Serving))
+    assert isinstance(by_frames.served, ServedByFrames)
+    flags = ("applications.hosts=shop=web-* db-1", "operators=regression")
+    by_settings, _ = replayed(settings_of(*flags), ServedByFrames())
+    assert isinstance(by_settings, Serving)
+    assert tuple(by_settings.served("db-1")) == ("shop",)
+
+
+def test_regression_gets_its_parameters() -> None:
+    flags = ("operators=regression", "regression.candidates=7", "regression.window=12", "regression.kind=tree")
+    (stage, _) = stages(settings_of(*flags, "regression.performance=throughput_per_s", "regression.method=published"))
+    assert isinstance(stage, Regressing)
+    operator = stage.make()
+    assert isinstance(operator, Regression)
+    assert operator.performance == ("throughput_per_s",)
+    assert (
+        operator._parameters.items() >= {"candidates": 7, "window": 12, "kind": "tree", "method": "published"}.items()
+    )
+    assert {name: operator._parameters[name] for name in stage.parameters if name != "performance"} == {
+        name: value for name, value in stage.parameters.items() if name != "performance"
+    }
+    assert operator._parameters["trait"]("web-1:cpu_wait_ratio").role == "wait"
+
+
+def test_the_operator_that_is_asked_knows_hosts() -> None:
+    assert asked(settings_of("operators=regression,cpu")).name == "cpu"
+    with pytest.raises(SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, river"):
+        asked(settings_of("operators=regression"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("applications.hosts=shop=", "expected for 'shop' hosts, or patterns such as web-*, separated by blanks"),
+        ("applications.hosts=shop=5", "expected for 'shop' hosts"),
+        ("applications.pattern=([a-z]+)-.*", "expected a group that names the application: (?P<application>...)"),
+        ("applications.pattern=(", "expected a regular expression of Python: missing ), unterminated subpattern"),
+        ("regression.window=3", "expected a count from 4 to 60"),
+        ("regression.kind=forest", "expected one of linear, neighbours, tree, boosting"),
+    ],
+)
+def test_wrong_settings_of_applications_are_told(flag: str, told: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(told)):
+        settings_of(flag)
+
+
+def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.pipeline.wiring.find_spec", lambda _: None)
+    with pytest.raises(SettingError, match=r"regression.kind is boosting: .* scikit-learn, .* 'laggard\[models\]'"):
+        stages(settings_of("operators=regression", "regression.kind=boosting"))
+    assert stages(settings_of("operators=regression"))

@@ -1,0 +1,117 @@
+"""Models and predictions as they leave: their fields are a promise, and what is written comes back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.models import (
+    RESOURCES,
+    CandidateOutput,
+    Described,
+    ModelOutput,
+    PredictionOutput,
+    TermOutput,
+    model_id,
+)
+from laggard.pipeline.records.outputs import read_output, write_output
+from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
+from tests.pipeline.records.test_schemas import VALIDATORS
+
+WAIT = Described("web-1", "web-1/nginx", "cpu_wait_ratio", "cpu", "time that `nginx` on web-1 waited for a free CPU")
+WAIT_JSON = {
+    "host": "web-1",
+    "row": "web-1/nginx",
+    "feature": "cpu_wait_ratio",
+    "resource": "cpu",
+    "description": "time that `nginx` on web-1 waited for a free CPU",
+}
+MODEL = ModelOutput(
+    model_id("shop", "response_time_mean_s", "laggard.applications[3]@1042"),
+    1.7e9, "shop", "response_time_mean_s", "linear", "response_time_mean_s = 0.05 + 1.5 * web-1/nginx:cpu_wait_ratio",
+    0.05, (TermOutput(WAIT, 1.5, ("web-1:load_1m",)),), 0.93, math.nan, 1.6e9, 1.7e9, 20, "first",
+    (CandidateOutput(WAIT, -0.99, 1e-9),), live=True,
+)  # fmt: skip
+MODEL_JSON = {
+    "kind": "model",
+    "ts": 1.7e9,
+    "id": "d4677f48-6a22-548d-a8de-060365826d59",
+    "application": "shop",
+    "performance": "response_time_mean_s",
+    "type": "linear",
+    "equation": "response_time_mean_s = 0.05 + 1.5 * web-1/nginx:cpu_wait_ratio",
+    "intercept": 0.05,
+    "terms": [WAIT_JSON | {"coefficient": 1.5, "family": ["web-1:load_1m"]}],
+    "r2": 0.93,
+    "p_value": None,
+    "begin_ts": 1.6e9,
+    "end_ts": 1.7e9,
+    "samples": 20,
+    "reason": "first",
+    "candidates": [WAIT_JSON | {"r": -0.99, "p_value": 1e-9}],
+    "live": True,
+}
+PREDICTION = PredictionOutput(1.7e9, "regression", "shop", "throughput_per_s", 840.0, math.nan, 0.5, 0.9)
+PREDICTION_JSON = {
+    "kind": "prediction",
+    "ts": 1.7e9,
+    "operator": "regression",
+    "application": "shop",
+    "performance": "throughput_per_s",
+    "value": 840.0,
+    "predicted": None,
+    "p_value": 0.5,
+    "r2": 0.9,
+}
+NUMBERS = st.floats()
+DESCRIBED = st.builds(Described, TEXTS, TEXTS, TEXTS, st.sampled_from(RESOURCES), TEXTS)
+TERMS = st.builds(TermOutput, DESCRIBED, NUMBERS, st.lists(TEXTS, max_size=2).map(tuple))
+CANDIDATES = st.builds(CandidateOutput, DESCRIBED, NUMBERS, NUMBERS)
+MODELS = st.builds(
+    ModelOutput, st.builds(model_id, KEYS, NAMES, TEXTS), TIMES, KEYS, NAMES, TEXTS, TEXTS, NUMBERS,
+    st.lists(TERMS, max_size=2).map(tuple), NUMBERS, NUMBERS, TIMES, TIMES, st.integers(0, 1 << 40), NAMES,
+    st.lists(CANDIDATES, max_size=2).map(tuple), st.booleans(),
+)  # fmt: skip
+PREDICTIONS = st.builds(PredictionOutput, TIMES, TEXTS, KEYS, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("output", "written"), [(MODEL, MODEL_JSON), (PREDICTION, PREDICTION_JSON)], ids=["model", "prediction"]
+)
+def test_the_fields_of_each_kind(output: ModelOutput | PredictionOutput, written: dict[str, Any]) -> None:
+    assert output.to_json() == written
+    assert next(iter(output.to_json())) == "kind"
+    assert read_output(json.dumps(written), "here").to_json() == written
+
+
+@given(MODELS | PREDICTIONS)
+def test_what_is_written_is_what_the_schema_says_and_comes_back(output: ModelOutput | PredictionOutput) -> None:
+    written = write_output(output)
+    VALIDATORS[output.kind].validate(json.loads(written))
+    assert write_output(read_output(written, "here")) == written
+
+
+@pytest.mark.parametrize("output", [MODEL, PREDICTION], ids=["model", "prediction"])
+def test_a_field_that_is_absent_or_something_else_is_no_record(output: ModelOutput | PredictionOutput) -> None:
+    for name in output.to_json():
+        for document in (
+            {field: value for field, value in output.to_json().items() if field != name},
+            output.to_json() | {name: {"a": "map"}},
+        ):
+            assert not VALIDATORS[output.kind].is_valid(document), name
+            with pytest.raises(RecordError, match="here: "):
+                read_output(json.dumps(document), "here")
+
+
+def test_what_a_term_is_not() -> None:
+    for wrong in ({"resource": "gpu"}, {"family": "x"}, {"coefficient": "1"}, {"host": None}):
+        document = MODEL_JSON | {"terms": [MODEL_JSON["terms"][0] | wrong]}  # type: ignore[index]
+        assert not VALIDATORS["model"].is_valid(document)
+        with pytest.raises(RecordError, match=rf"field 'terms\[0\]\.{next(iter(wrong))}': expected "):
+            read_output(json.dumps(document), "here")
