@@ -16,7 +16,6 @@ import numpy as np
 
 from laggard.producers.groups import ROOT, below, members, unified
 from laggard.producers.held import HeldFiles
-from laggard.producers.proc import ProcError, parse_pressure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,7 +118,7 @@ class Pressures:
             text = self._files.read(self._host_descriptors, place, self._hosts[place])
         except OSError:  # a kernel without it
             return False
-        total = text.partition(b"\n")[0].rpartition(b"=")[2]
+        total = _some(text)
         before, self._host[resource] = self._host.get(resource), total
         return total != before
 
@@ -163,12 +162,16 @@ class Pressures:
 
     def _read(self, resource: str) -> Vector:
         """For how long some task of each group has waited so far, in microseconds; NaN for one that is gone."""
-        descriptors = self._descriptors[resource]
-        stalled_us = np.full(len(self._groups), np.nan)
+        descriptors, read = self._descriptors[resource], self._files.read
+        stalled_us: list[float] = []
         for place, group in enumerate(self._groups):
-            path = f"{group}/{resource}.pressure"
             try:
-                stalled_us[place] = parse_pressure(self._files.read(descriptors, place, path), path)["some"]
-            except (OSError, ProcError, KeyError):  # gone, or its pressure is switched off (cgroup.pressure)
-                continue
-        return stalled_us
+                stalled_us.append(int(_some(read(descriptors, place, f"{group}/{resource}.pressure"))))
+            except (OSError, ValueError):  # gone, or its pressure is switched off (cgroup.pressure)
+                stalled_us.append(np.nan)
+        return np.array(stalled_us, np.float64)
+
+
+def _some(text: bytes) -> bytes:
+    """The total of `some`, the last of the first line: for how long some task has waited so far, in microseconds."""
+    return text.partition(b"\n")[0].rpartition(b"=")[2]

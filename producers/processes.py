@@ -372,7 +372,7 @@ class ProcessTable:
 
     def _pressed(self, values: NDArray[np.float64]) -> None:
         """Put down how long tasks of each process's group waited. `values` are those of the layout, without these."""
-        values[:, [_IO, _MEMORY]] = 0.0
+        values[:, _IO:_CPUS] = 0.0
         groups, _, ratios = self._pressures.read()
         places = {resource: np.flatnonzero(each > 0.0).tolist() for resource, each in ratios.items()}
         if not any(places.values()):
