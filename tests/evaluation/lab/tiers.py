@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from tests.evaluation.lab.hosts import MIB
+from tests.nginx import nginx
 from tests.programs import kept, take_debian_packages
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Shop:
                 web=f"{host.address}:{WEB_PORT}",
             )
         )
-        command = [str(_nginx()), "-c", str(configuration), "-p", str(self.folder)]
+        command = [str(nginx()), "-c", str(configuration), "-p", str(self.folder)]
         started = host.start("nginx", command)
         _wait(started, "the web server", self._web_answers)
 
@@ -151,14 +152,6 @@ def _wait(process: subprocess.Popen[str], what: str, ask: Callable[[], None]) ->
             if process.poll() is not None or time.monotonic() > deadline:
                 raise OSError(f"{what} did not start: {error}") from None
             time.sleep(0.1)
-
-
-def _nginx() -> Path:
-    """Debian's, that of the machine or one that is fetched."""
-    if found := shutil.which("nginx"):
-        return Path(found)
-    packages = kept("debian-nginx", lambda folder: take_debian_packages(folder, ("nginx",)))
-    return packages / "usr/sbin/nginx"
 
 
 def _postgres() -> Path:
