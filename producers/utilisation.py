@@ -16,6 +16,7 @@ import numpy as np
 
 from laggard.producers.held import HeldFiles
 from laggard.producers.kernel import Kernel, content, cpu_clock, is_of_another_namespace
+from laggard.producers.pressures import RESOURCES
 from laggard.producers.proc import ProcError, parse_pressure, parse_stat
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-PRESSURES: Final = ("io", "memory")
-"""The resources of which the host's pressure is read."""
-
 LIST_S: Final = 1.0
 """How often processes are listed, where some were started. What one did that was started since is told as its mean."""
 
@@ -39,7 +37,7 @@ COUNT_S: Final = 10.0
 
 _SLACK_S: Final = 0.1  # readings are not quite so far apart as planned
 _SPARE_CPU: Final = 0.1  # of a CPU: clocks are not read at quite the same moment
-_UPTIME, _LOAD, *_ = _FILES = ("uptime", "loadavg", *(f"pressure/{each}" for each in PRESSURES))
+_UPTIME, _LOAD, *_ = _FILES = ("uptime", "loadavg", *(f"pressure/{each}" for each in RESOURCES))
 
 
 class Use(NamedTuple):
@@ -118,7 +116,7 @@ class Utilisation:
         return 1.0 - (idle_s - before[1]) / ((now - before[0]) / 1e9 * self.cpus)
 
     def pressure_ratio(self, resource: str) -> float:
-        """The share of time in which some task of the host stood still for want of a resource, one of `PRESSURES`.
+        """The share of time in which some task of the host stood still for want of one of `RESOURCES`.
 
         Since this was asked last; NaN where the kernel does not tell, or there was no time.
         """
