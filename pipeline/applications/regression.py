@@ -9,6 +9,7 @@ on. Everything follows from the application's records in their order, and from n
 from __future__ import annotations
 
 import math
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Parameter
 
 REGRESSION: Final = "regression"
+MAX_WISHES: Final = 1_000
+"""So many wait for the interval from which on they hold; then the oldest holds at once."""
+
 _STREAM: Final = "application"
 """Where a state has that of the operator: in the place of a scope's, so that migrations find it."""
 
@@ -123,7 +127,9 @@ class Application:
         anomalies: the one that is open, and how many there were.
         courses: of the anomalies that were told and have not ended, in the order of their opening.
         judged_ts: the end of the newest interval that was judged, -inf before there is one.
-        wishes: the sequence numbers of its wishes.
+        wishes: those that hold from the next interval on that does not end before them, by their times: so that it
+            makes no difference how quickly counters came.
+        seen: the sequence numbers of its wishes.
         records: how many records have changed it.
         heard: the offset of the last of them.
 
@@ -135,7 +141,8 @@ class Application:
     anomalies: Anomalies = field(default_factory=Anomalies)
     courses: tuple[Course, ...] = ()
     judged_ts: float = -math.inf
-    wishes: Sequences = field(default_factory=Sequences)
+    wishes: list[tuple[float, str, str]] = field(default_factory=list)
+    seen: Sequences = field(default_factory=Sequences)
     records: int = 0
     heard: int = -1
 
@@ -161,7 +168,8 @@ class Application:
         return {
             "records": self.records,
             "heard": self.heard,
-            "wishes": self.wishes.snapshot(),
+            "wishes": [list(each) for each in self.wishes],
+            "seen": self.seen.snapshot(),
             "intervals": self.intervals.snapshot(),
             "streams": {
                 _STREAM: {
@@ -178,7 +186,8 @@ class Application:
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         self.records, self.heard = int(state["records"]), int(state["heard"])
-        self.wishes = Sequences(state["wishes"])
+        self.wishes = [(float(ts), metric, wish) for ts, metric, wish in state["wishes"]]
+        self.seen = Sequences(state["seen"])
         self.intervals.restore(state["intervals"], decoder, place)
         stream = state["streams"][_STREAM]
         self.operator.restore(stream["operator"])
@@ -186,6 +195,18 @@ class Application:
         self.trigger = Trigger(bool(stream["armed"]), stream["calm_since"])
         self.anomalies = restored_anomalies(stream)
         self.courses = tuple(map(restored_course, stream["courses"]))
+
+    def wish(self, wish: Wish) -> None:
+        """Note a wish."""
+        insort(self.wishes, (wish.ts, wish.metric, wish.wish), key=lambda each: each[0])
+        if len(self.wishes) > MAX_WISHES:
+            self.fulfil(self.wishes[0][0])
+
+    def fulfil(self, ts: float) -> None:
+        """Let the wishes hold that were made until then."""
+        while self.wishes and self.wishes[0][0] <= ts:
+            _, metric, wish = self.wishes.pop(0)
+            {"pin": self.operator.pin, "ban": self.operator.ban, "free": self.operator.free}[wish](metric)
 
     def begin_anew(self, operator: Operator) -> None:
         """Forget what was learned, but not what was wished."""
@@ -319,17 +340,11 @@ class RegressionTask(RecordTask):
 
     def _wish(self, record: Incoming, wish: Wish) -> None:
         one = self.states.open(wish.application, self.position)
-        if wish.sequence in one.wishes:
+        if wish.sequence in one.seen:
             self._counts.duplicates += 1
             return
-        one.wishes.add(wish.sequence)
-        match wish.wish:
-            case "pin":
-                one.operator.pin(wish.metric)
-            case "ban":
-                one.operator.ban(wish.metric)
-            case "free":
-                one.operator.free(wish.metric)
+        one.seen.add(wish.sequence)
+        one.wish(wish)
         self._heard(record)
 
     def finish(self) -> None:
@@ -356,6 +371,7 @@ class RegressionTask(RecordTask):
             self._end(key, one)
             one.fall_silent()
         one.judged_ts = interval.ts
+        one.fulfil(interval.ts)
         asked = interval.ts, interval.metrics, interval.values, interval.performance
         try:
             judgement = one.operator.score(*asked)

@@ -232,3 +232,20 @@ def test_every_field_of_a_diagnosis_is_explained() -> None:
     for name, part in schema["$defs"].items():
         (told_of,) = re.findall(rf"^Of a {name}: (.*?)\.$", DIAGNOSES_PAGE, re.DOTALL | re.MULTILINE)
         assert set(re.findall(r"`(\w+)`", told_of)) == set(part["properties"])
+
+
+# The page about models, deploy/models.md.
+
+MODELS_PAGE = (ROOT / "deploy/models.md").read_text()
+
+
+def test_every_field_of_a_model_is_explained_and_the_example_is_one() -> None:
+    explained = {
+        name
+        for cell in re.findall(r"^\| ([^|]*) \|", MODELS_PAGE, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", cell)
+    }
+    parts = SCHEMAS["model"]["$defs"].values()
+    assert explained == set(SCHEMAS["model"]["properties"]).union(*(part["properties"] for part in parts))
+    (value,) = re.findall(r"```json\n(.*?)```", MODELS_PAGE, re.DOTALL)
+    VALIDATORS["model"].validate(json.loads(value))

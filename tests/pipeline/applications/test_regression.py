@@ -407,10 +407,23 @@ def test_a_state_says_which_version_it_is_of() -> None:
     assert set(state["streams"]) == {"application"}
 
 
-def test_unnumbered_wishes_are_each_taken() -> None:
+def test_a_wish_holds_from_the_interval_on_in_which_it_was_made() -> None:
     task = new_task()
-    give(task, [Wish("shop", T0, "web-1:x", "pin", UNNUMBERED)] * 2)
+    give(task, [Wish("shop", T0 + 25.0, "web-1:x", "pin"), Wish("shop", T0 + 15.0, "web-1:y", "pin")])
+    give(task, [Wish("shop", T0 + 15.0, "web-1:y", "pin", UNNUMBERED), *run_of([0.2] * 3)])  # no number: taken again
     state = task.states.get("shop")
     assert state is not None
-    assert list(state.operator.pinned) == ["web-1:x", "web-1:x"]
+    assert list(state.operator.pinned) == ["web-1:y", "web-1:y"]  # the interval up to 30 waits
+    give(task, [tick(31.0, 0.0, host) for host in ("web-1", "db-1")])
+    give(task, [counted(31.0, {}, scope="process")])
+    assert list(state.operator.pinned) == ["web-1:y", "web-1:y", "web-1:x"]
     assert math.isinf(state.awaited_until)
+
+
+def test_wishes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.pipeline.applications.regression.MAX_WISHES", 2)
+    task = new_task()
+    give(task, [Wish("shop", T0 + ts, f"web-1:{ts}", "pin") for ts in (9, 8, 7, 6)])
+    state = task.states.get("shop")
+    assert state is not None
+    assert (list(state.operator.pinned), len(state.wishes)) == (["web-1:7", "web-1:6"], 2)

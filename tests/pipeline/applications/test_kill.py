@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_killed_parts_leave_what_undisturbed_ones_leave() -> None:
+    """The short form of tests/evaluation/applications_kill.py."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.evaluation.applications_kill",
+            "--frames",
+            "1500",
+            "--seconds",
+            "8",
+            "--seed",
+            "3",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kills = int(done.stdout.split()[0])
+    assert kills >= 3, done.stdout
