@@ -56,8 +56,8 @@ time_zone = "UTC"\n""",
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ('format = "nginx"', "source 1: paths: expected"),
-        ('paths = ["a.log"]', "source 1: format: expected"),
+        ('format = "nginx"', "source 1: expected paths in it"),
+        ('paths = ["a.log"]', "source 1: expected format in it"),
         ('paths = ["a.log.gz"]\nformat = "nginx"', "paths: expected logs that are written to, not compressed ones"),
         ('paths = ["a.log"]\nformat = "combined"', "format: expected one of nginx, apache, traefik, json, or a format"),
         ('paths = ["a.log"]\nformat = "$status"', "format: expected a time in the format"),
