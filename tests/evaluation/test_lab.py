@@ -79,6 +79,10 @@ def test_neighbours_come_and_go_as_in_the_paper() -> None:
     shares = [noise[0].share(time, 0.3) for time in np.linspace(20, 80, 600, endpoint=False)]
     assert min(shares) == pytest.approx(0.1, abs=0.01)
     assert max(shares) == pytest.approx(0.4, abs=0.01)
+    together = [
+        noise[0].share(time, 0.3) + noise[1].share(time, 0.3) for time in np.linspace(20, 80, 50, endpoint=False)
+    ]
+    assert together == pytest.approx([0.5] * 50), "those that come together take turns"
     assert noise[0].share(25.25, 0.3) == pytest.approx(noise[0].share(27.25, 0.3)), "it swings within two intervals"
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MIB: Final = 1 << 20
 ROOT: Final = Path(__file__).parents[3]
 NETWORK: Final = "10.77.0."
-WEIGHT: Final = 16384
-"""Of the lab among all that runs on the machine; 1024 is usual."""
+WEIGHT: Final = 262_144
+"""Of the lab among all that runs on the machine: the most there is, 1024 is usual. Its quotas are its bounds."""
 
 
 class Host:

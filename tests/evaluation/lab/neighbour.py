@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 from typing import Final
 
 PR_SET_NAME: Final = 15
@@ -32,9 +33,16 @@ class Neighbour:
         self._chance = chance
         self._argument = argument
         for _ in range(self.threads):
-            threading.Thread(target=self._work, daemon=True).start()
+            threading.Thread(target=self._work_or_end, daemon=True).start()
 
     threads = THREADS
+
+    def _work_or_end(self) -> None:
+        try:
+            self._work()
+        except Exception:  # noqa: BLE001 - whatever it was
+            traceback.print_exc()
+            os._exit(1)  # one that took less than it is told would go unnoticed
 
     def _work(self) -> None:
         raise NotImplementedError
@@ -52,8 +60,9 @@ class Cpu(Neighbour):
             end = time.thread_time() + STEP_S * cores * self.share
             while time.thread_time() < end:
                 sum(range(300))
-            due = max(due + STEP_S, time.monotonic())  # what it did not get is not made up for
-            time.sleep(due - time.monotonic() + STEP_S * 0.1 * self._chance.random())
+            now = time.monotonic()
+            due = max(due + STEP_S, now)  # what it did not get is not made up for
+            time.sleep(due - now + STEP_S * 0.1 * self._chance.random())
 
 
 class Memory(Neighbour):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -88,7 +87,7 @@ def record(scenario: Scenario, file: Path, interval_s: float, seed: int) -> bool
 
 
 def _play(stage: Stage, scenario: Scenario, visitors: Sequence[int], interval_s: float, seed: int) -> list[Interval]:
-    phases = {noise.name: random.Random(f"{noise.name} {seed}").uniform(0, 2 * math.pi) for noise in scenario.noise}
+    phase = random.Random(f"phase {seed}").uniform(0, 2 * math.pi)
     stage.read(Interval(0.0, time.time(), 0))  # what rates are compared with
     stage.servers.answers()
     start = math.ceil(time.time()) + interval_s
@@ -97,31 +96,25 @@ def _play(stage: Stage, scenario: Scenario, visitors: Sequence[int], interval_s:
     _sleep_until(start)
     stage.come(visitors[0])
     stage.read(Interval(0.0, start, 0))
-    stop = threading.Event()
+    shares: dict[str, float] = {}
 
-    def disturb() -> None:
-        last: dict[str, float] = {}
-        while not stop.wait(STEP_S):
+    def disturb_until(end: float) -> None:
+        while (left := end - time.time()) > 0:
             for noise in scenario.noise:
-                share = noise.share((time.time() - start) / interval_s, phases[noise.name])
-                if abs(share - last.get(noise.name, 0.0)) > 1e-6:
+                share = noise.share((time.time() - start) / interval_s, phase)
+                if share != shares.get(noise.name, 0.0):
                     stage.disturb(noise.name, share)
-                    last[noise.name] = share
+                    shares[noise.name] = share
+            time.sleep(min(left, STEP_S))
 
-    thread = threading.Thread(target=disturb, daemon=True)
-    thread.start()
     intervals = []
-    try:
-        for number, count in enumerate(visitors):
-            interval = Interval(start + number * interval_s, start + (number + 1) * interval_s, count)
-            _sleep_until(interval.end)
-            if number + 1 < len(visitors):
-                stage.come(visitors[number + 1])
-            stage.read(interval)
-            intervals.append(interval)
-    finally:
-        stop.set()
-        thread.join()
+    for number, count in enumerate(visitors):
+        interval = Interval(start + number * interval_s, start + (number + 1) * interval_s, count)
+        disturb_until(interval.end)
+        if number + 1 < len(visitors):
+            stage.come(visitors[number + 1])
+        stage.read(interval)
+        intervals.append(interval)
     return intervals
 
 

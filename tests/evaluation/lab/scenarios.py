@@ -22,6 +22,7 @@ class Noise:
         name: of its process.
         begin, end: its first and its last interval, from 1.
         lowest, highest: how much it takes, as a share: it swings between them within two intervals.
+        lag: of its swing behind that of others, in intervals: those that come together are in turns.
 
     """
 
@@ -30,12 +31,13 @@ class Noise:
     end: int
     lowest: float
     highest: float
+    lag: float = 0.0
 
     def share(self, time: float, phase: float) -> float:
         """How much it takes at a time, in intervals since the beginning: at 0.5 it is the middle of the first one."""
         if not self.begin <= math.floor(time) + 1 <= self.end:
             return 0.0
-        swing = 0.5 + 0.5 * math.sin(math.pi * time + phase)
+        swing = 0.5 + 0.5 * math.sin(math.pi * (time - self.lag) + phase)
         return self.lowest + (self.highest - self.lowest) * swing
 
 
@@ -95,7 +97,7 @@ SCENARIOS: Final = {
             "web",
             "cpu",
             noise=tuple(
-                Noise(f"cpuload{number}", begin, end, 0.1, 0.4)
+                Noise(f"cpuload{number}", begin, end, 0.1, 0.4, lag=number % 2)
                 for number, (begin, end) in enumerate(((21, 80), (21, 80), (41, 100), (41, 100)), 1)
             ),
         ),

@@ -152,12 +152,12 @@ class Stage:
 
     def come(self, visitors: int) -> None:
         """Let so many visitors be there."""
-        tell(self._visitors, str(visitors))
+        tell(self._visitors, "the process of the visitors", str(visitors))
 
     def disturb(self, name: str, share: float) -> None:
         """Let a neighbour take so much: of its host's CPU quota, memory or disk."""
         factor = self.web.cores if self._scenario.resource == "cpu" else 1.0
-        tell(self._neighbours[name], f"{share * factor:.4f}")
+        tell(self._neighbours[name], name, f"{share * factor:.4f}")
 
     def read(self, interval: Interval) -> None:
         """Read all counters, those of the interval that has just ended."""
@@ -193,14 +193,18 @@ class Stage:
         return math.nan if last is None else (now[1] - last[1] - now[2] + last[2]) / (now[0] - last[0])
 
 
-def tell(process: subprocess.Popen[str], line: str) -> None:
+def tell(process: subprocess.Popen[str], name: str, line: str) -> None:
     """Say a line to a process. Raises OSError where it has ended."""
     assert process.stdin is not None
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
+    try:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        raise OSError(f"{name} ended before the scenario did") from None
 
 
 def performance(answers: Sequence[tuple[float, float, int]], interval_s: float) -> dict[str, float]:
+    """`PERFORMANCE` of answers: when each was complete, the seconds that it took, and its status."""
     took = np.array([each[1] for each in answers if each[2] == 200])
     values = [len(took) / interval_s, (len(answers) - len(took)) / interval_s]
     if len(took):
