@@ -196,7 +196,8 @@ class Tail:
         """Follow a file that was read before, whatever it is called now, or else a copy of what it was."""
         paths = [position.path, *(entry.path for entry in _beside(position.path))]
         own = [path for path in paths if _is(path, position)]
-        copies = [path for path in paths if path not in own and position.head_bytes and _begins_as(path, position)]
+        restored = [position.path] if position.head_bytes and _begins_as(position.path, position) else []
+        copies = [path for path in (*restored, *_copies(position)) if path not in own]
         for path in (*own, *copies):
             file = self._open(path, position.offset, position.read, called=position.path)
             if file is None:
@@ -230,10 +231,8 @@ class Tail:
     def _take_rest(self, position: Position, truncated: Followed) -> None:
         """Of a file that was truncated, read what its copy has beyond what was read."""
         pending, truncated.pending = truncated.pending, deque()
-        for entry in _beside(position.path) if position.head_bytes else ():
-            if not _begins_as(entry.path, position):
-                continue
-            file = self._open(entry.path, position.offset, called=position.path)
+        for path in _copies(position):
+            file = self._open(path, position.offset, called=position.path)
             if file is None:
                 continue
             if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
@@ -411,6 +410,18 @@ def _beside(path: str) -> Iterator[os.DirEntry[str]]:
         for entry in entries:
             if entry.name != Path(path).name and not compressed(entry.name):
                 yield entry
+
+
+def _copies(position: Position) -> Iterator[str]:
+    """Files that begin as the one that was read, of those beside it whose names begin as its own does.
+
+    Others are not even opened: to close a file gives up all locks that this process has on it, and the embedded bus may
+    lie beside a log.
+    """
+    named = Path(position.path).stem
+    for entry in _beside(position.path) if position.head_bytes else ():
+        if entry.name.startswith(named) and _begins_as(entry.path, position):
+            yield entry.path
 
 
 def _begins_as(path: str, position: Position) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.access_log.source import TELL_AGAIN_S, AccessLog
-from laggard.producers.access_log.tail import BUDGET_BYTES, LINGER_S, LONGEST_LINE, MAX_FILES
+from laggard.producers.access_log.tail import BUDGET_BYTES, LINGER_S, LONGEST_LINE, MAX_FILES, Tail
 from tests.producers.access_log.conftest import BEGIN, INTERVAL_S, Log
 
 if TYPE_CHECKING:
@@ -617,3 +620,36 @@ def test_whatever_happens_each_line_counts_once(
 def test_a_source_needs_a_path(log: Log) -> None:
     with pytest.raises(ValueError, match="at least one path"):
         AccessLog("log", "shop", [], log.source._parser, log.state)
+
+
+def test_what_lies_beside_a_log_and_is_called_otherwise_is_not_opened(tmp_path: Path) -> None:
+    """To close a file gives up all locks that a process has on it: those of a database, too."""
+    log, other = tmp_path / "access.log", tmp_path / "laggard.db"
+    log.write_bytes(b"a\n" * 100)
+    other.write_bytes(b"x" * 4096)
+    take = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+    def is_locked() -> bool:
+        return (
+            subprocess.run([sys.executable, "-c", take, str(other)], stderr=subprocess.DEVNULL, check=False).returncode
+            == 1
+        )
+
+    with other.open("r+b") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        first = Tail([str(log)])
+        first.read(1.0)
+        positions = [each.position(2.0) for each in first.files]
+        first.close()
+        second = Tail([str(log)], positions, [str(log)])
+        second.read(2.0)
+        log.write_bytes(b"")  # truncated: its copy is looked for
+        second.read(3.0)
+        log.unlink()
+        second.read(4.0)
+        second.close()
+        third = Tail([str(log)], positions, [str(log)])
+        third.read(5.0)
+        third.close()
+        assert is_locked()
+    assert not is_locked()
