@@ -45,7 +45,8 @@ def state_of(settings: Settings, source: Settings) -> Path:
 
 
 def _prometheus(_: Settings, source: Settings) -> Source[Any]:
-    from laggard.producers.prometheus import Server, Targets  # noqa: PLC0415 - a machine has few kinds of sources
+    from laggard.producers.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
+    from laggard.producers.prometheus.targets import Targets  # noqa: PLC0415
 
     application, name, metrics = source.text("application"), source.text("name"), _selector(source, "metrics")
     interval_s, ports = source.seconds("interval"), source.flag("ports")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import urllib.parse
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +38,16 @@ class SourceKind:
     required: tuple[str, ...] = ()
     check: Callable[[Settings], Iterator[tuple[str, str]]] | None = None
     performs: Callable[[Settings], bool] = lambda _: True
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Threads that begin meanwhile hear no signals: numpy's own would take ^C from the one that waits for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_key(value: Value) -> None:
@@ -166,8 +178,9 @@ def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _check_log(source: Settings) -> Iterator[tuple[str, str]]:
-    from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - most settings have no sources
-    from laggard.producers.access_log.tail import compressed  # noqa: PLC0415
+    with _unheard():
+        from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - most settings have no sources
+        from laggard.producers.access_log.tail import compressed  # noqa: PLC0415
 
     try:
         parser_of(source.text("format"), source.table("fields"), source.text("time_zone"))

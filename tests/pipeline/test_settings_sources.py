@@ -11,7 +11,8 @@ from laggard.pipeline.measuring import sources_of
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.documents import _EXAMPLE
 from laggard.pipeline.settings.sources import KINDS, keys_of
-from laggard.producers.prometheus import Server, Targets
+from laggard.producers.prometheus.server import Server
+from laggard.producers.prometheus.targets import Targets
 
 if TYPE_CHECKING:
     from pathlib import Path

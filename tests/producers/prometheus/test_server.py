@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from laggard.producers.performance import ERRORS, MEAN, QUANTILES, THROUGHPUT
-from laggard.producers.prometheus import Server
 from laggard.producers.prometheus.answers import AnswerError, Points, parse_matrix, parse_number
 from laggard.producers.prometheus.fetching import Access
 from laggard.producers.prometheus.page import series
 from laggard.producers.prometheus.red import Red
 from laggard.producers.prometheus.selectors import Selector
+from laggard.producers.prometheus.server import Server
 from tests.brokers.ports import free_port
 from tests.monitoring.servers import awaited, query, running_prometheus
 from tests.producers.prometheus.serving import Served, served

@@ -14,10 +14,10 @@ import trustme
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from laggard.producers.performance import ERRORS, MEAN, QUANTILES, THROUGHPUT
-from laggard.producers.prometheus import Targets
 from laggard.producers.prometheus.fetching import Access, Secret
 from laggard.producers.prometheus.red import Red
 from laggard.producers.prometheus.selectors import Selector
+from laggard.producers.prometheus.targets import Targets
 from tests.brokers.ports import free_port
 from tests.producers.prometheus.serving import Served, served
 
