@@ -8,13 +8,14 @@ on. Everything follows from the application's records in their order, and from n
 
 from __future__ import annotations
 
+import logging
 import math
 from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 from laggard.operators.calibration import QUIET_S
-from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE, Intervals
+from laggard.pipeline.applications.intervals import COUNTERS, MAX_METRICS, PERFORMANCE, Intervals
 from laggard.pipeline.applications.telling import Judged, model_output, prediction_output
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Parameter
 
 REGRESSION: Final = "regression"
+_logger = logging.getLogger(__name__)
 MAX_WISHES: Final = 1_000
 """So many wait for the interval from which on they hold; then the oldest holds at once."""
 
@@ -244,6 +246,7 @@ class RegressionTask(RecordTask):
             live=options.get("live", True),
         )
         self._stage = stage
+        self._full: set[str] = set()  # of which it was said that they have too many metrics
 
     # Records.
 
@@ -359,6 +362,12 @@ class RegressionTask(RecordTask):
     def _close(self, key: str, one: Application) -> None:
         for interval in one.intervals.closed():
             self._judge(key, one, interval)
+        if one.intervals.left_out and key not in self._full and self._counts is self.telemetry:
+            self._full.add(key)
+            _logger.warning(
+                "%s: %r has more metrics than the %d that are looked at; those that came last are left out",
+                self._stage.name, key, MAX_METRICS,
+            )  # fmt: skip
 
     def _rest(self, key: str, one: Application) -> None:
         """Judge what still waits for more with what there is."""

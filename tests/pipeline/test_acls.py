@@ -24,6 +24,8 @@ from laggard.pipeline.topics import (
     DEAD_LETTERS,
     DIAGNOSES,
     INCIDENTS,
+    MODELS,
+    SERVING,
     TOPICS,
     Topics,
 )
@@ -42,6 +44,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = Topics("laggard.")
 OPERATOR = "gaussian"
+REGRESSION = "regression"
 GROUP = "anomaly-readers"
 NOBODY = "nobody"
 PASSWORDS: dict[str, str] = {user: f"hush-{user}" for user in (*ROLES, NOBODY)}
@@ -64,7 +67,7 @@ def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 
 def rules_of(role: Role) -> tuple[Rule, ...]:
-    return rules(role, NAMES, [OPERATOR], GROUP)
+    return rules(role, NAMES, [OPERATOR, REGRESSION], GROUP)
 
 
 def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
@@ -84,7 +87,7 @@ def work_as(role: Role, cluster: Cluster) -> None:
 
 
 def administrate(bus: KafkaBus) -> None:
-    specs = NAMES.specs((*TOPICS, NAMES.snapshots(OPERATOR), NAMES.snapshots(INCIDENTS)), 1, 48 * 3600.0)
+    specs = NAMES.specs((*TOPICS, *map(NAMES.snapshots, (OPERATOR, REGRESSION, INCIDENTS))), 1, 48 * 3600.0)
     bus.create(specs)
     for found in bus.admin.describe(spec.name for spec in specs).values():
         assert found is not None
@@ -107,7 +110,13 @@ def measure(bus: KafkaBus) -> None:
 def work(bus: KafkaBus) -> None:
     """Two members, one after the other: the second makes sure that the first is gone."""
     publish(bus)
-    for stage, topic in ((OPERATOR, COUNTERS), (INCIDENTS, ANOMALIES)):
+    for stage, topic, results in (
+        (OPERATOR, COUNTERS, ANOMALIES),
+        (SERVING, COUNTERS, APPLICATIONS),
+        (REGRESSION, APPLICATIONS, MODELS),
+        (INCIDENTS, ANOMALIES, ANOMALIES),
+    ):
+        remembers = stage != SERVING
         (partition,) = bus.partitions(NAMES.name(topic))
         for number in range(2):
             member = bus.subscribe(NAMES.group(stage), [NAMES.name(topic)])
@@ -116,11 +125,12 @@ def work(bus: KafkaBus) -> None:
                 member.commit(
                     Commit(
                         {partition: bus.bounds(partition)[1]},
-                        [Outgoing(NAMES.name(each), "web-1", b"{}", time.time()) for each in (ANOMALIES, DEAD_LETTERS)],
-                        [Snapshot(stage, partition, "web-1", number, time.time(), b"state")],
+                        [Outgoing(NAMES.name(each), "web-1", b"{}", time.time()) for each in (results, DEAD_LETTERS)],
+                        [Snapshot(stage, partition, "web-1", number, time.time(), b"state")] if remembers else [],
                     )
                 )
-                bus.snapshots(stage, partition)
+                if remembers:
+                    bus.snapshots(stage, partition)
             finally:
                 member.close()
 
@@ -152,10 +162,11 @@ def view(bus: KafkaBus) -> None:
     (partition,) = bus.partitions(topic)
     assert bus.committed(NAMES.group(OPERATOR), partition) > 0
     assert bus.snapshots(OPERATOR, partition)
-    for found in (ANOMALIES, DIAGNOSES):
+    for found in (ANOMALIES, DIAGNOSES, MODELS):
         (partition,) = bus.partitions(NAMES.name(found))
         assert list(bus.read(partition, 0))
     publish(bus)
+    bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"wish", time.time())])
 
 
 def read_anomalies(cluster: Cluster) -> None:
@@ -292,7 +303,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
-        stages = [ANNOTATIONS] if role == "annotator" else [OPERATOR, INCIDENTS]
+        stages = [ANNOTATIONS] if role == "annotator" else [OPERATOR, SERVING, REGRESSION, INCIDENTS]
         assert rule.name in said or any(f"group {NAMES.group(stage)}: " in said for stage in stages)
     finally:
         owner.create_acls(acls)

@@ -427,3 +427,12 @@ def test_wishes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     state = task.states.get("shop")
     assert state is not None
     assert (list(state.operator.pinned), len(state.wishes)) == (["web-1:7", "web-1:6"], 2)
+
+
+def test_more_metrics_than_are_looked_at_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("laggard.pipeline.applications.intervals.MAX_METRICS", 1)
+    assert [each for each in give(new_task(), run_of([0.2] * 5)) if isinstance(each, DeadLetter)] == []
+    (told,) = caplog.messages
+    assert told.startswith("regression: 'shop' has more metrics than the ")
