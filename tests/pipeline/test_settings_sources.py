@@ -81,6 +81,7 @@ def test_a_variable_or_a_flag_says_it_in_json(tmp_path: Path) -> None:
         (TARGETS + 'server = "http://p:9090"', ":5: source 1: targets: expected either targets, the pages to read, or"),
         (TARGETS + 'lookback = "2m"', ":6: source 1: lookback: expected a server that it is about"),
         (TARGETS + "queries = {a = 'b'}", ":6: source 1: queries: expected a server to ask them"),
+        (TARGETS + "[sources.queries]\na = 1", ":6: source 1: queries is {'a': 1}; expected features with a PromQL"),
         (TARGETS + "performance = false", ":6: source 1: performance: expected true, or metrics to read instead"),
         (TARGETS + 'username = "me"', ":6: source 1: username: expected a username together with password_file or"),
         (
