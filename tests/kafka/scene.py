@@ -137,9 +137,13 @@ class Scene:
         return left or sum(map(self._unjoined, self.bus.partitions(self.topics.name(ANOMALIES))))
 
     def _unjoined(self, partition: Partition) -> int:
-        """Offsets do not tell: the last ones are those of markers."""
+        """Offsets do not tell: the last ones are those of markers.
+
+        The input counts as committed before all that came of it can be read: the brokers write marker after marker.
+        """
+        end = self.bus.admin.settled_end(partition)
         committed = self.bus.committed(self.topics.group(JOINING.name), partition)
-        return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0])))
+        return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0]), end))
 
     def await_all(self, within_s: float = CAUGHT_UP_S) -> None:
         """Wait until all input is committed, with all workers that run still running."""
