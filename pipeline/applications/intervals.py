@@ -11,7 +11,7 @@ host that dies holds the others up by that much, once. The time of performance f
 long before the counters are, for these take a detour through the worker. The price: hosts' clocks have to agree to
 within that grace. What comes for an interval that is closed is late.
 
-Bounds, for each application: `MAX_METRICS` metrics, each of which is forgotten after 256 intervals without a value;
+Bounds, for each application: so many metrics as `Places` says;
 `MAX_STREAMS` streams of ticks (a host has one for each scope), each forgotten when silent for an hour; `MAX_WAITING`
 performance frames that wait for ticks, then the oldest goes on without; ticks that wait for performance for five
 intervals, or a minute, and for `MAX_HELD_CELLS` values in all, then the oldest are let go: of an application whose
@@ -22,21 +22,24 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
+from laggard.pipeline.applications.metrics import Places
+from laggard.pipeline.applications.ticks import Seen, Stream, Tick
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
-from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, Layout, RecordError, encode
+from laggard.pipeline.records import Decoder, Frame, Layout, RecordError, encode
 from laggard.pipeline.records.layout import read_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from laggard.pipeline.applications.metrics import Metrics
 
 PERFORMANCE: Final = "performance"
 COUNTERS: Final = ("process", "host")
@@ -56,74 +59,13 @@ HELD_INTERVALS: Final = 5.0
 HELD_S: Final = 60.0
 """Ticks wait so many intervals for the performance, or so long where that is longer."""
 
-FORGOTTEN_INTERVALS: Final = 256
-"""A metric that had no value in so many intervals is forgotten ..."""
-
-LOOKED_INTERVALS: Final = 64
-"""... and it is looked after so many, so that names do not change all the time."""
-
 FORGOTTEN_S: Final = 3600.0
 """A host that was silent for so long is forgotten."""
 
-MAX_METRICS: Final = 50_000
 MAX_STREAMS: Final = 4_096
 MAX_WAITING: Final = 4_096
 MAX_HELD_CELLS: Final = 4_000_000
-MAX_LAYOUTS: Final = 64
-"""So many layouts are remembered with the places of their metrics."""
-
-REMEMBERED: Final = 256
-"""So many frames of a stream are remembered, to tell what comes again."""
-
 Judged = Literal["new", "duplicate", "late", "set_back"]
-
-
-def metric_id(row: str, feature: str) -> str:
-    """What a metric is called: `web-1/nginx:cpu_wait_ratio`."""
-    return f"{row}:{feature}"
-
-
-class MetricParts(NamedTuple):
-    """What a metric is of.
-
-    Attributes:
-        host: the host's name.
-        row: `HOST`, or `HOST/NAME` for all processes of one name.
-        feature: the counter, with its base unit.
-
-    """
-
-    host: str
-    row: str
-    feature: str
-
-    @property
-    def name(self) -> str:
-        """Of the processes; empty where it is of the host itself."""
-        return self.row.partition("/")[2]
-
-
-def metric_parts(metric: str) -> MetricParts:
-    """What a metric is of; the feature is what stands behind the last colon that is in no label (`{...}`)."""
-    head, brace, labels = metric.partition("{")
-    row, _, feature = head.rpartition(":")
-    if row:
-        feature += brace + labels
-    else:
-        row, _, feature = metric.rpartition(":")
-    return MetricParts(row.partition("/")[0], row, feature)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Metrics:
-    """The names of metrics: one object for as long as they do not change.
-
-    Attributes:
-        ids: unique, in the order of the values.
-
-    """
-
-    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,81 +104,18 @@ class _Measured(NamedTuple):
     live: bool
 
 
-class _Tick(NamedTuple):
-    """One frame of counters."""
-
-    ts: float
-    layout: Layout
-    values: NDArray[np.float64]
-
-
-class _Seen:
-    """The frames that came last: tells those that come again.
-
-    A frame is known by time, number and names; one without a number by its values too.
-    """
-
-    def __init__(self, seen: list[list[float]] | tuple[()] = ()) -> None:
-        self._order = deque((float(ts), int(sequence), int(content)) for ts, sequence, content in seen)
-        self._known = set(self._order)
-
-    def again(self, frame: Frame) -> bool:
-        """Whether it was here; it is remembered where it was not."""
-        content = crc32(frame.layout.packed)
-        if frame.sequence == UNNUMBERED:
-            content = crc32(frame.values.tobytes(), content)
-        one = (frame.ts, frame.sequence, content)
-        if one in self._known:
-            return True
-        self._known.add(one)
-        self._order.append(one)
-        if len(self._order) > REMEMBERED:
-            self._known.discard(self._order.popleft())
-        return False
-
-    def snapshot(self) -> list[list[float]]:
-        return [list(one) for one in self._order]
-
-
-@dataclass(slots=True, eq=False)
-class _Stream:
-    """The ticks of one host and scope.
-
-    Attributes:
-        heard_ts: the time of the one that came last.
-        tick_s: the time between the two that came last; 0 before there are two.
-        ticks: those that are in no closed interval, in the order of their times.
-        last: the newest before them.
-        let_go_ts: up to here they were let go, for nobody asked for them.
-        seen: those that came last.
-
-    """
-
-    heard_ts: float = -math.inf
-    tick_s: float = 0.0
-    ticks: deque[_Tick] = field(default_factory=deque)
-    last: _Tick | None = None
-    let_go_ts: float = -math.inf
-    seen: _Seen = field(default_factory=_Seen)
-
-    def let_go(self) -> None:
-        """Let the oldest tick go."""
-        self.last = self.ticks.popleft()
-        self.let_go_ts = self.last.ts
-
-
 class Intervals:
     """The intervals of one application. Deterministic: the same frames in the same order give the same intervals.
 
     Attributes:
-        left_out: how many metrics were left out since it was made, beyond `MAX_METRICS`; each frame counts anew.
+        places: the metrics, and where the values of each are.
 
     """
 
     def __init__(self) -> None:
-        self.left_out = 0
-        self._streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
-        self._measured = _Seen()
+        self.places = Places()
+        self._streams: dict[tuple[str, tuple[str, ...]], Stream] = {}
+        self._measured = Seen()
         self._measured_ts = -math.inf  # of the newest performance frame
         self._length_s = 0.0  # of the newest interval
         self._closed_ts = -math.inf
@@ -244,11 +123,6 @@ class Intervals:
         self._held_cells = 0
         self._set_back = 0
         self._set_back_ts = -math.inf
-        self._metrics = Metrics(())
-        self._place: dict[str, int] = {}
-        self._unseen = np.zeros(0, np.int32)  # by metric, for how many intervals it had no value
-        self._count = 0
-        self._layouts: OrderedDict[bytes, NDArray[np.intp]] = OrderedDict()
 
     @property
     def ts(self) -> float:
@@ -312,7 +186,7 @@ class Intervals:
         if stream is None:
             while len(self._streams) >= MAX_STREAMS:
                 self._forget(min(self._streams, key=lambda each: self._streams[each].heard_ts))
-            stream = self._streams[key] = _Stream()
+            stream = self._streams[key] = Stream()
         if stream.seen.again(frame):
             return "duplicate"
         if frame.ts <= self._closed_ts:
@@ -320,7 +194,7 @@ class Intervals:
         if math.isfinite(stream.heard_ts) and frame.ts > stream.heard_ts:
             stream.tick_s = frame.ts - stream.heard_ts
         stream.heard_ts = frame.ts
-        tick = _Tick(frame.ts, frame.layout, frame.values)
+        tick = Tick(frame.ts, frame.layout, frame.values)
         if not stream.ticks or stream.ticks[-1].ts <= tick.ts:
             stream.ticks.append(tick)
         else:
@@ -329,7 +203,7 @@ class Intervals:
         self._let_go(stream)
         return "new"
 
-    def _let_go(self, stream: _Stream) -> None:
+    def _let_go(self, stream: Stream) -> None:
         """Let ticks go that nobody has asked for in time, or that are too many."""
         if math.isinf(self._measured_ts):
             oldest = stream.heard_ts  # no interval can begin before the next performance frame
@@ -373,22 +247,18 @@ class Intervals:
         end_ts = self._closed_ts = one.frame.ts
         # Names first: what is added below has to have a place.
         means = [mean for each in self._streams.values() for mean in self._means(each, one.begin_ts, end_ts)]
-        values, counts = np.zeros(len(self._place)), np.zeros(len(self._place))
+        values, counts = np.zeros(len(self.places)), np.zeros(len(self.places))
         for places, mean in means:
             there = np.isfinite(mean)
             values[places] += np.where(there, mean, 0.0)
             counts[places] += there
         values = _divided(values, counts)
-        if len(self._metrics.ids) != len(self._place):
-            self._metrics = Metrics(tuple(self._place))
-            self._unseen = np.concatenate((self._unseen, np.zeros(len(self._place) - len(self._unseen), np.int32)))
-        self._unseen += 1
-        self._unseen[counts > 0.0] = 0
+        metrics = self.places.seen(counts > 0.0)
         interval = Interval(
             one.begin_ts,
             end_ts,
             dict(zip(one.frame.layout.features, one.frame.values[0].tolist(), strict=True)),
-            self._metrics,
+            metrics,
             values,
             one.frame,
             one.offset,
@@ -398,7 +268,7 @@ class Intervals:
         return interval
 
     def _means(
-        self, stream: _Stream, begin_ts: float, end_ts: float
+        self, stream: Stream, begin_ts: float, end_ts: float
     ) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
         """A stream's mean over its ticks in an interval, with the places of its metrics: one for each layout."""
         sums: dict[bytes, tuple[Layout, NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -420,7 +290,7 @@ class Intervals:
             return self._together(list(sums.values()))
         if fresh is None or end_ts - fresh.ts > KEPT_TICKS * stream.tick_s:
             return []
-        return [self._placed(fresh.layout, fresh.values.ravel())]
+        return [self.places.placed(fresh.layout, fresh.values.ravel())]
 
     def _together(
         self, sums: list[tuple[Layout, NDArray[np.float64], NDArray[np.float64]]]
@@ -428,9 +298,11 @@ class Intervals:
         """Means over ticks that may have had different rows."""
         if len(sums) == 1:
             layout, total, count = sums[0]
-            return [self._placed(layout, _divided(total, count))]
-        placed = [(self._placed(layout, total), self._placed(layout, count)[1]) for layout, total, count in sums]
-        size = len(self._place)
+            return [self.places.placed(layout, _divided(total, count))]
+        placed = [
+            (self.places.placed(layout, total), self.places.placed(layout, count)[1]) for layout, total, count in sums
+        ]
+        size = len(self.places)
         totals, counts = np.zeros(size), np.zeros(size)
         for (places, total), count in placed:
             totals[places] += total
@@ -438,48 +310,9 @@ class Intervals:
         places = np.flatnonzero(counts)
         return [(places, totals[places] / counts[places])]
 
-    def _placed(self, layout: Layout, values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Where the metrics of a layout are, and the values of those that have a place."""
-        places = self._layouts.get(layout.packed)
-        if places is None:
-            ids = (metric_id(row, feature) for row in layout.rows for feature in layout.features)
-            places = np.fromiter(map(self._place_of, ids), np.intp, len(layout.rows) * len(layout.features))
-            self._layouts[layout.packed] = places
-            if len(self._layouts) > MAX_LAYOUTS:
-                self._layouts.popitem(last=False)
-        else:
-            self._layouts.move_to_end(layout.packed)
-        if places.size and places.min() < 0:
-            kept = places >= 0
-            self.left_out += int(places.size - kept.sum())
-            return places[kept], values[kept]
-        return places, values
-
-    def _place_of(self, metric: str) -> int:
-        found = self._place.get(metric)
-        if found is None:
-            if len(self._place) >= MAX_METRICS:
-                return -1
-            found = self._place[metric] = len(self._place)
-        return found
-
     def _forget_old(self, ts: float) -> None:
         for key in [key for key, each in self._streams.items() if each.heard_ts < ts - FORGOTTEN_S]:
             self._forget(key)
-        self._count += 1
-        if self._count % LOOKED_INTERVALS or not len(self._unseen):
-            return
-        kept = self._unseen < FORGOTTEN_INTERVALS
-        if kept.all():
-            return
-        ids = [metric for metric, keep in zip(self._metrics.ids, kept.tolist(), strict=True) if keep]
-        self._name(ids, self._unseen[kept])
-
-    def _name(self, ids: list[str], unseen: NDArray[np.int32]) -> None:
-        self._metrics = Metrics(tuple(ids))
-        self._place = {metric: place for place, metric in enumerate(ids)}
-        self._unseen = unseen
-        self._layouts.clear()
 
     # State.
 
@@ -487,7 +320,7 @@ class Intervals:
         """A copy of the state as plain data."""
         layouts: dict[bytes, int] = {}
 
-        def packed(tick: _Tick) -> list[Any]:
+        def packed(tick: Tick) -> list[Any]:
             return [tick.ts, layouts.setdefault(tick.layout.packed, len(layouts)), tick.values]
 
         streams = [
@@ -513,40 +346,37 @@ class Intervals:
             "waiting": [[one.begin_ts, encode(one.frame), one.offset, one.live] for one in self._waiting],
             "set_back": self._set_back,
             "set_back_ts": self._set_back_ts,
-            "metrics": list(self._metrics.ids),
-            "unseen": self._unseen.copy(),
-            "count": self._count,
+            "places": self.places.snapshot(),
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         layouts = [read_layout(packed, place) for packed in state["layouts"]]
 
-        def tick(found: list[Any]) -> _Tick:
+        def tick(found: list[Any]) -> Tick:
             ts, layout, values = found
-            return _Tick(float(ts), layouts[layout], values)
+            return Tick(float(ts), layouts[layout], values)
 
         self._streams = {
-            (each["scope"], tuple(each["hosts"])): _Stream(
+            (each["scope"], tuple(each["hosts"])): Stream(
                 float(each["heard_ts"]),
                 float(each["tick_s"]),
                 deque(map(tick, each["ticks"])),
                 None if each["last"] is None else tick(each["last"]),
                 float(each["let_go_ts"]),
-                _Seen(each["seen"]),
+                Seen(each["seen"]),
             )
             for each in state["streams"]
         }
         self._held_cells = sum(tick.values.size for each in self._streams.values() for tick in each.ticks)
-        self._measured, self._measured_ts = _Seen(state["measured"]), float(state["measured_ts"])
+        self._measured, self._measured_ts = Seen(state["measured"]), float(state["measured_ts"])
         self._length_s, self._closed_ts = float(state["length_s"]), float(state["closed_ts"])
         self._waiting = deque(
             _Measured(float(begin_ts), _frame(decoder, packed, place), int(offset), bool(live))
             for begin_ts, packed, offset, live in state["waiting"]
         )
         self._set_back, self._set_back_ts = int(state["set_back"]), float(state["set_back_ts"])
-        self._count = int(state["count"])
-        self._name(list(state["metrics"]), np.array(state["unseen"], np.int32))
+        self.places.restore(state["places"])
 
 
 def _divided(total: NDArray[np.float64], count: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from laggard.operators.regression.models import UNKNOWN, Trait
-from laggard.pipeline.applications.intervals import metric_parts
+from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.explaining.explain import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.applications.intervals import metric_parts
+from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.applications.resources import described, resource_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.phrases import LACKED

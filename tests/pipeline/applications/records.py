@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.applications.intervals import Metrics
+    from laggard.pipeline.applications.metrics import Metrics
 
 T0 = 1_000_000.0
 NAN = float("nan")

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.applications import intervals as module
-from laggard.pipeline.applications.intervals import Intervals, metric_parts
+from laggard.pipeline.applications import metrics
+from laggard.pipeline.applications.intervals import Intervals
+from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.engine.snapshots import decode_state, encode_state
 from laggard.pipeline.records import Decoder
 from tests.pipeline.applications.records import NAN, SLOW, T0, counted, measured, tick
@@ -241,7 +243,7 @@ def test_ticks_wait_for_a_minute_or_five_intervals() -> None:
 
 def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HELD_CELLS", 10)
-    monkeypatch.setattr(module, "MAX_METRICS", 2)
+    monkeypatch.setattr(metrics, "MAX_METRICS", 2)
     monkeypatch.setattr(module, "MAX_WAITING", 3)
     intervals = Intervals()
     rows = {"web-1": {"a": 1.0, "b": 2.0, "c": 3.0}}
@@ -250,7 +252,7 @@ def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pyt
     assert len(stream["ticks"]) == 3
     (interval,) = give(intervals, [measured(7.5), counted(8, rows)])
     assert values(interval) == {"web-1:a": 1.0, "web-1:b": 2.0}
-    assert intervals.left_out == 1
+    assert intervals.places.left_out == 1
     assert spans(give(intervals, [measured(7.5 * n) for n in range(2, 7)])) == [(7.5, 15.0), (15.0, 22.5)]
 
 

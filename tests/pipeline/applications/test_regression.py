@@ -421,7 +421,7 @@ def test_a_wish_holds_from_the_interval_on_in_which_it_was_made() -> None:
 
 
 def test_wishes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.applications.regression.MAX_WISHES", 2)
+    monkeypatch.setattr("laggard.pipeline.applications.application.MAX_WISHES", 2)
     task = new_task()
     give(task, [Wish("shop", T0 + ts, f"web-1:{ts}", "pin") for ts in (9, 8, 7, 6)])
     state = task.states.get("shop")
@@ -432,7 +432,7 @@ def test_wishes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_metrics_than_are_looked_at_are_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("laggard.pipeline.applications.intervals.MAX_METRICS", 1)
+    monkeypatch.setattr("laggard.pipeline.applications.metrics.MAX_METRICS", 1)
     assert [each for each in give(new_task(), run_of([0.2] * 5)) if isinstance(each, DeadLetter)] == []
     (told,) = caplog.messages
     assert told.startswith("regression: 'shop' has more metrics than the ")
