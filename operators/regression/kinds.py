@@ -48,7 +48,7 @@ class Fit(Protocol):
     deviations: NDArray[np.float64]
 
     def predict(self, values: NDArray[np.float64]) -> float:
-        """The performance at these values of the metrics, shape (terms,). NaN where one of them is."""
+        """The performance at these values of the metrics, shape (terms,). NaN where one of them is not finite."""
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
         """Follow a further sample, as far as the kind can."""
@@ -100,12 +100,11 @@ class LinearFit:
 
     def predict(self, values: NDArray[np.float64]) -> float:
         """The performance at these values."""
-        return float((self._design(values) @ self._b)[0])
+        return float((self._design(values) @ self._b)[0]) if np.isfinite(values).all() else math.nan
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
         """Follow a further sample."""
-        x = self._design(values)[0]
-        if not np.abs(x).max() <= FAR:
+        if not np.isfinite(values).all() or np.abs(x := self._design(values)[0]).max() > FAR:
             return
         self._information = FORGETTING * self._information + np.outer(x, x)
         self._moment = FORGETTING * self._moment + x * (target - x @ self._built)
@@ -142,19 +141,20 @@ class LearnedFit:
     """
 
     def __init__(self, kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> None:
-        self._kind, self._values, self._target = kind, values.copy(), target.copy()
-        self._centre, self._spread = scale_of(values)
+        # Copies in the order of memory that restored ones have: sums are rounded by it.
+        self._kind, self._values, self._target = kind, np.array(values, order="C"), target.copy()
+        self._centre, self._spread = scale_of(self._values)
         self._model = estimator(kind, len(target))
-        self._model.fit(self._scaled(values), target)
-        self.fitted = np.asarray(self._model.predict(self._scaled(values)), np.float64)
-        self.deviations = target - cross_predicted(kind, values, target)
+        self._model.fit(self._scaled(self._values), self._target)
+        self.fitted = np.asarray(self._model.predict(self._scaled(self._values)), np.float64)
+        self.deviations = target - cross_predicted(kind, self._values, self._target)
 
     def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((np.atleast_2d(values) - self._centre) / self._spread)
 
     def predict(self, values: NDArray[np.float64]) -> float:
         """The performance at these values."""
-        return float(self._model.predict(self._scaled(values))[0]) if np.isfinite(values).all() else float("nan")
+        return float(self._model.predict(self._scaled(values))[0]) if np.isfinite(values).all() else math.nan
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
         """Nothing: such a model stays what it is until the next one is built."""
@@ -171,7 +171,7 @@ class LearnedFit:
     @classmethod
     def restored(cls, state: dict[str, Any]) -> LearnedFit:
         """The fit that `snapshot` gave."""
-        return cls(state["kind"], np.array(state["values"], np.float64), np.array(state["target"], np.float64))
+        return cls(state["kind"], np.asarray(state["values"], np.float64), np.asarray(state["target"], np.float64))
 
 
 def scale_of(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

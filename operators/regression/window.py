@@ -68,8 +68,10 @@ class Window:
         """In which columns a sample's metrics are, and which of its metrics these are."""
         if self._remembered is not None and self._remembered[0] is metrics:
             return self._remembered[1], self._remembered[2]
-        self._give_up(metrics)
+        # Not by whether the object is another one: a window that was restored has to do the same.
         new = [name for name in metrics.ids if name not in self._columns]
+        if new and self._give_up(metrics):
+            new = [name for name in metrics.ids if name not in self._columns]
         for name in new[: max(self._limit - len(self.ids), 0)]:
             self._columns[name] = len(self.ids)
             self.ids.append(name)
@@ -79,20 +81,23 @@ class Window:
         found = [(self._columns[name], number) for number, name in enumerate(metrics.ids) if name in self._columns]
         self.refused = len(metrics.ids) - len(found)
         places = np.array(found, np.intp).reshape(-1, 2)
-        self._remembered = metrics, places[:, 0].copy(), places[:, 1].copy()
-        return self._remembered[1], self._remembered[2]
+        at, of = places[:, 0].copy(), places[:, 1].copy()
+        # What found no room does once columns are given up.
+        self._remembered = None if self.refused else (metrics, at, of)
+        return at, of
 
-    def _give_up(self, metrics: Metrics) -> None:
-        """Give up the columns of metrics that are in no sample, where they are many."""
-        if not self.ids:
-            return
+    def _give_up(self, metrics: Metrics) -> bool:
+        """Give up the columns of metrics that are in no sample, where they are many or there is no room for others."""
         there = set(metrics.ids)
         seen = np.isfinite(self._rows()).sum(axis=0) > 0
         kept = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
-        if len(kept) < (1.0 - GONE_SHARE) * len(self.ids) or len(self.ids) + len(there) > self._limit:
-            self._values = self._values[:, kept].copy()
-            self.ids = [self.ids[at] for at in kept]
-            self._columns = {name: at for at, name in enumerate(self.ids)}
+        full = len(self.ids) + len(there) > self._limit and len(kept) < len(self.ids)
+        if not full and len(kept) >= (1.0 - GONE_SHARE) * len(self.ids):
+            return False
+        self._values = self._values[:, kept].copy()
+        self.ids = [self.ids[at] for at in kept]
+        self._columns = {name: at for at, name in enumerate(self.ids)}
+        return True
 
     def _rows(self, last: int | None = None) -> NDArray[np.float64]:
         size = len(self._ts)

@@ -29,6 +29,9 @@ DISK_METRICS: Final = 1_800 + 2 * 48
 
 SCENARIOS: Final = ("workload", "cpu", "memory", "disk")
 
+RANDOM: Final = "random"
+"""Section 4's random workload: nothing is contended, but that the first tier's CPU is too small for so many users."""
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -123,8 +126,8 @@ class _Shown:
 
 
 def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording:
-    """One run of a scenario, with the paper's schedule."""
-    random = np.random.default_rng([seed, SCENARIOS.index(scenario)])
+    """One run of a scenario, or of the random workload, with the paper's schedule."""
+    random = np.random.default_rng([seed, (*SCENARIOS, RANDOM).index(scenario)])
     disk = scenario == "disk"
     metrics = metrics or (DISK_METRICS if disk else METRICS)
     tiers = _TPCH if disk else _RUBBOS
@@ -133,6 +136,7 @@ def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording
         "cpu": (120, 20, 100),
         "memory": (120, 40, 80),
         "disk": (60, 20, 40),
+        RANDOM: (400, 0, 0),
     }[scenario]
     interval_s, think_s = (360.0, 20.0) if disk else (60.0, 7.0)
     contended = np.zeros(intervals, np.bool_)
@@ -143,6 +147,7 @@ def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording
         "memory": lambda: random.uniform(900.0, 1100.0, intervals),
         # Users come and go within an interval of six minutes.
         "disk": lambda: random.uniform(3.0, 4.0, intervals),
+        RANDOM: lambda: random.uniform(400.0, 4000.0, intervals),
     }[scenario]()
     stations = [(tier, resource) for tier in tiers for resource in tier.demands]
     demands = np.array([tier.demands[resource] for tier, resource in stations])[None, :] * np.exp(
@@ -191,6 +196,7 @@ def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording
         "cpu": ("esx1", "cpu"),
         "memory": ("esx4", "memory"),
         "disk": ("esx5", "disk"),
+        RANDOM: ("", ""),
     }[scenario]
     return Recording(
         tuple(shown.ids[at] for at in order),

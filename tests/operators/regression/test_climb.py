@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,10 +15,12 @@ from sklearn.model_selection import PredefinedSplit
 
 from laggard.operators.regression.climb import FOLDS, LinearClimb, folds_of
 from laggard.operators.regression.kinds import climb_kind, cross_predicted
-from laggard.operators.regression.models import Kind
 from laggard.operators.regression.selection import climb
 
 from .slow_climb import cross_validated, slow_climb
+
+if TYPE_CHECKING:
+    from laggard.operators.regression.models import Kind
 
 # Whole numbers, so that metrics are either exactly collinear or clearly not.
 whole = st.integers(-4, 4).map(float)
