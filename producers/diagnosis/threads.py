@@ -30,6 +30,8 @@ SCHEDSTAT, STAT = range(len(FILES))
 _ENDED = (b"Z", b"X", b"x")
 _UNINTERRUPTIBLE = b"D"
 _FOR_OTHERS = 4  # of many threads, one place in so many is for those that did not run at their last look
+_READ_AGAIN = 4  # of looks that find a thread at the same place, its stack is read at one in so many
+_READ_MOST = 32  # stacks are read in a round, those of other threads in later ones
 _FIND_ROUNDS = 16  # once in so many rounds it is seen which of many threads run
 
 
@@ -45,6 +47,9 @@ class Look(NamedTuple):
 RUNNING = Look((), "running")
 UNKNOWN = Look((), "blocked")
 
+_Called = tuple[tuple[int | None, int, int], "Sequence[Location]", int]
+_NOT_READ: _Called = (None, 0, 0), (), 0
+
 
 class Thread:
     """One thread, as long as it lives.
@@ -58,13 +63,16 @@ class Thread:
         before_s: ... of that, in user mode and in the kernel, what was before its last look, or before anybody looked.
         ran: whether it took CPU time between its last two looks, or at the last one.
         uninterruptible: whether it was in uninterruptible sleep at the last look.
+        called: where its stack was read last, who its callers were, and at how many looks that has been told.
         look: what it was found at last.
         seen: at which round that was; 0 for none.
+        unread: whether its stack is still to be read.
 
     """
 
     __slots__ = (
         "before_s",
+        "called",
         "cpu",
         "descriptors",
         "look",
@@ -76,6 +84,7 @@ class Thread:
         "start_ticks",
         "tid",
         "uninterruptible",
+        "unread",
     )
 
     def __init__(self, tid: int, *, new: bool) -> None:
@@ -85,7 +94,8 @@ class Thread:
         self.start_ticks = 0
         self.cpu = CpuTime()
         self.before_s = (0.0, 0.0)
-        self.ran = self.uninterruptible = False
+        self.ran = self.uninterruptible = self.unread = False
+        self.called = _NOT_READ
         self.look = UNKNOWN
         self.run_text = b""
         self.seen = 0
@@ -135,6 +145,7 @@ class Threads:
         self._callers = callers
         self._bits = bits
         self._round = 0
+        self._to_read = 0
         self._threads: dict[int, Thread] = {}
 
     def look(self) -> tuple[list[Thread], list[Thread]]:
@@ -146,6 +157,7 @@ class Threads:
 
         """
         self._round += 1
+        self._to_read = _READ_MOST
         ended = self._list()
         if len(self._threads) > self._limit and self._round % _FIND_ROUNDS == 1:
             self._find_busy()
@@ -217,7 +229,8 @@ class Threads:
     def _read(self, thread: Thread) -> bool:
         """Look at one thread. Returns whether it lives."""
         run_text = self._text(thread, SCHEDSTAT) if self._kernel.schedules else b""
-        if run_text and run_text == thread.run_text and thread.look.state == "blocked":
+        is_known = thread.look.state == "blocked" and not (thread.unread and self._to_read)
+        if run_text and run_text == thread.run_text and is_known:
             thread.before_s = thread.cpu.user_s, thread.cpu.system_s
             thread.ran, thread.seen = False, self._round
             return True
@@ -234,7 +247,7 @@ class Threads:
         thread.name = parse_name(stat.comm, kernel_thread=False)
         thread.start_ticks = stat.start_ticks
         thread.uninterruptible = stat.state == _UNINTERRUPTIBLE
-        thread.look = self._found_at(place, stat)
+        thread.look = self._found_at(place, stat, thread)
         thread.ran = cpu.user_s + cpu.system_s > sum(thread.before_s) or thread.look.state == "running"
         thread.run_text, thread.seen = run_text, self._round
         return True
@@ -248,7 +261,7 @@ class Threads:
         for thread in self._threads.values():
             self._files.release(thread.descriptors)
 
-    def _found_at(self, place: str, stat: Stat) -> Look:
+    def _found_at(self, place: str, stat: Stat, thread: Thread) -> Look:
         if stat.state == b"R":
             return RUNNING
         if stat.flags & PF_KTHREAD:
@@ -259,12 +272,12 @@ class Threads:
             # Only what is stuck in the kernel is worth its stack there.
             kernel = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
             blocked = parse_syscall(text, f"{place}/syscall")
-            callers = self._callers(blocked) if blocked is not None and blocked.address else ()
+            callers = self._called(thread, blocked) if blocked is not None and blocked.address else ()
             again = self._permitted(place, "syscall")
             if again != text:  # it went on in between: the stack in the kernel may be that of another call
                 before, blocked, kernel = blocked, parse_syscall(again, f"{place}/syscall"), ()
                 if before is None or blocked is None or before.place != blocked.place:
-                    callers = ()
+                    callers, thread.called = (), _NOT_READ
         except PermissionError:
             return Look((), "blocked", self._wait_channel(place, ()))
         if blocked is None:
@@ -272,6 +285,18 @@ class Threads:
         called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
         locations = (*kernel, self._locate(blocked.address), *callers) if blocked.address else kernel
         return Look(locations, "blocked", self._wait_channel(place, kernel), called)
+
+    def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
+        """Who called the function that it is blocked in: read now, or told as at a look before at the same place."""
+        place, callers, told = thread.called
+        if place != blocked.place or told >= _READ_AGAIN:
+            thread.unread = not self._to_read
+            if thread.unread:
+                return ()
+            callers, told = self._callers(blocked), 0
+            self._to_read -= 1
+        thread.called = blocked.place, callers, told + 1
+        return callers
 
     def _kernel_stack(self, place: str) -> tuple[Location, ...]:
         try:

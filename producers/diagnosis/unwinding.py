@@ -7,7 +7,8 @@ called has saved it: the first of these is found by how large its frame is, as i
 alone.
 
 Measured on a Python process, 13 functions deep: 43 us a stack, and 23 us to have it read aside. A round of 17 threads
-that all went on took 2.19 ms of CPU time, 1.19 without (median of 35 turns); of a thread that did not, nothing is read.
+that all went on took 1.21 ms of CPU time without, 2.12 with every stack read, and 1.45 as `Threads` has it, with one in
+four of those at the same place (medians of 35 turns).
 """
 
 from __future__ import annotations
