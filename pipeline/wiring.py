@@ -165,7 +165,7 @@ def _of_applications(settings: Settings, served: Served | None) -> tuple[Stage, 
 def _serving_and_regression(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
     from laggard.pipeline.applications.serving import Serving  # noqa: PLC0415 - as above
 
-    return (_regression(settings),) if served is None else (Serving(served), _regression(settings))
+    return (regressing(settings),) if served is None else (Serving(served), regressing(settings))
 
 
 def _serves(settings: Settings) -> bool:
@@ -182,8 +182,11 @@ def _served(settings: Settings) -> Served | None:
     return ServedBySettings(hosts, settings.text("applications.pattern"))
 
 
-def _regression(settings: Settings) -> Regressing:
-    """Raises `SettingError` where the kind of model needs scikit-learn, and there is none."""
+def regressing(settings: Settings) -> Regressing:
+    """What builds performance models, whether or not a worker with these settings runs it.
+
+    Raises `SettingError` where the kind of model needs scikit-learn, and there is none.
+    """
     from laggard.operators.regression import Regression  # noqa: PLC0415 - as above
     from laggard.pipeline.applications.regression import Regressing  # noqa: PLC0415
     from laggard.pipeline.applications.resources import trait  # noqa: PLC0415

@@ -214,6 +214,11 @@ class Regression:
         wanted = {term.metric for model in self.models.values() for term in model.terms}
         return {name: float(values[at]) for at, name in enumerate(metrics.ids) if name in wanted} if wanted else {}
 
+    @property
+    def newest(self) -> Mapping[str, float]:
+        """The newest values of the metrics that are in models; NaN where one was not there."""
+        return dict(self._newest)
+
     def what_if(self, performance: str, metric: str, value: float) -> float:
         """What the model says of a performance metric where a metric has another value, and all others their newest.
 

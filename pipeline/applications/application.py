@@ -36,6 +36,14 @@ class Operator(Protocol):
     """What builds the models of one application. What raises must leave the state as it was."""
 
     @property
+    def models(self) -> Mapping[str, Model]:
+        """The present ones, by performance metric."""
+
+    @property
+    def newest(self) -> Mapping[str, float]:
+        """The newest values of the metrics in them."""
+
+    @property
     def pinned(self) -> Sequence[str]:
         """The metrics that must be in the models."""
 
@@ -52,6 +60,9 @@ class Operator(Protocol):
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> Sequence[Model]:
         """Take it into the state; gives the models that were built."""
+
+    def what_if(self, performance: str, metric: str, value: float) -> float:
+        """What the model of a performance metric says where a metric of it has another value, others their newest."""
 
     def pin(self, metric: str) -> None:
         """Have this metric in the models."""

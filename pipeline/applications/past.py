@@ -7,7 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.applications.regression import Application, RegressionTask
+from laggard.pipeline.applications.intervals import COUNTERS
+from laggard.pipeline.applications.metrics import metric_id
+from laggard.pipeline.applications.regression import RegressionTask
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import UNLEARNED_S
@@ -19,6 +21,7 @@ from laggard.pipeline.topics import MODELS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from laggard.pipeline.applications.application import Application
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 MOST_RECORDS: Final = 10_000
 """Of each partition the newest, whoever's models they are: a bound on what is read of a large topic."""
 
-LISTED_METRICS: Final = 2_000
-"""Of an application of which no state is left, so many of its newest records tell which metrics there are."""
+LATEST_RECORDS: Final = 1_000
+"""So many of an application's newest records tell which metrics there are: each of its hosts is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +144,11 @@ def application_now(bus: Bus, topics: Topics, stage: Regressing, application: st
 
 def known_metrics(bus: Bus, topics: Topics, stage: Regressing, application: str) -> Sequence[str]:
     """The metrics in an application's newest records, as `ROW:FEATURE`, in the order of their names."""
-    from laggard.pipeline.applications.intervals import COUNTERS, metric_id  # noqa: PLC0415
-
     reader = Reader(bus, bus.partition_of(topics.name(stage.topic), application), application)
     found: set[str] = set()
     layouts: set[bytes] = set()
     for count, (_, one) in enumerate(reader.backwards(bus.bounds(reader.partition)[1])):
-        if count >= LISTED_METRICS:
+        if count >= LATEST_RECORDS:
             break
         if isinstance(one, Frame) and one.scope in COUNTERS and one.layout.packed not in layouts:
             layouts.add(one.layout.packed)

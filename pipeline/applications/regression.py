@@ -252,6 +252,7 @@ class RegressionTask(RecordTask):
             self.outputs.append(
                 model_output(model, model_id=identity, ts=interval.ts, application=key, live=interval.live)
             )
+        self._observe(key, lambda observer: observer.modelled(key, one.operator.models, models))
 
     def _tell(self, key: str, one: Application, interval: Interval, judged: Judged, *, fires: bool) -> None:
         if one.anomalies.open is not None:

@@ -146,12 +146,17 @@ def equation(model: Model) -> str:
         return f"{model.performance} = {_number(model.intercept)}"
     if model.kind != "linear":
         metrics = ", ".join(printable(each.metric) for each in model.terms)
-        return f"{model.performance} by {_KINDS.get(model.kind, model.kind)} in {metrics}"
+        return f"{model.performance} by {kind_named(model.kind)} in {metrics}"
     told = f"{model.performance} = {_number(model.intercept)}"
     for each in model.terms:
         sign = "-" if each.coefficient < 0.0 else "+"
         told += f" {sign} {_number(abs(each.coefficient))} * {printable(each.metric)}"
     return told
+
+
+def kind_named(kind: str) -> str:
+    """A kind of model in plain words."""
+    return _KINDS.get(kind, printable(kind))
 
 
 def _number(value: float) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.operators.regression.models import Model
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
@@ -22,6 +23,9 @@ class Observer:
 
     def predicted(self, prediction: PredictionOutput) -> None:
         """A model of an application's performance said what an interval should have been."""
+
+    def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
+        """An interval was learned: these are the present models, by performance metric; `built` are new."""
 
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""

@@ -94,6 +94,17 @@ class Remembering:
         terms = tuple(Term(name, self.total, ()) for name in (*self.pinned, *metrics.ids[:1]))
         return (Model(SLOW, "linear", 0.1, terms, 0.9, NAN, T0, ts, len(self.learned), (), "first"),)
 
+    @property
+    def models(self) -> Mapping[str, Model]:
+        return {}
+
+    @property
+    def newest(self) -> Mapping[str, float]:
+        return self.learned[-1][1] if self.learned else {}
+
+    def what_if(self, performance: str, metric: str, value: float) -> float:
+        return NAN
+
     def pin(self, metric: str) -> None:
         self.pinned.append(metric)
 

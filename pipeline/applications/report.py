@@ -1,0 +1,286 @@
+"""Performance models as a person reads them in a terminal: the equation with its units, and what each part says."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.text import Text
+
+from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.telling import kind_named, named
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.report import clock, moment
+from laggard.pipeline.explaining.units import counted, readable, readable_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, Resource, TermOutput
+
+SHOWN_FAMILY: Final = 3
+"""Of the metrics that say the same as one in the model, so many are named."""
+
+SHOWN_CANDIDATES: Final = 20
+"""Of phase 1's list so many are shown; the JSON has them all."""
+
+RESOURCES: Final[Mapping[Resource, str]] = {
+    "cpu": "CPU",
+    "memory": "memory",
+    "disk": "disk",
+    "network": "network",
+    "lock": "locks",
+    "": "resource unknown",
+}
+
+REASONS: Final[Mapping[str, str]] = {
+    "first": "it is the first one",
+    "grown": "there were more intervals to learn from",
+    "changed": "the one before did not hold any more",
+    "poor": "the one before told too little",
+    "wish": "somebody wished for other metrics in it",
+}
+"""Why a model was built."""
+
+
+class _Unit(NamedTuple):
+    """How amounts of a metric are told.
+
+    Attributes:
+        symbol: of its base unit; empty for plain numbers.
+        more: so much more of it is told with what it brings, in base units; ...
+        told: ... and as text.
+
+    """
+
+    symbol: str
+    more: float
+    told: str
+
+
+_UNITS: Final = (
+    ("_bytes_per_s", _Unit("B/s", 1e6, "1 MB/s")),
+    ("_characters_per_s", _Unit("B/s", 1e6, "1 MB/s")),
+    ("_per_s", _Unit("1/s", 100.0, "100/s")),
+    ("_ratio", _Unit("", 0.1, "10 %")),
+    ("_bytes", _Unit("B", 1e8, "100 MB")),
+    ("_seconds", _Unit("s", 1.0, "1 s")),
+    ("_s", _Unit("s", 1.0, "1 s")),
+)
+"""By the end of a feature's name, the first that fits; of a feature with labels, of the name before them."""
+
+_PLAIN: Final = _Unit("", 1.0, "1")
+
+
+def unit_of(feature: str) -> _Unit:
+    """How amounts of a feature are told."""
+    name = feature.partition("{")[0]
+    return next((unit for ending, unit in _UNITS if name.endswith(ending)), _PLAIN)
+
+
+def metric_of(metric: Described) -> str:
+    """What a metric is called in wishes."""
+    return f"{metric.row}:{metric.feature}"
+
+
+# All applications.
+
+
+def present_lines(courses: Sequence[Course], since_s: float, now: float) -> Iterator[Text]:
+    """The present models, a paragraph each.
+
+    Args:
+        courses: at least one.
+        since_s: how far back it was counted how many were built.
+        now: seconds since the Unix epoch.
+
+    """
+    application = ""
+    for course in courses:
+        if course.present.application != application:
+            if application:
+                yield Text()
+            application = course.present.application
+            yield Text(printable(application), "bold")
+        yield from model_lines(course.present, course.before, now)
+        if course.lately > 1:
+            yield Text(f"      One of {course.lately} models in the last {readable_duration(since_s)}.", "dim")
+
+
+def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> Iterator[Text]:
+    """A model: its equation, what each metric in it says, how good it is, and why it was built."""
+    yield Text(f"  {equation_with_units(model)}")
+    for term in model.terms:
+        yield from _term_lines(model, term)
+    if not model.terms:
+        yield Text(f"      No metric of its hosts tells the {named(model.performance)}: it is taken for its mean.")
+    yield Text(f"      {_quality(model)}", "dim")
+    yield Text(f"      {_origin(model, before, now)}", "dim")
+
+
+def equation_with_units(model: ModelOutput) -> str:
+    """A model as an equation whose coefficients have units: `response_time_mean_s = 0.05 s + 1.5 s * web-1:...`.
+
+    One that is no equation is told as it is in the record.
+    """
+    if model.type != "linear":
+        return printable(model.equation)
+    unit = unit_of(model.performance).symbol
+    told = f"{printable(model.performance)} = {_amount(model.intercept, unit)}"
+    for term in model.terms:
+        sign = "-" if term.coefficient < 0.0 else "+"
+        per = _per(unit, unit_of(term.metric.feature).symbol)
+        told += f" {sign} {_amount(abs(term.coefficient), per)} * {printable(metric_of(term.metric))}"
+    return told
+
+
+def _per(unit: str, other: str) -> str:
+    """The unit of a coefficient: of the performance by that of the metric."""
+    if not other:
+        return unit
+    return "" if unit == other else f"{unit or '1'} per {other}"
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
+    metric = term.metric
+    line = Text(f"      {printable(metric_of(metric))}", "cyan")
+    yield line.append(f"  {RESOURCES[metric.resource]} of {printable(metric.host)}", "default")
+    told = f"          {metric.description}"
+    if math.isfinite(term.coefficient):
+        unit = unit_of(metric.feature)
+        effect = readable(model.performance, abs(term.coefficient * unit.more))
+        told += f"; with {unit.told} more of it {effect} {'less' if term.coefficient < 0.0 else 'more'}"
+    yield Text(told)
+    if term.family:
+        others = ", ".join(map(printable, term.family[:SHOWN_FAMILY]))
+        left_out = ", ..." if len(term.family) > SHOWN_FAMILY else ""
+        yield Text(f"          and {counted(len(term.family), 'metric')} that say the same: {others}{left_out}", "dim")
+
+
+def _quality(model: ModelOutput) -> str:
+    span = f"{moment(model.begin_ts)} to {clock(model.end_ts)}"
+    kind = "" if model.type == "linear" else f" {kind_named(model.type)};"
+    return f"R2 {model.r2:.2f};{kind} learned from {counted(model.samples, 'interval')}, {span}."
+
+
+def _origin(model: ModelOutput, before: ModelOutput | None, now: float) -> str:
+    """When and why it was built, and what is different about it."""
+    ago = readable_duration(max(now - model.ts, 0.0))
+    told = f"Built {moment(model.ts)} ({ago} ago), for {REASONS.get(model.reason, printable(model.reason))}"
+    if math.isfinite(model.p_value):
+        told += f" (p {model.p_value:.2g})"
+    told += "."
+    if before is not None:
+        told += f" {changed(model, before)}"
+    return told if model.live else f"{told} It is of recorded data."
+
+
+def changed(model: ModelOutput, before: ModelOutput) -> str:
+    """What is different against the model before."""
+    new, old = (dict.fromkeys(metric_of(term.metric) for term in one.terms) for one in (model, before))
+    added, gone = [each for each in new if each not in old], [each for each in old if each not in new]
+    told = []
+    if added:
+        told.append(f"new in it: {', '.join(map(printable, added))}")
+    if gone:
+        told.append(f"no more in it: {', '.join(map(printable, gone))}")
+    told = told or ["the same metrics"]
+    r2 = f"R2 was {before.r2:.2f}"
+    sentence = "; ".join([*told, r2])
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+# One application.
+
+
+def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], now: float) -> Iterator[Text]:
+    """All of one performance metric: the present model, what it was chosen from, and the models before it."""
+    model = course.present
+    yield Text(f"{named(model.performance)} of {printable(model.application)}".capitalize(), "bold")
+    yield from model_lines(model, course.before, now)
+    if model.candidates:
+        yield Text()
+        yield from _candidate_lines(model.candidates, {metric_of(each.metric) for each in model.terms}, pinned, banned)
+    if course.models[1:]:
+        yield Text()
+        yield Text("  Models before it:", "dim")
+        for one, before in zip(course.models[1:], (*course.models[2:], None), strict=True):
+            yield Text(f"    {moment(one.ts)}  R2 {one.r2:.2f}  {equation_with_units(one)}")
+            yield Text(f"        {_reason(one, before)}", "dim")
+
+
+def _reason(model: ModelOutput, before: ModelOutput | None) -> str:
+    p_value = f" (p {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
+    told = f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"
+    return told if before is None else f"{told}; {changed(model, before)}"
+
+
+def _candidate_lines(
+    candidates: Sequence[CandidateOutput], terms: set[str], pinned: Sequence[str], banned: Sequence[str]
+) -> Iterator[Text]:
+    shown = candidates[:SHOWN_CANDIDATES]
+    of = f"the first {len(shown)} of " if len(shown) < len(candidates) else ""
+    yield Text(f"  What goes with it, {of}{counted(len(candidates), 'metric')}:", "dim")
+    yield Text("          r        p", "dim")
+    for each in shown:
+        metric = metric_of(each.metric)
+        line = Text(f"    {each.r:>7.3f}  {each.p_value:>7.1e}  ")
+        line.append(printable(metric), "cyan" if metric in terms else "")
+        notes = [
+            word for word, named_ in (("in the model", terms), ("pinned", pinned), ("banned", banned))
+            if metric in named_
+        ]  # fmt: skip
+        yield line.append(f"  ({', '.join(notes)})" if notes else "")
+
+
+def wish_lines(pinned: Sequence[str], banned: Sequence[str], waiting: Sequence[tuple[str, str]]) -> Iterator[Text]:
+    """What people wished for an application, and what of that waits for its next interval (metric and wish)."""
+    for word, metrics in (("Pinned", pinned), ("Banned", banned)):
+        if metrics:
+            yield Text(f"{word}: {', '.join(map(printable, metrics))}")
+    for metric, wish in waiting:
+        yield Text(f"From the next interval on: {wish} {printable(metric)}")
+
+
+# What if.
+
+
+class WhatIf(NamedTuple):
+    """What a model says of a performance metric where one metric has another value, and all others their newest.
+
+    Attributes:
+        performance: of which.
+        now: what the model says of the newest values.
+        then: what it says of that value.
+
+    """
+
+    performance: str
+    now: float
+    then: float
+
+
+def what_if_lines(
+    application: str, metric: str, value: float, newest: float, found: Sequence[WhatIf]
+) -> Iterator[Text]:
+    """Answers to what would be if a metric had this value; `newest` is what it has."""
+    feature = metric_parts(metric).feature.partition("{")[0]
+    for each in found:
+        told = f"The {named(each.performance)} of {printable(application)} "
+        difference = each.then - each.now
+        if math.isnan(each.then):
+            told += "cannot be told: a metric of its model has no value"
+        else:
+            told += f"would be {readable(each.performance, each.then)}"
+        if math.isfinite(difference):
+            by = readable(each.performance, abs(difference))
+            told += f", {by} {'less' if difference < 0.0 else 'more'} than by its model now"
+        yield Text(f"{told}.", "bold")
+    is_, would_be = readable(feature, newest), readable(feature, value)
+    yield Text(f"{printable(metric)} is {is_}; this is for {would_be}, all other metrics as they are.", "dim")
+    yield Text("A model knows what goes together, and nothing of values far from those that it has seen.", "dim")
