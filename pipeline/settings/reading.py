@@ -385,9 +385,9 @@ def _lines(text: str) -> dict[str, int]:
             lines.setdefault(name, number)
             lines[table[:-1]] = number
         elif header := re.match(r"\s*\[\s*([\w.\- \"']+?)\s*\]", line):
-            name, inner, key = re.sub(r"[\"' ]", "", header[1]).partition(".")
+            name, point, rest = re.sub(r"[\"' ]", "", header[1]).partition(".")
             # A table below an array of tables belongs to the array's last one.
-            table = f"{name}[{counts[name] - 1}]{inner}{key}." if counts[name] else f"{name}{inner}{key}."
+            table = f"{name}[{counts[name] - 1}]{point}{rest}." if counts[name] else f"{name}{point}{rest}."
             lines.setdefault(table[:-1], number)
         elif key := re.match(r"\s*([\w.\- \"']+?)\s*=", line):
             lines.setdefault(table + re.sub(r"[\"' ]", "", key[1]), number)
