@@ -154,7 +154,8 @@ Printed = dict[tuple[str, str], list[tuple[str | None, tuple[tuple[str, str], ..
 def printed(scene: Scene) -> Printed:
     """The anomalies as the console consumer prints them, by partition and offset."""
     found = defaultdict(list)
-    read = scene.cluster.tools.consume(scene.topics.name(ANOMALIES), idle_s=3.0)
+    # On a busy machine the consumer gets its first record late, and ends by itself before that.
+    read = scene.cluster.tools.consume(scene.topics.name(ANOMALIES), idle_s=20.0)
     for one in sorted(read, key=lambda one: (one.partition, one.offset)):
         what = INCIDENTS if ("ce_type", "laggard.incident") in one.headers else ANOMALIES.name
         found[what, one.key or ""].append((one.value, one.headers, round(one.ts * 1000)))
@@ -203,6 +204,9 @@ def compare(folder: Path, given: argparse.Namespace) -> int:
         print(f"{check}: {'yes' if holds else 'NO'}")
     for one in wrong:
         print(f"  {one}")
+    if got_printed != as_printed(want):
+        read, there = (sum(map(len, each.values())) for each in (got_printed, as_printed(want)))
+        print(f"  that client read {read} records, expected {there}")
     if not all(checks.values()):
         for number, worker in enumerate(scene.workers):
             print(f"worker {number} said:\n{worker.log.read_text()[-4000:] if worker.log.exists() else ''}")
