@@ -201,6 +201,9 @@ class Adaptive(Follower):
         since = min(max(self._slow_for, age), size) if self._slow else age
         samples = every.after(0 if self._first else max(size - since - 2 * length, 0))
         traits.follow(samples.ids)
+        kept = None
+        if self.model is not None and self.model.terms and reason == "grown":
+            kept = traits.resource(self.model.terms[0].metric)
         found = Diagnosis(
             samples.values,
             samples.target,
@@ -210,6 +213,7 @@ class Adaptive(Follower):
             banned=samples.numbers(wishes.banned),
             candidates=self._options.candidates,
             purpose=BOTTLENECK if self._explained else WORK,
+            kept=kept,
         )
         settled = since >= SETTLING
         if settled and self._options.kind != "linear":

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+KEPT: Final = 0.8
+"""A resource stays the bottleneck where its evidence is at least so much of the greatest."""
+
+
 class Purpose(NamedTuple):
     """What a model is for.
 
@@ -40,7 +44,7 @@ class Purpose(NamedTuple):
     physical: bool
 
 
-BOTTLENECK: Final = Purpose({"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}, 8, 0.02, physical=True)
+BOTTLENECK: Final = Purpose({"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}, 12, 0.02, physical=True)
 """To explain a response time: contention tells more than what follows the load."""
 
 WORK: Final = Purpose({"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.2}, 5, 0.01, physical=False)
@@ -164,6 +168,11 @@ class Traits:
         self.signs = np.array([each[1] for each in found], np.int8)
         self.groups = np.array([each[2] for each in found], np.intp)
 
+    def resource(self, metric: str) -> tuple[str, str] | None:
+        """The host and resource that one metric is about; None where that is not known."""
+        group = (self._known.get(metric) or self._find(metric))[2]
+        return None if group < 0 else self.resources[group]
+
     def weights(self, purpose: Purpose) -> NDArray[np.float64]:
         """How much a correlation with each metric says, shape (metrics,)."""
         return np.array([purpose.weights[role] for role in ROLES])[self._roles]
@@ -197,6 +206,8 @@ class Diagnosis:
         banned: metrics that must not be chosen.
         candidates: how many metrics are looked at.
         purpose: what the model is for.
+        kept: the host and resource that the model before named, which stay the bottleneck unless another one's evidence
+            is clearly greater.
 
     Attributes:
         columns: the candidates, the best correlated first.
@@ -217,9 +228,11 @@ class Diagnosis:
         banned: NDArray[np.intp],
         candidates: int,
         purpose: Purpose,
+        kept: tuple[str, str] | None = None,
     ) -> None:
         weights = traits.weights(purpose)
         self._purpose = purpose
+        self._kept = kept
         self._values, self._target, self._since, self._traits = values, target, since, traits
         self._ids = traits.ids
         self.r = correlations(values, target)
@@ -243,13 +256,14 @@ class Diagnosis:
 
     def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
         """How clearly each candidate has left what it was, from 0 to 1."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             past = before[:, self.columns]
             mean, spread = np.nanmean(past, axis=0), np.nanstd(past, axis=0)
             now = self._values[-self._since :][:, self.columns].mean(axis=0)
             spread = np.maximum(spread, 1e-6 * np.abs(mean) + np.finfo(float).tiny)
             shift = np.abs(now - mean) / spread
-        return np.asarray(np.nan_to_num(shift / (shift + SHIFTED), nan=0.0, posinf=1.0))
+            share = 1.0 / (1.0 + SHIFTED / shift)
+        return np.nan_to_num(share, nan=0.0)
 
     @property
     def bottleneck(self) -> int | None:
@@ -257,6 +271,9 @@ class Diagnosis:
         if not self.evidence:
             return None
         group = max(self.evidence, key=lambda each: (self.evidence[each], -each))
+        for other, evidence in self.evidence.items():
+            if self._traits.resources[other] == self._kept and evidence > KEPT * self.evidence[group]:
+                return other
         host, resource = self._traits.resources[group]
         if resource == "disk" and self._purpose.physical:
             for other, shift in self._shift.items():

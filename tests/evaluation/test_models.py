@@ -1,0 +1,55 @@
+"""The paper's four scenarios on the queueing model: what the goals are, and what the method as published does there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.evaluation.models.queueing import SCENARIOS, record
+from tests.evaluation.models.scoring import MRT, THR, errors, found_bottleneck, run, sensitivity
+from tests.evaluation.models.tables import all_tables
+
+SEED = 113
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_host_and_resource_of_the_bottleneck_are_named_from_the_interval_after_it_on(scenario):
+    found = run(record(scenario, SEED))
+    told = found_bottleneck(found)
+    assert min(*told.precision, *told.recall) >= 0.9
+    assert told.delay <= 3
+    assert errors(found, MRT).overall < 0.2
+    assert errors(found, THR).overall < 0.1
+    # Called slow while it is, and only then.
+    assert not (found.scores > 1.0)[~found.recording.contended].any()
+    assert (found.scores > 1.0)[found.recording.contended][:10].any()
+    assert len(found.built[MRT]) <= 15
+
+
+def test_criteria_and_windows_compare_as_in_table_7():
+    """R^2 asks for many models, the test on residuals for few."""
+    recording = record("cpu", SEED)
+    by_residuals = sensitivity(run(recording, method="published"))
+    by_r2 = sensitivity(run(recording, method="published", criterion="r2"))
+    assert by_residuals.models < by_r2.models / 3
+
+
+def test_metrics_that_have_nothing_to_do_with_it_are_most_of_what_is_recorded():
+    recording = record("workload", SEED)
+    assert len(recording.ids) == len(set(recording.ids)) == 7514
+    assert recording.values.shape == (60, 7514)
+    assert np.isfinite(recording.values).all()
+    assert sum("other" in name for name in recording.ids) > 5000
+
+
+def test_the_same_seed_makes_the_same():
+    one, two = record("disk", 3), record("disk", 3)
+    assert one.ids == two.ids
+    assert (one.values == two.values).all()
+    assert (one.values != record("disk", 4).values).any()
+
+
+def test_tables_stand_beside_the_papers():
+    text = all_tables({"disk": [record("disk", 1)], "cpu": [], "workload": [], "memory": []})
+    assert "0.29 (0.39) 0.16 0.70 0.39" in text
+    assert "80 100 | 80 100 | 3" in text
