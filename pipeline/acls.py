@@ -35,7 +35,7 @@ ROLES: Final[dict[Role, str]] = {
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `diagnose` and `mark`: people who ask",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `diagnose` and `mark`: people who ask",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -170,11 +170,12 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
-        if operator != _REGRESSION:  # that one is not asked
-            yield from _snapshots(topics, operator, "Read")
+        yield from _snapshots(topics, operator, "Read")
+        if operator != _REGRESSION:  # of that one it is not asked
             yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
+        yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
         yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.applications.intervals import COUNTERS
@@ -12,11 +13,11 @@ from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import RegressionTask
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import UNLEARNED_S
+from laggard.pipeline.history.why import LATELY, UNLEARNED_S
 from laggard.pipeline.records import Frame, RecordError
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.topics import MODELS
+from laggard.pipeline.topics import APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,15 +143,28 @@ def application_now(bus: Bus, topics: Topics, stage: Regressing, application: st
     return task.states.get(application)
 
 
-def known_metrics(bus: Bus, topics: Topics, stage: Regressing, application: str) -> Sequence[str]:
+def known_metrics(bus: Bus, topics: Topics, application: str) -> Sequence[str]:
     """The metrics in an application's newest records, as `ROW:FEATURE`, in the order of their names."""
-    reader = Reader(bus, bus.partition_of(topics.name(stage.topic), application), application)
+    reader = Reader(bus, bus.partition_of(topics.name(APPLICATIONS), application), application)
     found: set[str] = set()
     layouts: set[bytes] = set()
-    for count, (_, one) in enumerate(reader.backwards(bus.bounds(reader.partition)[1])):
-        if count >= LATEST_RECORDS:
-            break
+    for _, one in islice(reader.backwards(bus.bounds(reader.partition)[1]), LATEST_RECORDS):
         if isinstance(one, Frame) and one.scope in COUNTERS and one.layout.packed not in layouts:
             layouts.add(one.layout.packed)
             found.update(metric_id(row, feature) for row in one.layout.rows for feature in one.layout.features)
+    return sorted(found)
+
+
+def known_applications(bus: Bus, topics: Topics) -> Sequence[str]:
+    """The applications that something is recorded of, sorted.
+
+    Of a bus that would have to be read from its beginning: those in the newest records.
+    """
+    topic = topics.name(APPLICATIONS)
+    if bus.knows_keys:
+        return bus.keys(topic)
+    found: set[str] = set()
+    for partition in bus.partitions(topic):
+        oldest, end = bus.bounds(partition)
+        found.update(record.key for record in Reader(bus, partition).stored(max(oldest, end - LATELY), end))
     return sorted(found)

@@ -25,6 +25,9 @@ SHOWN_FAMILY: Final = 3
 SHOWN_CANDIDATES: Final = 20
 """Of phase 1's list so many are shown; the JSON has them all."""
 
+ROUNDED: Final = 1e-12
+"""What is nearer to nothing is a trace of rounding."""
+
 RESOURCES: Final[Mapping[Resource, str]] = {
     "cpu": "CPU",
     "memory": "memory",
@@ -37,7 +40,7 @@ RESOURCES: Final[Mapping[Resource, str]] = {
 REASONS: Final[Mapping[str, str]] = {
     "first": "it is the first one",
     "grown": "there were more intervals to learn from",
-    "changed": "the one before did not hold any more",
+    "changed": "response times had changed, or how they follow from the metrics",
     "poor": "the one before told too little",
     "wish": "somebody wished for other metrics in it",
 }
@@ -92,7 +95,7 @@ def present_lines(courses: Sequence[Course], since_s: float, now: float) -> Iter
 
     Args:
         courses: at least one.
-        since_s: how far back it was counted how many were built.
+        since_s: how far back it was counted how many were built; NaN where all were counted that there are.
         now: seconds since the Unix epoch.
 
     """
@@ -105,7 +108,8 @@ def present_lines(courses: Sequence[Course], since_s: float, now: float) -> Iter
             yield Text(printable(application), "bold")
         yield from model_lines(course.present, course.before, now)
         if course.lately > 1:
-            yield Text(f"      One of {course.lately} models in the last {readable_duration(since_s)}.", "dim")
+            when = "" if math.isnan(since_s) else f" in the last {readable_duration(since_s)}"
+            yield Text(f"      One of {course.lately} models{when}.", "dim")
 
 
 def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> Iterator[Text]:
@@ -139,10 +143,11 @@ def _per(unit: str, other: str) -> str:
     """The unit of a coefficient: of the performance by that of the metric."""
     if not other:
         return unit
-    return "" if unit == other else f"{unit or '1'} per {other}"
+    return "" if unit == other else f"{unit} per {other}".lstrip()
 
 
 def _amount(value: float, unit: str) -> str:
+    value = 0.0 if abs(value) < ROUNDED else value
     return f"{value:.3g} {unit}".rstrip()
 
 
@@ -159,7 +164,10 @@ def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
     if term.family:
         others = ", ".join(map(printable, term.family[:SHOWN_FAMILY]))
         left_out = ", ..." if len(term.family) > SHOWN_FAMILY else ""
-        yield Text(f"          and {counted(len(term.family), 'metric')} that say the same: {others}{left_out}", "dim")
+        say = "says" if len(term.family) == 1 else "say"
+        yield Text(
+            f"          and {counted(len(term.family), 'metric')} that {say} the same: {others}{left_out}", "dim"
+        )
 
 
 def _quality(model: ModelOutput) -> str:
@@ -171,17 +179,15 @@ def _quality(model: ModelOutput) -> str:
 def _origin(model: ModelOutput, before: ModelOutput | None, now: float) -> str:
     """When and why it was built, and what is different about it."""
     ago = readable_duration(max(now - model.ts, 0.0))
-    told = f"Built {moment(model.ts)} ({ago} ago), for {REASONS.get(model.reason, printable(model.reason))}"
-    if math.isfinite(model.p_value):
-        told += f" (p {model.p_value:.2g})"
-    told += "."
+    told = f"Built {moment(model.ts)} ({ago} ago), for {_reason(model)}."
     if before is not None:
-        told += f" {changed(model, before)}"
+        said = changed(model, before)
+        told += f" {said[0].upper()}{said[1:]}."
     return told if model.live else f"{told} It is of recorded data."
 
 
 def changed(model: ModelOutput, before: ModelOutput) -> str:
-    """What is different against the model before."""
+    """What is different against the model before, as a part of a sentence."""
     new, old = (dict.fromkeys(metric_of(term.metric) for term in one.terms) for one in (model, before))
     added, gone = [each for each in new if each not in old], [each for each in old if each not in new]
     told = []
@@ -189,10 +195,7 @@ def changed(model: ModelOutput, before: ModelOutput) -> str:
         told.append(f"new in it: {', '.join(map(printable, added))}")
     if gone:
         told.append(f"no more in it: {', '.join(map(printable, gone))}")
-    told = told or ["the same metrics"]
-    r2 = f"R2 was {before.r2:.2f}"
-    sentence = "; ".join([*told, r2])
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return "; ".join([*(told or ["the same metrics are in it"]), f"R2 was {before.r2:.2f}"])
 
 
 # One application.
@@ -211,13 +214,14 @@ def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], n
         yield Text("  Models before it:", "dim")
         for one, before in zip(course.models[1:], (*course.models[2:], None), strict=True):
             yield Text(f"    {moment(one.ts)}  R2 {one.r2:.2f}  {equation_with_units(one)}")
-            yield Text(f"        {_reason(one, before)}", "dim")
+            different = "" if before is None else f"; {changed(one, before)}"
+            yield Text(f"        {_reason(one)}{different}", "dim")
 
 
-def _reason(model: ModelOutput, before: ModelOutput | None) -> str:
-    p_value = f" (p {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
-    told = f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"
-    return told if before is None else f"{told}; {changed(model, before)}"
+def _reason(model: ModelOutput) -> str:
+    """Why it was built, and with which p-value the residuals of the one before were still those that it had."""
+    p_value = f" (p-value {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
+    return f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"
 
 
 def _candidate_lines(
@@ -226,10 +230,10 @@ def _candidate_lines(
     shown = candidates[:SHOWN_CANDIDATES]
     of = f"the first {len(shown)} of " if len(shown) < len(candidates) else ""
     yield Text(f"  What goes with it, {of}{counted(len(candidates), 'metric')}:", "dim")
-    yield Text("          r        p", "dim")
+    yield Text(f"    {'r':>7}  {'p-value':>8}", "dim")
     for each in shown:
         metric = metric_of(each.metric)
-        line = Text(f"    {each.r:>7.3f}  {each.p_value:>7.1e}  ")
+        line = Text(f"    {each.r:>7.3f}  {each.p_value:>8.1e}  ")
         line.append(printable(metric), "cyan" if metric in terms else "")
         notes = [
             word for word, named_ in (("in the model", terms), ("pinned", pinned), ("banned", banned))

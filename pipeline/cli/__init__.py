@@ -29,6 +29,7 @@ COMMANDS = {
     "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),
     "watch": ("laggard.pipeline.cli.watch", "The same, live."),
     "incidents": ("laggard.pipeline.cli.incidents", "List what was wrong; show what was seen of one incident."),
+    "models": ("laggard.pipeline.cli.models", "Say what explains the performance of applications, as equations."),
     "diagnose": ("laggard.pipeline.cli.diagnose", "Say what a process is doing, or did while something was wrong."),
     "confirm": ("laggard.pipeline.cli.confirm", "Slow a suspect gently, and see whether it gets better."),
     "replay": ("laggard.pipeline.cli.replay", "Run recorded data through the operators."),

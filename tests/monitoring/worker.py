@@ -20,10 +20,17 @@ STARTS_S = 60.0
 
 
 @contextmanager
-def running_worker(path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A worker on the bus in this file; gives the address of its port, and its process."""
+def running_worker(path: Path, **more: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A worker on the bus in this file; gives the address of its port, and its process.
+
+    Args:
+        path: the file.
+        more: settings, as variables of the environment name them without their beginning: `operators`.
+
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
     settings = {"LAGGARD_STATE": str(path.parent), "LAGGARD_WEB_LISTEN": "127.0.0.1:0"}
+    settings |= {f"LAGGARD_{name.upper()}": value for name, value in more.items()}
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "work", "--bus", str(path)]
     log = path.with_name("worker.log")
     with log.open("wb") as output:

@@ -1,0 +1,376 @@
+"""`laggard models`: what explains the performance of applications, what would be if, and wishes for the models."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.settings.kinds import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.text import Text
+
+    from laggard.pipeline.applications.application import Application
+    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records.frame import WishKind
+    from laggard.pipeline.settings import Settings
+
+LISTED: Final = 10
+"""Applications that an error names."""
+
+NEAR: Final = 5
+"""Metrics that an error names."""
+
+STANDARD_INPUT: Final = "-"
+
+_DONE: Final = {"pin": "Pinned", "ban": "Banned", "free": "Freed"}
+
+
+class ModelsGroup(click.Group):
+    """What is no command of it is what `show` is asked: `laggard models shop` is `laggard models show shop`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command and what it is given."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+@click.group(
+    cls=ModelsGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
+    options_metavar="",
+    subcommand_metavar="[COMMAND|APP] [OPTIONS]",
+)
+@click.pass_context
+def models(context: click.Context) -> None:
+    """Say what explains the performance of applications: the present model of each, as an equation.
+
+    With the name of an application, also the metrics that it was chosen from, and the models before it. `laggard models
+    show --help` has the options.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(show)
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:  # noqa: ARG001
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}; expected {error}") from None
+
+
+@models.command(short_help="The present models; of an application also those before, and what they were chosen from.")
+@with_settings
+@click.argument("application", metavar="[APP]", default="")
+@click.option(
+    "--since",
+    "since_s",
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    callback=_seconds,
+    help="Of an application, also the models that were built within this time.",
+)
+@click.option(
+    "--file",
+    "path",
+    metavar="FILE",
+    help="Of what `laggard replay --json` wrote into this file, or - for standard input.  [default: of the bus]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def show(settings: Settings, *, application: str, since_s: float, path: str | None, as_json: bool) -> None:
+    """Show the present models: of APP with all that is known of them, else of all applications.
+
+    --json prints records of the kind `model`, whose fields deploy/models.md explains: the present ones, and of APP
+    those before them too, the newest first. The exit code is 3 where there is no model.
+    """
+    now = time.time()
+    if path is not None:
+        courses, state = _of_file(path, application), None
+    else:
+        from laggard.pipeline.applications.past import past_models  # noqa: PLC0415 - a wrong option is said without
+        from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+
+        with existing_bus(settings) as bus:
+            courses = past_models(bus, topics_of(settings), now - since_s, application or None)
+            _check_there(settings, bus, courses, application)
+            state = _state(settings, bus, application) if application and not as_json else None
+    if not courses:
+        raise CommandError(f"{path}: there is no model{f' of {application}' if application else ''} in it", NO_DATA)
+    if as_json:
+        _write_json(courses, now - since_s, everything=bool(application))
+    elif application:
+        _write_application(settings, courses, state, now)
+    else:
+        _write_all(settings, courses, since_s, now, of_file=path is not None)
+
+
+def _of_file(path: str, application: str) -> list[Course]:
+    from laggard.pipeline.applications.past import told_models  # noqa: PLC0415
+    from laggard.pipeline.records import RecordError  # noqa: PLC0415
+
+    try:
+        with click.open_file(path, "rb") as lines:
+            return told_models(lines, path, application or None)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", NO_DATA) from None
+    except RecordError as error:
+        raise CommandError(f"{error}; expected what `laggard replay --json` prints", USAGE) from None
+
+
+def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], application: str) -> None:
+    """Raise `CommandError` where there is no model, saying what is lacking."""
+    if courses:
+        return
+    known = _applications(settings, bus)
+    if application in known:
+        needs = "it takes ten intervals of its performance, with the counters of the hosts that serve it"
+        raise CommandError(f"there is no model of {application} yet: {needs}", NO_DATA)
+    if known:
+        raise CommandError(_unknown(application, known) if application else _none_yet(known), NO_DATA)
+    needs = "its performance, which [[sources]] give, and hosts that serve it (applications.hosts)"
+    raise CommandError(f"nothing is recorded of {application or 'any application'}; it needs {needs}", NO_DATA)
+
+
+def _unknown(application: str, known: Sequence[str]) -> str:
+    return f"nothing is recorded of application {application}; recorded are {_listed(known)}"
+
+
+def _none_yet(known: Sequence[str]) -> str:
+    return f"there is no model of {_listed(known)} yet: it takes ten intervals of an application's performance"
+
+
+def _listed(names: Sequence[str]) -> str:
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+
+    return ", ".join(map(printable, names[:LISTED])) + (", ..." if len(names) > LISTED else "")
+
+
+def _applications(settings: Settings, bus: Bus) -> Sequence[str]:
+    """The applications of which something is recorded, sorted; see `known_applications`."""
+    from laggard.pipeline.applications.past import known_applications  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+
+    return known_applications(bus, topics_of(settings))
+
+
+def _state(settings: Settings, bus: Bus, application: str) -> Application | None:
+    from laggard.pipeline.applications.past import application_now  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.wiring import regressing  # noqa: PLC0415
+
+    return application_now(bus, topics_of(settings), regressing(settings), application)
+
+
+def _write(lines: Iterable[Text]) -> None:
+    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
+
+    write(lines, console_of(sys.stdout))
+
+
+def _write_json(courses: Sequence[Course], since: float, *, everything: bool) -> None:
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    for course in courses:
+        older = [each for each in course.models[1:] if each.ts >= since] if everything else []
+        for each in (course.present, *older):
+            click.echo(write_output(each))
+
+
+def _write_all(settings: Settings, courses: Sequence[Course], since_s: float, now: float, *, of_file: bool) -> None:
+    from laggard.pipeline.applications.report import present_lines  # noqa: PLC0415
+
+    _write(present_lines(courses, math.nan if of_file else since_s, now))
+    if not of_file:
+        command = to_type(settings, "models", courses[0].present.application)
+        click.echo(f"\nNext: `{command}` for what it was chosen from, and the models before it")
+
+
+def _write_application(settings: Settings, courses: Sequence[Course], state: Application | None, now: float) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from laggard.pipeline.applications.report import course_lines, wish_lines  # noqa: PLC0415
+
+    pinned, banned = (state.operator.pinned, state.operator.banned) if state else ((), ())
+    for number, course in enumerate(courses):
+        if number:
+            click.echo()
+        _write(course_lines(course, pinned, banned, now))
+    if state is None:
+        return
+    wishes = list(wish_lines(pinned, banned, [(metric, wish) for _, metric, wish in state.wishes]))
+    _write([Text(), *wishes] if wishes else [])
+    if asked := next((each.present for each in courses if each.present.terms), None):
+        metric = f"{asked.terms[0].metric.row}:{asked.terms[0].metric.feature}"
+        command = to_type(settings, "models", "what-if", asked.application, f"{metric}=VALUE")
+        click.echo(f"\nNext: `{command}` for what would be if that had another value")
+
+
+@models.command("what-if", short_help="What the performance would be at a value of a metric.")
+@with_settings
+@click.argument("application", metavar="APP")
+@click.argument("assumed", metavar="METRIC=VALUE")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
+    """Say what the performance of APP would be by its models if METRIC had this VALUE, and all others their newest.
+
+    VALUE is in the base unit that the metric's name ends with, or in percent: 0.2, 20%, 5e6. A model tells what goes
+    together: it is no promise, least of all for values far from those that it has seen.
+    """
+    metric, value = _assumed(assumed)
+
+    from laggard.pipeline.applications.report import WhatIf, what_if_lines  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        state = _state(settings, bus, application)
+        if state is None or not state.operator.models:
+            _check_there(settings, bus, (), application)
+    assert state is not None
+    operator = state.operator
+    newest = operator.newest.get(metric, math.nan)
+    found = [
+        WhatIf(name, operator.what_if(name, metric, newest), operator.what_if(name, metric, value))
+        for name, model in operator.models.items()
+        if metric in {term.metric for term in model.terms}
+    ]
+    if not found:
+        raise CommandError(_not_in_models(state, metric), NO_DATA)
+    if as_json:
+        click.echo(_what_if_json(application, metric, value, newest, found))
+    else:
+        _write(what_if_lines(application, metric, value, newest, found))
+
+
+def _assumed(text: str) -> tuple[str, float]:
+    # A metric may have labels with an equals sign; a value has none.
+    metric, equals, value = text.rpartition("=")
+    try:
+        number = float(value.removesuffix("%")) * (0.01 if value.endswith("%") else 1.0)
+    except ValueError:
+        number = math.nan
+    if not equals or not metric or not math.isfinite(number):
+        expected = "a metric, an equals sign and a number: web-1:pressure_cpu_some_ratio=0.2"
+        raise click.BadParameter(f"{text!r}; expected {expected}", param_hint="METRIC=VALUE")
+    return metric, number
+
+
+def _not_in_models(state: Application, metric: str) -> str:
+    terms = [term for model in state.operator.models.values() for term in model.terms]
+    same = next((term.metric for term in terms if metric in term.family), None)
+    if same is not None:
+        return f"{metric} says the same as {same}, which is in the model: ask of that"
+    names = ", ".join(dict.fromkeys(term.metric for term in terms)) or "no metric at all"
+    return f"{metric} is in no model; in them are {names}"
+
+
+def _what_if_json(application: str, metric: str, value: float, newest: float, found: Sequence[object]) -> str:
+    import json  # noqa: PLC0415
+
+    from laggard.pipeline.applications.report import WhatIf  # noqa: PLC0415
+    from laggard.pipeline.records.strict_json import json_number  # noqa: PLC0415
+
+    answers = {
+        each.performance: {"now": json_number(each.now), "then": json_number(each.then)}
+        for each in found
+        if isinstance(each, WhatIf)
+    }
+    of = {"application": application, "metric": metric, "value": value, "newest": json_number(newest)}
+    return json.dumps({**of, "performance": answers})
+
+
+def _wishing(wish: str, short_help: str, text: str) -> None:
+    """Add the command that makes this wish."""
+
+    @models.command(wish, short_help=short_help, help=text)
+    @with_settings
+    @click.argument("application", metavar="APP")
+    @click.argument("metric", metavar="METRIC")
+    def command(settings: Settings, *, application: str, metric: str) -> None:
+        _publish(settings, application, metric, cast("WishKind", wish))
+
+
+_KEPT: Final = (
+    "The wish holds from the application's next interval on, whatever is started again meanwhile, until another one "
+    "of the same metric takes its place."
+)
+
+_wishing(
+    "pin",
+    "Have a metric in the models of an application's response time.",
+    f"Have METRIC, such as web-1/nginx:cpu_wait_ratio, in every model of a response time of APP. {_KEPT}",
+)
+_wishing(
+    "ban",
+    "Have a metric in no model of an application.",
+    f"Have METRIC, such as web-1/nginx:cpu_wait_ratio, in no model of APP. {_KEPT}",
+)
+_wishing(
+    "free",
+    "Neither pin nor ban a metric any more.",
+    f"Leave it to laggard again whether METRIC is in the models of APP. {_KEPT}",
+)
+
+
+def _publish(settings: Settings, application: str, metric: str, wish: WishKind) -> None:
+    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.records import RecordError, Wish, encode  # noqa: PLC0415
+    from laggard.pipeline.topics import APPLICATIONS  # noqa: PLC0415
+
+    now = time.time()
+    try:
+        value = encode(Wish(application, now, metric, wish))
+    except RecordError as error:
+        raise CommandError(str(error), USAGE) from None
+    with existing_bus(settings) as bus:
+        _check_metric(settings, bus, application, metric)
+        bus.append([Outgoing(topics_of(settings).name(APPLICATIONS), application, value, now)])
+    click.echo(f"{_DONE[wish]} {metric}: this holds from the next interval of {application} on.")
+    click.echo(f"Next: `{to_type(settings, 'models', application)}`")
+
+
+def _check_metric(settings: Settings, bus: Bus, application: str, metric: str) -> None:
+    """Raise `CommandError` for a metric that the application does not have, naming those that may be meant."""
+    from laggard.pipeline.applications.past import known_metrics  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+
+    known = known_metrics(bus, topics_of(settings), application)
+    if metric in known:
+        return
+    # One that is gone may have been wished for while it was there.
+    state = _state(settings, bus, application)
+    if state is None:
+        _check_there(settings, bus, (), application)
+    assert state is not None
+    wished = {*state.operator.pinned, *state.operator.banned, *(each for _, each, _ in state.wishes)}
+    if metric in wished:
+        return
+    near = nearest(metric, [*known, *wished])
+    meant = f"; near it are {', '.join(near)}" if near else ""
+    raise CommandError(f"{application} has no metric {metric} among its {len(known):,}{meant}", NO_DATA)
+
+
+def nearest(metric: str, known: Sequence[str]) -> list[str]:
+    """Metrics whose names are most like this one: those that contain it first, then by likeness.
+
+    Example:
+        >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])
+        ['web-1:cpu_busy_ratio', 'db-1:cpu_busy_ratio']
+
+    """
+    containing = sorted((each for each in known if metric in each), key=len)[:NEAR]
+    like = difflib.get_close_matches(metric, known, n=NEAR, cutoff=0.7)
+    return list(dict.fromkeys((*containing, *like)))[:NEAR]
