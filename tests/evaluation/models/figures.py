@@ -124,8 +124,9 @@ def draw(folder: Path, passed: NDArray[np.int64], steps: Sequence[float], rows: 
     counted, growing, accuracy, taken = np.asarray(places).ravel().tolist()
     for bound, line in zip(P_BOUNDS, passed, strict=True):
         counted.plot(R_BOUNDS, line, marker="o", label=f"p ≤ {bound:g}")
-    growing.bar([str(1 + at) for at in range(len(steps))], steps)
-    by_kind = {kind: [row for row in rows if row.kind == kind] for kind in KINDS}
+    growing.bar([str(1 + at) for at in range(len(steps))], steps, width=0.4)
+    growing.margins(x=0.5)
+    by_kind = {kind: mine for kind in KINDS if (mine := [row for row in rows if row.kind == kind])}
     for kind, mine in by_kind.items():
         accuracy.plot([row.candidates for row in mine], [row.r2 for row in mine], marker="o", label=kind)
         taken.plot([row.candidates for row in mine], [row.phase_2_s for row in mine], marker="o", label=kind)
@@ -142,8 +143,12 @@ def draw(folder: Path, passed: NDArray[np.int64], steps: Sequence[float], rows: 
     name(growing, "5c: linear model of the response time", "metrics in it", "R², cross-validated")
     name(accuracy, "5e: response time", "candidates", "R², cross-validated")
     name(taken, "5f: time of phase 2", "candidates", "CPU time in s")
+    for axes in (growing, accuracy):
+        axes.set_ylim(0.0, 1.05)
     for axes in (accuracy, taken):
         axes.set_xscale("log")
+        axes.set_xticks(tried := [row.candidates for row in linear], labels=list(map(str, tried)))
+        axes.minorticks_off()
     taken.set_yscale("log")
     for axes in (counted, accuracy, taken):
         axes.legend()

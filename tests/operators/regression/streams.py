@@ -44,7 +44,7 @@ def trait(metric: str) -> Trait:
 def stream(intervals: int, seed: int, *, change: int | None = None, others: int = 20) -> list[Interval]:
     """A web and a database server: at `change` a neighbour begins to take the database's disk."""
     chance = np.random.default_rng(seed)
-    load = chance.uniform(20.0, 40.0, intervals)
+    load = chance.uniform(20.0, 30.0, intervals)
     taken = np.zeros(intervals) if change is None else np.where(np.arange(intervals) >= change, 1.0, 0.0)
     busy, queue = load / 50.0, 0.1 + 0.01 * load + taken * chance.uniform(2.0, 5.0, intervals)
     response = 0.02 + 0.1 * busy**2 / (1.0 - busy) + 0.2 * queue

@@ -53,8 +53,8 @@ def transcription(intervals: list[Interval], performance: str, window: int = WIN
         design = np.column_stack((np.ones(window), m[:, predictors]))
         b = np.linalg.lstsq(design, y, rcond=None)[0]
         before = residuals = y - design @ b
-        names = [[ids[at] for at in chosen] for chosen in ([at for at, _ in best], predictors)]
-        found.append(Built(t, *names, r2, b.tolist(), p_value))
+        kept, chosen = [ids[at] for at, _ in best], [ids[at] for at in predictors]
+        found.append(Built(t, kept, chosen, r2, b.tolist(), p_value))
     return found
 
 
