@@ -263,7 +263,7 @@ class Diagnosis:
             spread = np.maximum(spread, 1e-6 * np.abs(mean) + np.finfo(float).tiny)
             shift = np.abs(now - mean) / spread
             share = 1.0 / (1.0 + SHIFTED / shift)
-        return np.nan_to_num(share, nan=0.0)
+        return np.asarray(np.nan_to_num(share, nan=0.0))
 
     @property
     def bottleneck(self) -> int | None:
