@@ -19,6 +19,9 @@ streams of each operator, and an agent."""
 TOP_FEATURES = 3
 """So many features of a row have series of their own, the worst ones."""
 
+TOP_TERMS = 5
+"""So many metrics of a performance model have series, those that were chosen first."""
+
 STALE_S = 300.0
 """A stream is shown no longer when it has been silent for this long and for three of its ticks."""
 
@@ -74,6 +77,7 @@ _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")
 _INCIDENT = ("host", "scope", "row", "feature")
 _SOURCE = ("application", "source")
+_MODEL = ("application", "performance")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -181,6 +185,46 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         _INCIDENT,
         "When the incident opened, by the first frame that is a part of it, since the Unix epoch.",
+    ),
+    Metric(
+        "performance_value",
+        "gauge",
+        _MODEL,
+        "What was measured of an application in its newest interval, in the unit that the performance metric's name "
+        "ends with.",
+    ),
+    Metric("performance_predicted", "gauge", _MODEL, "What the model says that it should have been."),
+    Metric(
+        "performance_model_p_value",
+        "gauge",
+        _MODEL,
+        "How probable the newest errors of the model are, if it still holds.",
+    ),
+    Metric(
+        "performance_model_r2",
+        "gauge",
+        _MODEL,
+        "The share of the newest intervals' variance that the model tells.",
+    ),
+    Metric(
+        "performance_model_built_timestamp_seconds",
+        "gauge",
+        _MODEL,
+        "The end of the interval at which the model was built, since the Unix epoch.",
+    ),
+    Metric(
+        "performance_models_built",
+        "counter",
+        (*_MODEL, "reason"),
+        "Models built, since this process has the application: the `first`, `grown` when there was more to learn from, "
+        "`changed` when response times or their relation to the metrics had changed, `poor`, or by a person's `wish`.",
+    ),
+    Metric(
+        "performance_model_term",
+        "info",
+        (*_MODEL, "position", "host", "row", "feature", "resource"),
+        f"The metrics in the model, the first chosen first, at most {TOP_TERMS}: of which host, row and feature, and "
+        "which resource that is about.",
     ),
     Metric(
         "false_alarms_budget_per_day",
@@ -422,6 +466,8 @@ Prometheus client has, of the worker itself.
   series, `laggard_anomaly_...`, keep the row and the feature that it opened with. It is a part of the state: a worker
   that is started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open
   none.
+- Series of an application have the label `application` in the place of `host`; its `laggard_anomaly_...` and
+  `laggard_incident_...` series, whose row is the host that is to blame, also `resource`, what that host is short of.
 - An incident is what is joined of anomalies of one cause, over time, rows and operators. The worker that joins those of
   a host shows its `laggard_incident_...` series from the moment on that it does; it need not be the one that has the
   host's frames.

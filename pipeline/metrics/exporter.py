@@ -24,7 +24,11 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
 
+from laggard.pipeline.applications.metrics import metric_id
+from laggard.pipeline.applications.regression import REGRESSION
+from laggard.pipeline.applications.resources import resource_of
 from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
     HOST_FEATURES,
@@ -42,9 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.operators.regression.models import Model
     from laggard.pipeline.engine.telemetry import Distribution, TaskTelemetry, Telemetry
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident, KeyName
 
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE = "agent", "host", "source"
@@ -121,11 +127,22 @@ class Exporter(Collector, Observer):
         self._shown: OrderedDict[_Stream, _Shown] = OrderedDict()  # the one silent longest first
         self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
         self._incidents = ShownIncidents()
+        self._models = ShownModels()
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         """Show what an operator answered to this frame."""
         self._note(_Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, anomalies)
+
+    def predicted(self, prediction: PredictionOutput) -> None:
+        """Show what a model said of an interval."""
+        with self._lock:
+            self._models.predicted(prediction)
+
+    def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
+        """Show the present models of an application."""
+        with self._lock:
+            self._models.modelled(application, models, built)
 
     def received(self, frame: Frame) -> None:
         """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
@@ -154,6 +171,8 @@ class Exporter(Collector, Observer):
                 del self._shown[stream]
             for key in keys:
                 self._marks.pop((key, operator), None)
+            if operator == REGRESSION:
+                self._models.lost(keys)
 
     def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """Show the incidents of a key that are open."""
@@ -192,6 +211,7 @@ class Exporter(Collector, Observer):
             for (host, _), count in self._marks.items():
                 marks[host] = max(count, marks.get(host, 0))
             joined = self._incidents.samples()
+            explained = self._models.samples({each.key for each in self._shown if each.operator == REGRESSION})
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -211,6 +231,7 @@ class Exporter(Collector, Observer):
                 shared.setdefault((one.name, *one.labels.items()), one)
 
         share(joined)  # before others say that there are none
+        share(explained)
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -286,6 +307,8 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float)
     exemplar = Exemplar({"anomaly": anomaly.id}, 1.0, anomaly.ts) if anomaly.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
     labels = {**labels, "row": label(anomaly.name), "feature": label(anomaly.feature)}
+    if "application" in labels:
+        labels["resource"] = resource_of(metric_id(anomaly.name, anomaly.feature))
     yield sample("anomaly_score", labels, score)
     yield sample("anomaly_start_timestamp_seconds", labels, anomaly.ts)
     yield from present(

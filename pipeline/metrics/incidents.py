@@ -74,6 +74,8 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
     for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
         name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
         labels = {keyed_by: key, "scope": label(_scope(one)), "row": label(name), "feature": label(feature)}
+        if keyed_by == "application":
+            labels["resource"] = label(",".join(one.blame.resources) if one.blame else "")
         scores: dict[str, float] = {}
         for each in one.evidence:
             score = math.inf if math.isnan(each.score) else each.score  # as JSON has it

@@ -8,6 +8,7 @@ import re
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,11 @@ from prometheus_client.registry import Collector
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.regression import Model, Term
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
 from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
+from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents
 from laggard.pipeline.metrics.declared import (
@@ -38,12 +41,14 @@ from laggard.pipeline.metrics.declared import (
     METRICS,
     STALE_S,
     TASK_LABELS,
+    TOP_TERMS,
     document,
 )
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
 from laggard.pipeline.records import Frame, Mark, make_layout
+from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from laggard.producers.performance import SOURCE_FEATURES
@@ -169,6 +174,27 @@ def joined(number: int = 1, *seen: tuple[str, float], blame: Blame | None = NGIN
     )  # fmt: skip
 
 
+TERM = Term("web-1/nginx:cpu_wait_ratio", 1.5, ())
+MODEL = Model(
+    "response_time_mean_s", "linear", 0.05, (TERM, replace(TERM, metric="db-1:disk_vda_busy_ratio")),
+    0.97, math.nan, TS - 300.0, TS - 100.0, 20, (), "grown",
+)  # fmt: skip
+
+
+def predicted(value: float = 0.4, performance: str = "response_time_mean_s", key: str = "shop") -> PredictionOutput:
+    return PredictionOutput(TS, "regression", key, performance, value, 0.35, 0.2, 0.9)
+
+
+def explain(page: Page, key: str = "shop", model: Model = MODEL, *, built: bool = True) -> None:
+    """An interval of an application: how slow it was, what a model said, and the model."""
+    layout = make_layout((key,), (key,), ("response_time_mean_s",))
+    measured = Frame("application", key, "performance", TS, 1, layout, np.array([[0.4]]))
+    opened = OpenAnomaly(ANOMALY, TS, True, "web-1", "web-1", "pressure_cpu_some_ratio", 0.62, 0.02, 0.01)
+    page.exporter.scored("regression", measured, Given([("web-1", 1.5)]), Anomalies(1, opened))
+    page.exporter.predicted(predicted(key=key))
+    page.exporter.modelled(key, {model.performance: model}, [model] if built else [])
+
+
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
@@ -178,6 +204,12 @@ def busy() -> Page:
     page.scored([("host", 0.8)], scope="host")
     page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5)), joined(2)], 2)
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
+    explain(page)
+    of_host = Blame("web-1/nginx", "web-1", "cpu_wait_ratio", 0.62, 0.02, 0.01, ("cpu",))
+    slow = joined(3, ("regression", 1.5), blame=of_host)
+    evidence = tuple(replace(each, scope="performance") for each in slow.evidence)
+    slow = replace(slow, keyed_by="application", key="shop", evidence=evidence)
+    page.exporter.joined("application", "shop", [slow], 1)
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
@@ -227,7 +259,11 @@ def test_every_metric_is_shown_once_with_its_labels() -> None:
         assert family.documentation == metric.help
         for sample in family.samples:
             assert sample.name.startswith(metric.exposed)
-            assert tuple(key for key in sample.labels if key != "le") == metric.labels
+            labels = tuple("host" if key == "application" else key for key in sample.labels if key != "le")
+            if "application" in sample.labels and metric.name.startswith(("anomaly_", "incident_")):
+                assert "resource" in labels, "what the host is short of"
+                labels = tuple(key for key in labels if key != "resource")
+            assert labels == tuple("host" if key == "application" else key for key in metric.labels)
 
 
 def test_both_formats_are_read_back() -> None:
@@ -555,9 +591,17 @@ def test_examples_are_in_open_metrics_alone() -> None:
         ("5.0", ("host", "web-1"), 3.0, TS - 3.0),
         ("+Inf", ("host", "web-1"), 1000.0, TS - 1000.0),
     }
-    (exemplar,) = [sample.exemplar for sample in families["laggard_anomalies_opened"].samples if sample.exemplar]
+    (exemplar,) = [
+        sample.exemplar
+        for sample in families["laggard_anomalies_opened"].samples
+        if sample.exemplar and "host" in sample.labels
+    ]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"anomaly": ANOMALY}, 1.0, TS - 60.0)
-    (exemplar,) = [sample.exemplar for sample in families["laggard_incidents"].samples if sample.exemplar]
+    (exemplar,) = [
+        sample.exemplar
+        for sample in families["laggard_incidents"].samples
+        if sample.exemplar and "host" in sample.labels
+    ]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"incident": joined(2).id}, 1.0, TS + 2)
     assert " # " not in page.text()
     assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 6
@@ -660,6 +704,86 @@ def test_the_budget_is_that_of_the_operator() -> None:
             page.exporter.scored(operator, frame(["a"], scope), Given([("a", 0.5)]), CALM)
     assert 'laggard_false_alarms_budget_per_day{host="web-1",operator="gaussian"} 0.5' in page.text()
     assert len(page.samples("laggard_false_alarms_budget_per_day")) == 1
+
+
+def explained(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
+    """Values of the labels of these names -> value; read as Prometheus does."""
+    return {
+        tuple(sample.labels[key] for key in names): sample.value
+        for family in parse_text(page.text())
+        for sample in family.samples
+        if sample.name == f"laggard_performance_{name}"
+    }
+
+
+def test_an_application_is_shown_beside_what_its_model_says() -> None:
+    page = Page()
+    explain(page)
+    page.exporter.predicted(replace(predicted(math.nan, "throughput_per_s"), predicted=90.0))
+    assert explained(page, "value", "application", "performance") == {("shop", "response_time_mean_s"): 0.4}
+    assert explained(page, "predicted", "performance") == {("response_time_mean_s",): 0.35, ("throughput_per_s",): 90.0}
+    assert explained(page, "model_p_value", "performance")["response_time_mean_s",] == 0.2
+    assert explained(page, "model_r2", "performance")["response_time_mean_s",] == 0.9
+    assert explained(page, "model_built_timestamp_seconds", "application") == {("shop",): TS - 100.0}
+    assert explained(page, "model_term_info", "position", "host", "row", "feature", "resource") == {
+        ("1", "web-1", "web-1/nginx", "cpu_wait_ratio", "cpu"): 1.0,
+        ("2", "db-1", "db-1", "disk_vda_busy_ratio", "disk"): 1.0,
+    }
+
+
+def test_models_are_counted_by_reason_and_those_that_were_there_are_not() -> None:
+    page = Page()
+    explain(page, built=False)
+    reasons = ("first", "grown", "changed", "poor", "wish")
+    assert explained(page, "models_built_total", "reason") == {(each,): 0.0 for each in reasons}
+    explain(page)
+    explain(page, model=replace(MODEL, reason="changed"))
+    assert explained(page, "models_built_total", "reason") == {
+        **{(each,): 0.0 for each in reasons},
+        ("grown",): 1.0,
+        ("changed",): 1.0,
+    }
+
+
+def test_of_many_metrics_in_a_model_some_are_shown() -> None:
+    page = Page()
+    terms = tuple(replace(TERM, metric=f"web-{number}:cpu_busy_ratio") for number in range(20))
+    explain(page, model=replace(MODEL, terms=terms))
+    shown = explained(page, "model_term_info", "host")
+    assert list(shown) == [(f"web-{number}",) for number in range(TOP_TERMS)]
+
+
+def test_models_of_an_application_that_is_silent_or_elsewhere_are_not_shown() -> None:
+    page = Page()
+    explain(page)
+    explain(page, "blog")
+    page.exporter.lost("gaussian", ["shop"])
+    assert explained(page, "value", "application").keys() == {("shop",), ("blog",)}
+    page.exporter.lost("regression", ["shop"])
+    assert explained(page, "value", "application").keys() == {("blog",)}
+    explain(page, built=False)
+    assert sum(explained(page, "models_built_total", "application", "reason").values()) == 1.0, "shop's count is anew"
+    page.clock.now += STALE_S + 1.0
+    assert explained(page, "value", "application") == {}
+
+
+def test_the_applications_whose_models_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown_models, "MAX_STREAMS", 2)
+    models = shown_models.ShownModels()
+    for key in ("a", "b", "a", "c"):
+        models.predicted(predicted(key=key))
+    assert {one.labels["application"] for one in models.samples({"a", "b", "c"})} == {"a", "c"}
+
+
+def test_of_an_application_the_resource_is_a_label() -> None:
+    shown = {
+        one.name: one for family in parse_text(busy().text()) for one in family.samples if "resource" in one.labels
+    }
+    of = {"application": "shop", "scope": "performance", "row": "web-1", "resource": "cpu"}
+    incident, anomaly = shown["laggard_incident_score"], shown["laggard_anomaly_value"]
+    assert (incident.labels, incident.value) == ({**of, "feature": "cpu_wait_ratio", "operator": "regression"}, 1.5)
+    assert anomaly.labels == {**of, "feature": "pressure_cpu_some_ratio", "operator": "regression"}
+    assert anomaly.value == 0.62
 
 
 def test_what_another_worker_has_is_not_shown() -> None:

@@ -1,0 +1,94 @@
+"""Performance models as Prometheus reads them: what was, what they say of it, and which hosts' resources tell it."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+from laggard.operators.regression.models import Reason
+from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.resources import resource_of
+from laggard.pipeline.metrics.declared import MAX_STREAMS, TOP_TERMS
+from laggard.pipeline.metrics.samples import label, present, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+
+    from prometheus_client.samples import Sample
+
+    from laggard.operators.regression.models import Model
+    from laggard.pipeline.records.models import PredictionOutput
+
+
+@dataclass(slots=True)
+class _Explained:
+    """What is known of an application.
+
+    Attributes:
+        predictions: of the newest interval, by performance metric.
+        models: the present ones, likewise.
+        built: how many were built, by performance metric and reason.
+
+    """
+
+    predictions: dict[str, PredictionOutput] = field(default_factory=dict)
+    models: Mapping[str, Model] = field(default_factory=dict)
+    built: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class ShownModels:
+    """The models of all applications. Its methods are for one thread at a time.
+
+    The applications are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    """
+
+    def __init__(self) -> None:
+        self._explained: OrderedDict[str, _Explained] = OrderedDict()  # the one heard last is last
+
+    def predicted(self, prediction: PredictionOutput) -> None:
+        """Take what a model says of an interval."""
+        self._of(prediction.application).predictions[prediction.performance] = prediction
+
+    def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
+        """Take the present models, and count those that are new. See `Observer`."""
+        one = self._of(application)
+        one.models = models
+        one.built.update((each.performance, each.reason) for each in built)
+
+    def _of(self, application: str) -> _Explained:
+        one = self._explained[application] = self._explained.pop(application, None) or _Explained()
+        if len(self._explained) > MAX_STREAMS:
+            self._explained.popitem(last=False)
+        return one
+
+    def lost(self, applications: Iterable[str]) -> None:
+        """Forget these applications."""
+        for each in applications:
+            self._explained.pop(each, None)
+
+    def samples(self, applications: Set[str]) -> list[Sample]:
+        """All of these applications; where two have the same labels, the first counts."""
+        shown = sorted(self._explained.keys() & applications)
+        return [found for name in shown for found in _samples(label(name), self._explained[name])]
+
+
+def _samples(application: str, one: _Explained) -> Iterable[Sample]:
+    for performance, said in sorted(one.predictions.items()):
+        yield from present(
+            {"application": application, "performance": label(performance)},
+            performance_value=said.value,
+            performance_predicted=said.predicted,
+            performance_model_p_value=said.p_value,
+            performance_model_r2=said.r2,
+        )
+    for performance, model in sorted(one.models.items()):
+        labels = {"application": application, "performance": label(performance)}
+        yield sample("performance_model_built_timestamp_seconds", labels, model.end_ts)
+        for reason in get_args(Reason):  # from the beginning on, so that the first one is an increase
+            yield sample("performance_models_built", {**labels, "reason": reason}, one.built[performance, reason])
+        for position, term in enumerate(model.terms[:TOP_TERMS], 1):
+            parts = metric_parts(term.metric)
+            of = {"host": label(parts.host), "row": label(parts.row), "feature": label(parts.feature)}
+            which = {**labels, "position": str(position), **of, "resource": resource_of(term.metric)}
+            yield sample("performance_model_term", which, 1)
