@@ -64,6 +64,7 @@ def test_troubles_are_in_processes_and_begin_after_half_a_day() -> None:
     assert not machine.kernel[[fault.process for fault in faults]].any()
 
 
+@pytest.mark.slow
 def test_what_is_judged_is_what_a_task_tells() -> None:
     (wired, *_) = wire(read_settings(environ={}, flags=[parse_assignment("gaussian.false_alarms=20/day")]))
     task, watcher = Task(wired, Partition("laggard.counters", 0)), Watcher()

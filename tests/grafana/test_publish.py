@@ -410,6 +410,7 @@ class Person:
         ]
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.sampled_from([*VERSIONS]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
+import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
@@ -77,6 +78,7 @@ def worker(folder: Path) -> Iterator[tuple[str, Callable[[Sequence[Frame | Mark]
             serving.close()
 
 
+@pytest.mark.slow
 def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, tmp_path: Path) -> None:
     with worker(tmp_path) as (address, publish):
         url = prometheus(

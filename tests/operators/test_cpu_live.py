@@ -55,6 +55,7 @@ def judged(operator: Cpu, table: ProcessTable, pid: int) -> RowScore:
     return row
 
 
+@pytest.mark.slow
 def test_both_shares_are_those_of_the_kernels_clock(table: ProcessTable) -> None:
     cpus = os.cpu_count() or 1
     operator = Cpu(conditions=["cpu", "single_cpu"])
@@ -95,6 +96,7 @@ def test_both_shares_are_those_of_the_kernels_clock(table: ProcessTable) -> None
     assert system_wide == single / cpus
 
 
+@pytest.mark.slow
 def test_who_uses_its_quota_up_is_in_an_event_after_five_seconds(table: ProcessTable, real_group: Path) -> None:
     operator = Cpu(conditions=["quota"])
     with subprocess.Popen([sys.executable, "-S", "-E", "-c", "while True: pass"]) as child:

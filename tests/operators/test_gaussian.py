@@ -502,6 +502,7 @@ def test_who_ended_a_moment_ago_is_still_ranked_and_fades(chance: np.random.Gene
     assert there[0].features[0].value == pytest.approx(300.0, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rows_that_come_and_go_are_the_same_wherever_the_state_was_restored(seed: int) -> None:
     stream = restless(160, seed)

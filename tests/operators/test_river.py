@@ -44,6 +44,7 @@ def process_stream(ticks: int, seed: int, hog_from: int) -> list[np.ndarray]:
     return frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -132,6 +133,7 @@ def test_every_detector_of_the_installed_river_is_tested_here() -> None:
     assert set(usable()) == set(RIVERS)
 
 
+@pytest.mark.slow
 def test_the_same_answers_come_in_another_process() -> None:
     """Where texts have other hashes, sets have another order."""
     code = (

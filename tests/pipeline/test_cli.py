@@ -180,6 +180,7 @@ def test_mark_before_anything_is_recorded(tmp_path: Path, capsys: pytest.Capture
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
     code, _, err = called(["mark", "x", "--bus", "text"], capsys)

@@ -289,6 +289,7 @@ def test_what_differs_is_said_and_left_alone(laggard: Laggard, prefix: str, brok
     assert {each["partitions"] for each in laggard.json("topics", "list")["topics"]} == {2, 3}
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away(capsys: pytest.CaptureFixture[str]) -> None:
     laggard = Laggard("kafka://127.0.0.1:1", "laggard.", capsys)
     for words in (("topics", "create"), ("topics", "list"), ("topics", "check"), ("reset", "--yes")):

@@ -27,8 +27,10 @@ MAKERS: dict[str, Callable[[], Regression]] = {
 }
 """Of the kinds that scikit-learn fits one for each method, and boosting: each fit takes 1 to 30 ms."""
 
+SLOW = {"adaptive, neighbours", "published, boosting"}
 
-@pytest.fixture(params=list(MAKERS))
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MAKERS])
 def make(request: pytest.FixtureRequest) -> Callable[[], Regression]:
     made = MAKERS[str(request.param)]
 

@@ -301,6 +301,7 @@ def outcome(intervals: Intervals, number: int, frame: Frame) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 32), st.integers(1, 400))
 def test_a_state_that_was_written_and_read_goes_on_bit_for_bit(seed: int, cut: int) -> None:
     frames = stream_of(seed, 400)

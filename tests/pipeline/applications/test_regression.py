@@ -346,6 +346,7 @@ def left(bus: EmbeddedBus) -> tuple[Any, ...]:
     return outputs, states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_workers_that_end_without_a_word_leave_what_an_undisturbed_one_leaves(tmp_path: Path, seed: int) -> None:
     records, draw, never = mixed(400, seed), random.Random(seed), threading.Event()

@@ -109,6 +109,7 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
     assert burner.poll() is None
 
 
+@pytest.mark.slow
 def test_the_function_that_burns_is_named(diagnose: Call, start: Start) -> None:
     burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
     code, out, err = diagnose(str(burner.pid), "--samples", "60", "--method", "py-spy", "--folded", "-")

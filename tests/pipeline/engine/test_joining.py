@@ -136,6 +136,7 @@ def test_what_is_told_is_what_the_joiner_gives_for_the_topic(bus: EmbeddedBus) -
     assert (counted.records, counted.dead_letters, counted.outputs) == (len(found), 0, len(want))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "died"])
 def test_any_interruption_leaves_no_trace(new_bus: Callable[[], EmbeddedBus], clean: bool) -> None:
     first = new_bus()

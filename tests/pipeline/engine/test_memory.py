@@ -74,11 +74,13 @@ def test_the_bound_is_what_the_documentation_says() -> None:
     assert KEYS * ROWS * FEATURES * 88 < kept(KEYS, 30) < most
 
 
+@pytest.mark.slow
 def test_the_bound_holds_where_all_that_can_leak_does() -> None:
     calm, leaking = kept(KEYS, 120), kept(KEYS, 120, growth=0.5)
     assert calm + KEYS * ROWS * len(STOCKS) * 40 < leaking < KEYS * (ROWS * FEATURES * (CELL_BYTES + 8) + KEY_BYTES)
 
 
+@pytest.mark.slow
 def test_neither_time_nor_more_hosts_need_more() -> None:
     few = kept(KEYS, 15)
     assert kept(KEYS, 60) < 1.2 * few

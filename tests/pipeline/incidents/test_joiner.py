@@ -354,6 +354,7 @@ def programs(one: Incident) -> set[str]:
     return {each.blame.name for each in one.evidence if each.blame is not None and each.scope != "host"}
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(streams=spans(), data=st.data(), in_time=st.booleans())
 def test_any_order_gives_incidents_that_are_apart_and_each_opened_and_closed_once(

@@ -258,6 +258,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_or_out_of_order(remote: Remote, path: Path, tmp_path: Path) -> None:
     root = str(ROOT)
     published = -1

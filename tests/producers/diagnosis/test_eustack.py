@@ -78,6 +78,7 @@ def assert_runs_on(program, within_s=30.0):
     assert used_s(program) > before
 
 
+@pytest.mark.slow
 def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
     monkeypatch.setattr(eustack, "STOPPED_SHARE", 0.5)
     assert eustack.available(burning.pid) == ""
@@ -123,6 +124,7 @@ def kill_tracer(program, delay_s):
         os.kill(tracer, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
     """Without the supervisor's signal 17 of 60 such kills left it stopped, with it none."""
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
@@ -141,6 +143,7 @@ def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
             driver.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0, 0.0005, 0.001, 0.002])
 def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s):
     for _ in range(3):

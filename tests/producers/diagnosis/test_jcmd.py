@@ -48,6 +48,7 @@ JNI global refs: 15, weak refs: 0
 """  # noqa: E501 - as Java writes it
 
 
+@pytest.mark.slow
 @COLLECTORS
 def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector):
     with misbehaving(burning_java(collector)) as program:
@@ -67,6 +68,7 @@ def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector)
     assert profiler.notes == []
 
 
+@pytest.mark.slow
 def test_what_is_compiled_while_it_is_looked_at_has_its_name():
     with misbehaving(burning_java("-XX:+UseG1GC"), busy=False) as program:
         profiler = jcmd.attach(program.pid)
@@ -84,6 +86,7 @@ def test_what_is_compiled_while_it_is_looked_at_has_its_name():
     assert len(named) >= 0.9 * len(running)
 
 
+@pytest.mark.slow
 def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: may not sample"))
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
@@ -99,6 +102,7 @@ def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     assert "a caller may be named" in profiler.notes[1]
 
 
+@pytest.mark.slow
 def test_dumps_become_rarer_as_they_take_longer():
     """The serial collector's safepoints wait for the end of loops: 20 to 70 ms a dump were measured."""
     with misbehaving(burning_java("-XX:+UseSerialGC")) as program:
@@ -136,6 +140,7 @@ def _inner(task):
     return int(re.findall(r"^NSpid:.*?(\d+)$", (task / "status").read_text(), re.MULTILINE)[0])
 
 
+@pytest.mark.slow
 def test_a_map_that_somebody_else_has_written_is_used_and_left():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         time.sleep(1)

@@ -58,6 +58,7 @@ def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores)
     assert held() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
 def test_how_often_a_thread_is_met_is_its_share_of_cpu_time(cores):
     """Two threads take turns of 3 to 1; what sleeps is not met."""
@@ -163,6 +164,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_what_was_in_threads_that_nobody_met_is_noted():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -180,6 +182,7 @@ def test_what_was_in_threads_that_nobody_met_is_noted():
     assert "% of the CPU time was in threads too short-lived or too many to be sampled" in note
 
 
+@pytest.mark.slow
 def test_where_cores_are_asked_threads_are_met_however_short_they_live():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -116,6 +116,7 @@ def test_a_process_that_cannot_be_read_is_a_clear_error(tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_python_process_runs_on_whatever_is_killed():
     """py-spy reads memory and stops nothing, so that there is nothing to let go."""
     with misbehaving(burning_python()) as program:

@@ -144,7 +144,11 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
     """A thread that a library of a Python process began: py-spy, which suits the process best, does not know it."""
     library = compiled("burning", "-shared", "-fPIC")
     command: list[str | Path] = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).main()", library]
-    with misbehaving(command) as program, session_of(program.pid, methods=None, samples=10_000) as session:
+    # More than the usual share, so that what a profiler costs on a busy machine is soon paid for.
+    with (
+        misbehaving(command) as program,
+        session_of(program.pid, methods=None, ratio=0.5, samples=10_000) as session,
+    ):
         wait_for(lambda: "perf" in diagnosis_of(session).methods or look(session, 1), "the next profiler was not asked")
         look(session, 5)
         found = diagnosis_of(session)
@@ -169,6 +173,7 @@ def test_cpu_time_is_that_of_the_kernel():
     assert sum(thread.user_s + thread.system_s for thread in phase.threads) == pytest.approx(used_s, abs=0.03)
 
 
+@pytest.mark.slow
 def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
     with misbehaving([compiled("burning")]) as program, session_of(program.pid) as session:
         look(session, 2)
@@ -415,6 +420,7 @@ def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
     assert running[0].locations[0].function == program.function
 
 
+@pytest.mark.slow
 @AS_ROOT
 def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it():
     with misbehaving([compiled("burning")]) as program:
@@ -430,6 +436,7 @@ def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it(
     assert found.phases[0].threads[0].tid == program.tid
 
 
+@pytest.mark.slow
 def test_of_a_deleted_program_functions_have_their_names(tmp_path):
     path = tmp_path / "burning"
     shutil.copy(compiled("burning"), path)
@@ -527,6 +534,7 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget():
     assert found.sampler_cpu_s < 0.05 * looked_s
 
 
+@pytest.mark.slow
 def test_threads_that_come_and_go_are_met():
     with misbehaving([compiled("crowd")], busy=False) as program, session_of(program.pid, threads=6000) as session:
         look(session, 5)
@@ -624,6 +632,7 @@ def looks_at(process, pid):
     return str(pid) in line and any(name in " ".join(line) for name in ("py-spy", "eu-stack", "jcmd"))
 
 
+@pytest.mark.slow
 def test_out_of_descriptors_it_goes_on_without_holding_files():
     with misbehaving([compiled("burning")]) as program:
         text = subprocess.run(

@@ -133,6 +133,7 @@ def matrix(*result: Any) -> bytes:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
 
 
+@pytest.mark.slow
 def test_fifty_thousand_series_and_more() -> None:
     labels = ({"__name__": "a", "instance": f"h{n % 7}:9100", "n": str(n)} for n in range(50_003))
     answer = matrix(*({"metric": each, "values": [[99.0, "1"], [100.0, "2"]]} for each in labels))

@@ -255,6 +255,7 @@ def test_a_metric_that_is_not_there_is_asked_for(run: Callable[..., Run], stack:
     assert [each.told for each in measured.look().troubles] == ["expected shop_seconds"]
 
 
+@pytest.mark.slow
 def test_what_is_over_the_bound_of_series_is_counted_and_told(run: Callable[..., Run], stack: ExitStack) -> None:
     page = Served("".join(f'a{{x="{number:05}"}} 1\n' for number in range(50_010)).encode())
     measured = run(stack.enter_context(served(page)), metrics=Selector.parse("a"), access=Access(timeout_s=20.0))
