@@ -464,6 +464,7 @@ class Hurried(Script):
         return True
 
 
+@pytest.mark.slow
 def test_what_is_planned_happens_and_is_undone(tmp_path: Path, workload: Workload) -> None:
     setting = Setting(seed=3, cases=8, workers=22)
     planned = plan(setting)
@@ -502,12 +503,12 @@ def test_what_is_planned_happens_and_is_undone(tmp_path: Path, workload: Workloa
 @pytest.mark.alone
 @pytest.mark.timeout(400)
 def test_a_short_selection_of_slowdowns(tmp_path: Path) -> None:
-    situations = ("decoys", "small", "stopped", "new", "storm", "two")
-    setting = Setting(seed=1, cases=6, situations=situations, warm_up_s=25.0, pause_s=6.0)
+    situations = ("decoys", "stopped", "new", "storm")
+    setting = Setting(seed=1, cases=4, situations=situations, warm_up_s=20.0, pause_s=2.0)
     record(tmp_path / "cases", setting)
     cases = read_cases(tmp_path / "cases")
     assert [case.situation for case in cases] == [each.situation for each in plan(setting)]
     outcomes = evaluate(read_frames(tmp_path / "cases", "process"), cases, {"laggard": Operator})
     print(tables(outcomes))
     # The model has seen less than a minute, on a machine that may do anything else: half of them is no accident.
-    assert sum(outcome.best.own_place in {1, 2} for outcome in outcomes["laggard"]) >= 3, tables(outcomes)
+    assert sum(outcome.best.own_place in {1, 2} for outcome in outcomes["laggard"]) >= 2, tables(outcomes)
