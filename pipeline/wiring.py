@@ -92,7 +92,7 @@ _WEIGHTS: Mapping[str, float] = {
 
 # What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything.
 # By the end of the name, for devices have features of their own.
-_RESOLUTION: Mapping[str, float] = {
+RESOLUTION: Mapping[str, float] = {
     "_ratio": 0.001,
     "_bytes": 64 * 1024.0,
     "_bytes_per_s": 64 * 1024.0,
@@ -216,6 +216,7 @@ def regressing(settings: Settings) -> Regressing:
             criterion=criterion,
             method=method,
             trait=trait,
+            resolution=RESOLUTION,
             false_alarms_per_day=false_alarms_per_day,
             false_rebuilds_per_day=false_rebuilds_per_day,
         ),
@@ -255,7 +256,7 @@ def _gaussian(settings: Settings) -> Wired:
             # The budget is the host's: its streams share it.
             false_alarms_per_day=false_alarms_per_day / len(scopes),
             weights=_WEIGHTS,
-            resolution=_RESOLUTION,
+            resolution=RESOLUTION,
             waits=tuple(WAITS),
             stocks=_STOCKS,
         ),

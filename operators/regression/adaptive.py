@@ -43,8 +43,14 @@ SLOW: Final = 1.3
 NOTICED: Final = 0.1
 """A response time that is longer by this share is noticed at all."""
 
+UNSURE: Final = 10.0
+"""The spread of so many response times is taken for twice what it seems to be."""
+
 CALM: Final = 5
 """So many samples that are not slow end a slow time."""
+
+LASTING: Final = 10
+"""A response time that has stayed long for so many histories is usual: at intervals of a minute after ten hours."""
 
 MOST_OF_A_KIND: Final = 3
 
@@ -77,12 +83,12 @@ class Adaptive(Follower):
         self._slow_for = 0  # samples
         self._calm = 0
         self._rebuilds = Calibration(per_day=options.false_rebuilds_per_day, prior=(6.0, 1.5))
-        self._lateness = Calibration(per_day=options.false_alarms_per_day, scale="logarithmic", prior=(1.2, 0.3))
+        self._lateness = Calibration(per_day=options.false_alarms_per_day, scale="logarithmic", prior=(1.5, 0.3))
 
     @property
-    def slow(self) -> bool:
-        """Whether the application has been slow lately."""
-        return self._slow
+    def usual(self) -> float:
+        """The median of a response time while it was not slow; NaN where it is not known."""
+        return float(np.median(self._usual)) if len(self._usual) >= self._options.window else math.nan
 
     def look(self, value: float, values: Mapping[str, float]) -> Seen:
         """What a sample says."""
@@ -122,7 +128,7 @@ class Adaptive(Follower):
         deviation = self._deviation(value)
         if math.isnan(deviation):
             return 0.0
-        usual = float(np.median(self._usual))
+        usual = self.usual
         return min(self._lateness.score(deviation), value / (SLOW * usual)) if usual > 0.0 else 0.0
 
     def _deviation(self, value: float) -> float:
@@ -131,7 +137,9 @@ class Adaptive(Follower):
             return math.nan
         usual = np.array(self._usual)
         median = float(np.median(usual))
-        spread = 1.4826 * float(np.median(np.abs(usual - median))) + NOTICED * abs(median)
+        # Of few values it is known less well.
+        sure = 1.0 + UNSURE / len(usual)
+        spread = sure * 1.4826 * float(np.median(np.abs(usual - median))) + NOTICED * abs(median)
         return max(value - median, 0.0) / spread if spread > 0.0 else math.nan
 
     def learn(
@@ -173,12 +181,12 @@ class Adaptive(Follower):
     def _watch_lateness(self, ts: float, value: float, seen: Seen) -> bool:
         """Take a response time into what is usual, unless it is slow; gives whether a slow time begins here.
 
-        What lasts for a whole history is what is usual from then on.
+        What lasts for `LASTING` histories is what is usual from then on.
         """
         if not self._explained:
             return False
         self._slow_for += 1
-        if self._slow and self._slow_for > self._options.history:
+        if self._slow and self._slow_for > LASTING * self._options.history:
             self._usual.clear()
             self._slow = False
         begins = seen.slow > 1.0 and not self._slow

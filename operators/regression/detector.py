@@ -46,6 +46,7 @@ class Regression:
         criterion: of the published method: `residuals`, or `r2` (below 0.8) as in Table 7.
         method: `adaptive` or `published`.
         trait: what physics says of a metric, by its id; None for nothing.
+        resolution: what nobody would notice of a metric, in its unit, by the end of its id.
         false_alarms_per_day: how often an application that is as always may be called slow.
         false_rebuilds_per_day: how often a model that still holds may be given up.
         history: how many samples from before a change tell what was usual.
@@ -87,6 +88,7 @@ class Regression:
         criterion: Criterion = "residuals",
         method: Method = "adaptive",
         trait: Callable[[str], Trait] | None = None,
+        resolution: Mapping[str, float] | None = None,
         false_alarms_per_day: float = 1.0,
         false_rebuilds_per_day: float = 1.0,
         history: int = HISTORY,
@@ -113,6 +115,7 @@ class Regression:
             "criterion": criterion,
             "method": method,
             "trait": trait,
+            "resolution": resolution,
             "false_alarms_per_day": false_alarms_per_day,
             "false_rebuilds_per_day": false_rebuilds_per_day,
             "history": history,
@@ -134,7 +137,7 @@ class Regression:
         make = Adaptive if method == "adaptive" else Published
         self._followers: dict[str, Follower] = {name: make(name, options) for name in self.performance}
         self._window = Window(self.performance, history + 2 * window, limit)
-        self._traits = Traits(trait)
+        self._traits = Traits(trait, resolution or {})
         self._wishes = Wishes()
         self._begin = math.nan
         self._newest: dict[str, float] = {}
@@ -174,7 +177,8 @@ class Regression:
             suspects = ahead.suspects()
         age_s = 0.0 if math.isnan(self._begin) else ts - self._begin
         young = not any(name.startswith(RESPONSE_TIME) for name in self.models)
-        return Judgement(score, tuple(predictions), suspects, age_s, young)
+        usual = next((each.usual for name, each in self._followers.items() if name.startswith(RESPONSE_TIME)), math.nan)
+        return Judgement(score, tuple(predictions), suspects, age_s, young, usual)
 
     def _ahead(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]

@@ -146,6 +146,11 @@ class Follower(ABC):
         errors = float(((pairs[:, 0] - pairs[:, 1]) ** 2).sum())
         return 1.0 - errors / variance if variance > 0.0 else (1.0 if errors == 0.0 else -math.inf)
 
+    @property
+    def usual(self) -> float:
+        """The median of a response time while it was not slow; NaN where it is not known."""
+        return math.nan
+
     def wish(self) -> None:
         """A wish has changed: the next sample builds a model."""
         self._wished = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -170,6 +171,7 @@ class Judgement:
         suspects: the worst first.
         age_s: for how long the application has been learned from, in seconds.
         young: whether there is no model of the response time yet.
+        usual: the first response time's median while it was not slow, in seconds; NaN where it is not known.
 
     """
 
@@ -178,3 +180,4 @@ class Judgement:
     suspects: tuple[Suspect, ...]
     age_s: float
     young: bool
+    usual: float = math.nan

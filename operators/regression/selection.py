@@ -53,6 +53,9 @@ WORK: Final = Purpose({"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.
 SHIFTED: Final = 4.0
 """A metric that moved by so many standard deviations of its own counts half, one that moved by far more wholly."""
 
+UNNOTICED: Final = 5.0
+"""So many times what nobody would notice is the least that a standard deviation counts for."""
+
 WITHIN: Final = 5
 """From so many samples since the change on, a metric also has to move with the performance among those."""
 
@@ -137,8 +140,10 @@ class Traits:
 
     Parameters:
         trait: what it says of one.
+        resolution: what nobody would notice, in a metric's unit, by the end of its name.
 
     Attributes:
+        resolutions: shape (metrics,), 0 where nothing is known.
         signs: that a coefficient must have, 0 where both may be, shape (metrics,).
         groups: by metric, the number of the resource of a host that it is about; -1 for none.
         resources: by that number, host and resource.
@@ -146,13 +151,15 @@ class Traits:
 
     """
 
-    def __init__(self, trait: Callable[[str], Trait] | None) -> None:
+    def __init__(self, trait: Callable[[str], Trait] | None, resolution: Mapping[str, float]) -> None:
         self._roles: NDArray[np.intp] = np.empty(0, np.intp)
         self.signs: NDArray[np.int8] = np.empty(0, np.int8)
         self.groups: NDArray[np.intp] = np.empty(0, np.intp)
         self.resources: list[tuple[str, str]] = []
+        self.resolutions: NDArray[np.float64] = np.empty(0)
         self._trait = trait
-        self._known: dict[str, tuple[int, int, int]] = {}
+        self._ends = sorted(resolution.items(), key=lambda item: -len(item[0]))
+        self._known: dict[str, tuple[int, int, int, float]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self.ids: Sequence[str] = ()
 
@@ -167,6 +174,10 @@ class Traits:
         self._roles = np.array([each[0] for each in found], np.intp)
         self.signs = np.array([each[1] for each in found], np.int8)
         self.groups = np.array([each[2] for each in found], np.intp)
+        self.resolutions = np.array([each[3] for each in found], np.float64)
+
+    def _resolution(self, name: str) -> float:
+        return next((least for end, least in self._ends if name.endswith(end)), 0.0)
 
     def resource(self, metric: str) -> tuple[str, str] | None:
         """The host and resource that one metric is about; None where that is not known."""
@@ -177,7 +188,7 @@ class Traits:
         """How much a correlation with each metric says, shape (metrics,)."""
         return np.array([purpose.weights[role] for role in ROLES])[self._roles]
 
-    def _find(self, name: str) -> tuple[int, int, int]:
+    def _find(self, name: str) -> tuple[int, int, int, float]:
         trait = UNKNOWN if self._trait is None else self._trait(name)
         group = -1
         if trait.resource:
@@ -185,7 +196,7 @@ class Traits:
             group = self._numbers.setdefault(place, len(self.resources))
             if group == len(self.resources):
                 self.resources.append(place)
-        self._known[name] = found = ROLES.index(trait.role), trait.sign, group
+        self._known[name] = found = ROLES.index(trait.role), trait.sign, group, self._resolution(name)
         return found
 
 
@@ -260,7 +271,8 @@ class Diagnosis:
             past = before[:, self.columns]
             mean, spread = np.nanmean(past, axis=0), np.nanstd(past, axis=0)
             now = self._values[-self._since :][:, self.columns].mean(axis=0)
-            spread = np.maximum(spread, 1e-6 * np.abs(mean) + np.finfo(float).tiny)
+            least = UNNOTICED * self._traits.resolutions[self.columns]
+            spread = np.maximum(spread, 1e-6 * np.abs(mean) + np.finfo(float).tiny) + least
             shift = np.abs(now - mean) / spread
             share = 1.0 / (1.0 + SHIFTED / shift)
         return np.asarray(np.nan_to_num(share, nan=0.0))
@@ -270,7 +282,7 @@ class Diagnosis:
         """The number of the resource of a host with the most evidence; None where there is none at all."""
         if not self.evidence:
             return None
-        group = max(self.evidence, key=lambda each: (self.evidence[each], -each))
+        group = min(self.evidence, key=lambda each: (-self.evidence[each], self._traits.resources[each]))
         for other, evidence in self.evidence.items():
             if self._traits.resources[other] == self._kept and evidence > KEPT * self.evidence[group]:
                 return other

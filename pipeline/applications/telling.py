@@ -105,7 +105,10 @@ def _slow(application: str, judgement: Judgement) -> str:
     first = said[0]
     value = readable(first.performance, first.value)
     told = f"The {named(first.performance)} of {printable(application)} is {value}"
-    if math.isfinite(first.predicted):
+    if first.value > judgement.usual > 0.0:
+        usual = readable(first.performance, judgement.usual)
+        told += f", {first.value / judgement.usual:.1f} times the usual {usual}"
+    elif math.isfinite(first.predicted):
         told += f", by its model {readable(first.performance, first.predicted)}"
     return f"{told}."
 

@@ -46,7 +46,8 @@ class Recording:
         host: where it is.
         resource: what is short.
         traits: by metric.
-        hosts: by metric.
+        hosts: by metric, where its id does not tell it.
+        resolution: what nobody would notice, by the end of a metric's id.
 
     """
 
@@ -59,6 +60,7 @@ class Recording:
     resource: str
     traits: Mapping[str, Trait]
     hosts: Mapping[str, str]
+    resolution: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.records import Frame
 from laggard.pipeline.records.json_lines import SCOPES, read_line
+from laggard.pipeline.wiring import RESOLUTION
 from tests.evaluation.models.queueing import Recording
 
 if TYPE_CHECKING:
@@ -60,4 +61,5 @@ def read(path: Path) -> tuple[str, Recording]:
         bottleneck["resource"],
         {name: trait(name) for name in ids},
         {},
+        RESOLUTION,
     )

@@ -58,7 +58,9 @@ class Run:
 
 def run(recording: Recording, **parameters: Any) -> Run:
     """Let the operator see a recording, interval by interval."""
-    operator = Regression(performance=(MRT, THR), trait=recording.traits.__getitem__, **parameters)
+    operator = Regression(
+        performance=(MRT, THR), trait=recording.traits.__getitem__, resolution=recording.resolution, **parameters
+    )
     names = Names(recording.ids)
     intervals = len(recording.values)
     found = Run(
