@@ -5,7 +5,10 @@ here with places in braces:
 
     {host}                  a label
     {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
-    {subject}, {key}        whom an incident is about
+    {who}, {key}            whom an incident is about; in a form for sentences, and as it is called
+    {subject}               likewise; of an application also the host that is to blame, and what that is short of
+    {evidence}              what says so, and how much that is
+    {most}                  a sentence that names it, where it is known
 
 `as` says how a number or a label is written: `amount` by the unit that the label `feature` ends with, and likewise
 `usually` (", usually X") and `spread` (" ± X"), which say nothing where that is not known; `count`, `duration`, `time`,
@@ -31,10 +34,13 @@ KEY: Final = (*PLACE, "host", "application", "pool")
 """Whom a frame is about: one of the last three is there."""
 
 STREAM: Final = (*KEY, "operator", "scope")
-INCIDENT: Final = (*KEY, "scope", "row", "feature")
+INCIDENT: Final = (*KEY, "scope", "row", "feature", "resource")
+"""Of an application, the row is the host that is to blame, and the resource is what that is short of."""
+
 TASK: Final = (*PLACE, "operator", "topic")
 
 HOST_DASHBOARD: Final = "laggard-host"
+APPLICATIONS_DASHBOARD: Final = "laggard-applications"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
 """The uids of the dashboards that alerts lead to."""
 
@@ -174,7 +180,7 @@ _INCIDENT_NUMBERS: Final = {
     "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
 }
 
-_EVIDENCE: Final = "{feature} reached {value as amount}{usual as usually}{deviation as spread}"
+EVIDENCE: Final = "{feature} reached {value as amount}{usual as usually}{deviation as spread}"
 
 # What an operator without a budget of false alarms tells is a fact, which may be as frequent as it likes.
 _BUDGETED: Final = (
@@ -190,10 +196,10 @@ def _incident(faster: float) -> Alert:
         f"max {by(INCIDENT)} (\n  {_BUDGETED}\n)",
         wait_s=0.0,
         keep_s=300.0 / faster,
-        summary=f"{{subject}}: {_EVIDENCE}",
+        summary="{subject}: {evidence}",
         description=(
-            "{subject} has been unlike itself since {at as time}: its score is {measured as count}, where 1 is what "
-            "the false-alarm budget allows. {feature} says most of it.{young as young}"
+            "{who} has been unlike itself since {at as time}: its score is {measured as count}, where 1 is what "
+            "the false-alarm budget allows.{most}{young as young}"
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -211,10 +217,10 @@ def _lasting(faster: float) -> Alert:
         f"({lasts})\n  and on ({', '.join(INCIDENT)}) ({known})",
         wait_s=120.0 / faster,
         keep_s=600.0 / faster,
-        summary=f"{{subject}}, for {{measured as duration}}: {_EVIDENCE}",
+        summary="{subject}, for {measured as duration}: {evidence}",
         description=(
-            "{subject} has been unlike itself since {at as time}, and it has not ended: its score is {score as count}, "
-            "where 1 is what the false-alarm budget allows. {feature} says most of it."
+            "{who} has been unlike itself since {at as time}, and it has not ended: its score is {score as count}, "
+            "where 1 is what the false-alarm budget allows.{most}"
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -333,19 +339,23 @@ def _over_budget(faster: float) -> Alert:
     )
 
 
+_OF_HOSTS: Final = '{host!=""}'
+"""Not of applications."""
+
+
 def _recordings(faster: float) -> tuple[Recording, ...]:
-    host, window = (*PLACE, "host"), span(300 / faster)
+    host, window, hour = (*PLACE, "host"), span(300 / faster), span(3600 / faster)
     slow = f"sum {by((*TASK, 'le'))} (rate(laggard_latency_seconds_bucket[{window}]))"
     return (
-        Recording("host:laggard_score:max", f"max {by(host)} (laggard_score)"),
-        Recording("host:laggard_incidents_open:max", f"max {by(host)} (laggard_incidents_open)"),
+        Recording("host:laggard_score:max", f"max {by(host)} (laggard_score{_OF_HOSTS})"),
+        Recording("host:laggard_incidents_open:max", f"max {by(host)} (laggard_incidents_open{_OF_HOSTS})"),
         Recording(
             "host:laggard_incidents:increase1h",
-            f"sum {by(host)} (increase(laggard_incidents_total[{span(3600 / faster)}]))",
+            f"sum {by(host)} (increase(laggard_incidents_total{_OF_HOSTS}[{hour}]))",
         ),
         Recording(
             "host_operator:laggard_anomalies:increase1h",
-            f"sum {by((*host, 'operator'))} (increase(laggard_anomalies_opened_total[{span(3600 / faster)}]))",
+            f"sum {by((*host, 'operator'))} (increase(laggard_anomalies_opened_total{_OF_HOSTS}[{hour}]))",
         ),
         Recording("operator_topic:laggard_records:rate5m", f"sum {by(TASK)} (rate(laggard_records_total[{window}]))"),
         Recording("operator_topic:laggard_lag_records:sum", f"sum {by(TASK)} (laggard_lag_records)"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
-from laggard.pipeline.grafana.alerts import KEY, MEASURED, PLACE
+from laggard.pipeline.grafana.alerts import APPLICATIONS_DASHBOARD, EVIDENCE, KEY, MEASURED, PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,29 +104,42 @@ class Texts:
 
     def annotations(self, alert: Alert) -> dict[str, str]:
         """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
-        about_host = "host" in alert.labels
+        about_host, about_application = "host" in alert.labels, "application" in alert.labels
         # Not beyond now: what dashboards ask for the end of the time range would be empty there.
         shown = f"from={'{from as epoch}' if 'from' in alert.numbers else 'now-3h'}&to=now"
-        shown += "&var-host={key as url}" if about_host else ""
-        shown += "".join(f"{{{label} as parameter}}" for label in PLACE)
+        dashboard, variable = alert.dashboard, "&var-host={key as url}" if about_host else ""
+        if about_application:
+            dashboard = self._of_application(APPLICATIONS_DASHBOARD, dashboard)
+            variable = self._of_application("&var-application={key as url}", variable)
+        shown += variable + "".join(f"{{{label} as parameter}}" for label in PLACE)
         written = {
             "summary": self._template(alert, alert.summary),
             "description": self._template(alert, alert.description),
-            "dashboard_url": self._template(alert, shown, f"{self._dashboards}{alert.dashboard}?"),
+            "dashboard_url": self._template(alert, shown, f"{self._dashboards}{dashboard}?"),
             "runbook_url": f"{self._runbooks}/{alert.name}.md",
         }
         if about_host:
             at = " --at {at as epoch}" if "at" in alert.numbers else ""
-            written["why"] = self._template(alert, f"laggard why --host {{key as argument}}{at}")
+            why = f"laggard why --host {{key as argument}}{at}"
+            if about_application:
+                why = self._of_application("laggard models {key as argument}", why)
+            written["why"] = self._template(alert, why)
         return written
+
+    def _of_application(self, text: str, otherwise: str) -> str:
+        """One text where the alert is about an application, else another."""
+        return f"{{{{ if {self._dialect.label('application')} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
     def _template(self, alert: Alert, text: str, before: str = "") -> str:
         """The template of a text, with `before` as it is."""
 
         def written(found: re.Match[str]) -> str:
             name, form = found.groups()
-            if name == "subject":
-                return self._subject()
+            if name in {"subject", "who"}:
+                return self._subject(blaming=name == "subject")
+            if name in _OF_FEATURE:
+                known, otherwise = (_PLACEHOLDER.sub(written, each) for each in _OF_FEATURE[name])
+                return f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
             if name in {MEASURED, *alert.numbers}:
                 return self._number(alert, name, form)
             operand = self._key() if name == "key" else self._label(alert, name)
@@ -147,11 +161,25 @@ class Texts:
     def _key(self) -> str:
         return f"(or {' '.join(self._dialect.label(name) for name in KEY if name not in PLACE)})"
 
-    def _subject(self) -> str:
+    def _subject(self, *, blaming: bool) -> str:
         scope, row, host = (self._dialect.label(name) for name in ("scope", "row", "host"))
         of_host = f'{{{{ if ne {scope} "host" }}}}{{{{ {scope} }}}} {{{{ {row} }}}} on {{{{ end }}}}'
-        return f"{of_host}{{{{ if {host} }}}}host {{{{ end }}}}{{{{ {self._key()} }}}}"
+        subject = f"{of_host}{{{{ if {host} }}}}host {{{{ end }}}}{{{{ {self._key()} }}}}"
+        application, resource = self._dialect.label("application"), self._dialect.label("resource")
+        short_of = "".join(
+            f'{{{{ {"else " if number else ""}if eq {resource} "{name}" }}}}short of {words} on '
+            for number, (name, words) in enumerate(LACKED.items())
+        )
+        blamed = f"{short_of}{{{{ else }}}}most likely because of {{{{ end }}}}{{{{ {row} }}}}"
+        named = f"application {{{{ {application} }}}}"
+        return self._of_application(f"{named}{{{{ if {row} }}}}, {blamed}{{{{ end }}}}" if blaming else named, subject)
 
+
+_OF_FEATURE: Final = {
+    "evidence": (EVIDENCE, "no resource of it stands out"),
+    "most": (" {feature} says most of it.", ""),
+}
+"""What is said where a feature is to blame, and where there is none."""
 
 _FORMS_OF_LABELS: Final = {
     None: "{{{{ {0} }}}}",

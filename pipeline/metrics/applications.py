@@ -57,7 +57,7 @@ class ShownModels:
         one.built.update((each.performance, each.reason) for each in built)
 
     def _of(self, application: str) -> _Explained:
-        one = self._explained[application] = self._explained.pop(application, None) or _Explained()
+        one = self._explained[application] = self._explained.pop(application, _Explained())
         if len(self._explained) > MAX_STREAMS:
             self._explained.popitem(last=False)
         return one

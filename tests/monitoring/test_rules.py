@@ -155,7 +155,7 @@ def test_the_command_prints_them_with_links_to_what_there_is(tmp_path: Path) -> 
     assert RUNBOOKS not in text
     assert GRAFANA not in text
     assert (
-        text.count("https://grafana.example/g/d/laggard-") == text.count("https://books.example/Laggard") == len(NAMES)
+        text.count("https://grafana.example/g/d/") == text.count("https://books.example/Laggard") == len(NAMES)
     )
     path = tmp_path / "rules.yaml"
     path.write_text(text)

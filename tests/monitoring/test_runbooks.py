@@ -63,7 +63,8 @@ def test_the_command_line_takes_what_they_tell_to_type(name: str, line: str) -> 
     context = click.Context(laggard, **laggard.context_settings)
     command: click.Command = laggard
     while isinstance(command, click.Group):
-        called, found, words = command.resolve_command(context, words)
+        with context.scope(cleanup=False):
+            called, found, words = command.resolve_command(context, words)
         assert found is not None, line
         command, context = found, click.Context(found, parent=context, info_name=called)
     context = command.make_context(context.info_name, list(words), parent=context.parent)

@@ -604,7 +604,7 @@ def test_examples_are_in_open_metrics_alone() -> None:
     ]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"incident": joined(2).id}, 1.0, TS + 2)
     assert " # " not in page.text()
-    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 6
+    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 8
 
 
 def test_an_example_is_never_too_long_for_a_reader() -> None:
