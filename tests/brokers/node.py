@@ -7,15 +7,13 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from tests.brokers.java import java
+from tests.brokers.java import STARTED, java
 from tests.brokers.processes import start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# The broker says it when it is in the cluster and serves.
-STARTED = "Kafka Server started"
 STARTS_S = 120.0
 STOPS_S = 90.0
 
