@@ -1,4 +1,4 @@
-"""Tests that measure the machine itself run alone, though two files of tests run at a time."""
+"""Tests that measure the machine itself run alone, though several files of tests run at a time."""
 
 from __future__ import annotations
 

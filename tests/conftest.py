@@ -45,6 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(room.close)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that keep others waiting come first, then those that take long; what is quick fills the end."""
+    ranks: dict[Path, int] = {}
+    for item in items:
+        marked = [item.get_closest_marker(name) is not None for name in ("alone", "slow")]
+        ranks[item.path] = min(ranks.get(item.path, 2), marked.index(True) if any(marked) else 2)
+    items.sort(key=lambda item: ranks[item.path])
+
+
 # Outermost: to wait for one's turn, or for Kafka to be fetched, is not counted as the test's time.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
