@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -40,6 +41,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.argument("identity", metavar="[ID]", default="")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
 @click.option("--host", help="Only those of this host.  [default: all hosts]")
+@click.option("--application", help="Only those of this application.  [default: all applications]")
 @click.option(
     "--since",
     "since_s",
@@ -51,11 +53,18 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def incidents(
-    settings: Settings, *, identity: str, only_open: bool, host: str | None, since_s: float, as_json: bool
+    settings: Settings,
+    *,
+    identity: str,
+    only_open: bool,
+    host: str | None,
+    application: str | None,
+    since_s: float,
+    as_json: bool,
 ) -> None:
     """List what was wrong, the newest first; with an ID, or its beginning, all that is known of that incident.
 
-    An incident is what operators found on one host that may have one cause: its anomalies, joined.
+    An incident is what operators found of one host, or one application, that may have one cause: its anomalies, joined.
 
     --json prints records of the kind `incident`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
     or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
@@ -64,12 +73,19 @@ def incidents(
     from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
     from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
+    if host is not None and application is not None:
+        raise click.UsageError("--host and --application exclude each other")
     now = time.time()
+    key, keyed_by = (host, "host") if application is None else (application, "application")
     with existing_bus(settings) as bus:
         since = -math.inf if identity else now - since_s
-        past = past_incidents(bus, topics_of(settings), since, key=host, identity=identity.lower())
+        past = past_incidents(bus, topics_of(settings), since, key=key, identity=identity.lower())
+        if key is not None:  # an application may be called as a host is
+            past = replace(past, incidents=[one for one in past.incidents if one.keyed_by == keyed_by])
         if host is not None and not past.incidents:
             _check_host(settings, bus, host)
+        if application is not None and not past.incidents:
+            _check_application(settings, bus, application)
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
             raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
@@ -92,6 +108,17 @@ def _check_host(settings: Settings, bus: Bus, host: str) -> None:
     from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
     choose_host(settings, History(bus, topics_of(settings), asked(settings)), host)
+
+
+def _check_application(settings: Settings, bus: Bus, application: str) -> None:
+    """Raise `CommandError` where nothing at all is recorded of an application."""
+    from laggard.pipeline.applications.past import known_applications  # noqa: PLC0415
+    from laggard.pipeline.cli.models import unknown  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+
+    known = known_applications(bus, topics_of(settings))
+    if application not in known:
+        raise CommandError(unknown(application, known), NO_DATA)
 
 
 def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool) -> str:
@@ -201,4 +228,9 @@ def _write_one(
         following.append(f"`{began}` for who was to blame when it began")
         if incident.change != "closed":
             following.append(f"`{to_type(settings, *ask)}` for now")
+    if incident.keyed_by == "application":
+        following.append(f"`{to_type(settings, 'models', incident.key)}` for what explains its performance")
+        if incident.blame is not None:  # by its name it is the host
+            ask = ["why", "--host", incident.blame.name, "--at", f"{incident.opened_ts:.0f}"]
+            following.append(f"`{to_type(settings, *ask)}` for who took there what is short")
     click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")

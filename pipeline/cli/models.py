@@ -139,13 +139,15 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
         needs = "it takes ten intervals of its performance, with the counters of the hosts that serve it"
         raise CommandError(f"there is no model of {application} yet: {needs}", NO_DATA)
     if known:
-        raise CommandError(_unknown(application, known) if application else _none_yet(known), NO_DATA)
+        raise CommandError(unknown(application, known) if application else _none_yet(known), NO_DATA)
     needs = "its performance, which [[sources]] give, and hosts that serve it (applications.hosts)"
     raise CommandError(f"nothing is recorded of {application or 'any application'}; it needs {needs}", NO_DATA)
 
 
-def _unknown(application: str, known: Sequence[str]) -> str:
-    return f"nothing is recorded of application {application}; recorded are {_listed(known)}"
+def unknown(application: str, known: Sequence[str]) -> str:
+    """Says that nothing is recorded of an application, and of which there is something."""
+    others = f"; recorded are {_listed(known)}" if known else ", nor of any other"
+    return f"nothing is recorded of application {application}{others}"
 
 
 def _none_yet(known: Sequence[str]) -> str:

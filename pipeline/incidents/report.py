@@ -60,12 +60,18 @@ def _row(incident: Incident, now: float) -> tuple[str, ...]:
     return (
         "closed" if incident.change == "closed" else "open",
         incident.id[:SHORT_ID],
-        printable(incident.key),
+        whose(incident),
         moment(incident.opened_ts),
         readable_duration(lasted_s(incident, now)),
         score_digits(_score(incident.score)),
         ", ".join(sorted({printable(each.operator) for each in incident.evidence})),
     )
+
+
+def whose(incident: Incident) -> str:
+    """Whom it is about: a host's name, or what else it is with its name."""
+    key = printable(incident.key)
+    return key if incident.keyed_by == "host" else f"{incident.keyed_by} {key}"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -89,7 +95,7 @@ def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], 
     is_open = incident.change != "closed"
     until = "and still open" if is_open else f"to {moment(incident.until_ts)}"
     lasted = readable_duration(lasted_s(incident, now))
-    yield Text(f"{printable(incident.key)} from {moment(incident.opened_ts)} {until}, {lasted}: {incident.id}", "dim")
+    yield Text(f"{whose(incident)} from {moment(incident.opened_ts)} {until}, {lasted}: {incident.id}", "dim")
     yield Text()
     yield Text(printable(incident.sentence), "bold" if is_open else "")
     if said := _silence(incident, silent, now):

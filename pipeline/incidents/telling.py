@@ -95,11 +95,16 @@ def _seen(incident: Incident) -> str:
 
 def _closer(incident: Incident, leading: Evidence) -> str:
     """What to run to look closer; empty where nothing is known of it."""
-    if not incident.live or incident.keyed_by != "host":
+    if not incident.live or incident.keyed_by not in {"host", "application"}:
         return ""
-    host = shlex.quote(printable(incident.key))
+    key = shlex.quote(printable(incident.key))
     at = datetime.fromtimestamp(incident.ts, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    commands = [f"`laggard why --host {host} --at {at}`"]
+    if incident.keyed_by == "application":
+        commands = [f"`laggard models {key}`"]
+        if leading.blame is not None:  # by its name it is the host
+            commands.append(f"`laggard why --host {shlex.quote(printable(leading.blame.name))} --at {at}`")
+        return ", ".join(commands)
+    commands = [f"`laggard why --host {key} --at {at}`"]
     if leading.blame is not None and (pid := pid_of(leading.blame.row)) is not None:
         commands.append(f"on that machine `laggard diagnose {pid}`")
     return ", ".join(commands)

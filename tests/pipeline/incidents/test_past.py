@@ -6,7 +6,8 @@ import json
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,11 @@ from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.history.why import LATELY
 from laggard.pipeline.incidents import past as module
 from laggard.pipeline.incidents.past import REACH_S, Telling, folded, lasted_s, past_incidents
+from laggard.pipeline.incidents.telling import incident_sentence
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack
-from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DIAGNOSES, Topics
+from laggard.pipeline.records.outputs import Blame, read_output
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, Topics
 from tests.pipeline.diagnoses.conftest import diagnosis, thread
 from tests.pipeline.incidents.joined import NGINX, closed, incident
 
@@ -380,3 +382,49 @@ def test_what_was_not_read_is_said(bus: EmbeddedBus, call: Called, monkeypatch: 
     now = time.time()
     append(bus, *(incident(number, now - 100 + number) for number in range(5)))
     assert "and has not changed since is not among them." in call()[1]
+
+
+SHOP = Blame("web-1/nginx", "web-1", "cpu_wait_ratio", 0.62, 0.02, 0.01, ("cpu",))
+
+
+def of_application(number: int, opened_ts: float, **more: Any) -> Incident:
+    told = incident(number, opened_ts, operators=("regression",), blame=SHOP, **more)
+    evidence = tuple(replace(each, scope="performance") for each in told.evidence)
+    told = replace(told, keyed_by="application", key="shop", evidence=evidence)
+    return replace(told, sentence=incident_sentence(told, evidence[0]))
+
+
+def test_an_incident_of_an_application_is_told_with_its_models_and_the_host_to_blame(
+    bus: EmbeddedBus, call: Called
+) -> None:
+    opened = time.time() - 60.0
+    of_host = incident(1, opened, host="shop")
+    slow = of_application(2, opened)
+    append(bus, of_host, slow)
+    at = datetime.fromtimestamp(opened, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert slow.sentence.startswith("On application shop since ")
+    assert slow.sentence.endswith(f"Look closer: `laggard models shop`, `laggard why --host web-1 --at {at}`.")
+    code, out, _ = call("--application", "shop")
+    assert code == 0
+    assert "  application shop  " in out
+    assert of_host.id[:8] not in out
+    assert slow.id[:8] not in call("--host", "shop")[1]
+    _, out, _ = call(slow.id[:8])
+    assert out.startswith("application shop from ")
+    assert "`laggard models shop` for what explains its performance" in out
+    assert f"`laggard why --host web-1 --at {opened:.0f}` for who took there what is short" in out
+    over = replace(slow, change="closed", until_ts=opened + 50.0, number=2)
+    told = incident_sentence(over, over.evidence[0])
+    assert "Most likely web-1 was short of CPU. Seen by regression (performance)" in told
+
+
+def test_an_application_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
+    code, _, err = call("--application", "shop")
+    assert (code, "nothing is recorded of application shop, nor of any other" in err) == (NO_DATA, True)
+    layout = make_layout(["shop"], ["shop"], ["response_time_mean_s"])
+    frame = Frame("application", "shop", "performance", NOW, 1, layout, np.array([[1.0]]))
+    bus.append([Outgoing(TOPICS.name(APPLICATIONS), "shop", encode(frame), NOW)])
+    assert call("--application", "shop")[0] == 0
+    code, _, err = call("--application", "shap")
+    assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
+    assert call("--application", "shop", "--host", "web-1")[0] == USAGE
