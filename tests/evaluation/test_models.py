@@ -9,34 +9,36 @@ from tests.evaluation.models.queueing import SCENARIOS, record
 from tests.evaluation.models.scoring import MRT, THR, errors, found_bottleneck, run, sensitivity
 from tests.evaluation.models.tables import all_tables
 
-SEED = 114
+SEEDS = (101, 102, 103)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_host_and_resource_of_the_bottleneck_are_named_from_the_interval_after_it_on(scenario):
-    found = run(record(scenario, SEED))
-    told = found_bottleneck(found)
-    assert min(*told.precision, *told.recall) >= 0.9
-    # A model that named it before holds on.
-    assert told.delay <= 3 or told.recall == (1.0, 1.0)
-    assert errors(found, MRT).overall < 0.2
-    assert errors(found, THR).overall < 0.1
-    # Called slow while it is, and only then.
-    assert not (found.scores > 1.0)[~found.recording.contended].any()
-    assert (found.scores > 1.0)[found.recording.contended][:10].any()
-    assert len(found.built[MRT]) <= 15
+    every = [run(record(scenario, seed)) for seed in SEEDS]
+    told = [found_bottleneck(found) for found in every]
+    assert np.mean([each.precision for each in told], axis=0).min() >= 0.93
+    assert np.mean([each.recall for each in told], axis=0).min() >= 0.93
+    for found, each in zip(every, told, strict=True):
+        # A model that named it before may hold on.
+        assert each.delay <= 3 or each.recall == (1.0, 1.0)
+        assert errors(found, MRT).overall < 0.2
+        assert errors(found, THR).overall < 0.1
+        # Called slow while it is, and only then.
+        assert not (found.scores > 1.0)[~found.recording.contended].any()
+        assert (found.scores > 1.0)[found.recording.contended][:3].any()
+        assert len(found.built[MRT]) <= 15
 
 
 def test_criteria_and_windows_compare_as_in_table_7():
     """R^2 asks for many models, the test on residuals for few."""
-    recording = record("cpu", SEED)
+    recording = record("cpu", SEEDS[0])
     by_residuals = sensitivity(run(recording, method="published"))
     by_r2 = sensitivity(run(recording, method="published", criterion="r2"))
     assert by_residuals.models < by_r2.models / 3
 
 
 def test_metrics_that_have_nothing_to_do_with_it_are_most_of_what_is_recorded():
-    recording = record("workload", SEED)
+    recording = record("workload", SEEDS[0])
     assert len(recording.ids) == len(set(recording.ids)) == 7514
     assert recording.values.shape == (60, 7514)
     assert np.isfinite(recording.values).all()
