@@ -159,7 +159,7 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
         "ruff: format --check .",
         "mypy: -p laggard",
         "mypy: tests deploy/subscribers",
-        "pytest: --cache-clear -n 2 --dist loadfile -m not slow -k a b",
+        "pytest: --cache-clear -n 3 --dist loadfile --no-loadscope-reorder -m not slow -k a b",
     ]
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
     assert checkout.run()[0] == 0, "what has more installed than it needs is not installed again"
@@ -215,7 +215,10 @@ exit 1
     assert out.splitlines()[4:] == told
     assert err.splitlines()[1:] == (["failed: tests"] if code else [])
     once_more = ["pytest: -n 0 --last-failed --last-failed-no-failures none -k a b"] if len(failed) <= 3 else []
-    assert checkout.asked()[2:] == ["pytest: --cache-clear -n 2 --dist loadfile -k a b", *once_more]
+    assert checkout.asked()[2:] == [
+        "pytest: --cache-clear -n 3 --dist loadfile --no-loadscope-reorder -k a b",
+        *once_more,
+    ]
 
 
 def test_the_help_of_the_tests_command() -> None:
