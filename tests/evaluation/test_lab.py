@@ -109,6 +109,7 @@ def test_a_recording_has_as_many_metrics_as_the_paper_and_can_be_replayed() -> N
     assert (np.array(rows[2:]) == 3.0).all()
 
 
+@pytest.mark.slow
 def test_padding_follows_the_seed_and_moves() -> None:
     texts = []
     for seed in (1, 1, 2):

@@ -426,6 +426,7 @@ def test_each_fault_shows_in_its_resource_and_is_over_at_its_end(workload: Workl
         meter.close()
 
 
+@pytest.mark.slow
 def test_a_small_fault_shows_too_and_a_storm_shows_in_its_parent(workload: Workload) -> None:
     meter = Meter(workload, "log-1", "sleep-1", "web-1", "build-1")
     least = {

@@ -367,6 +367,7 @@ def test_the_first_start_begins_with_what_is_new(tmp_path: Path) -> None:
         scene.stop()
 
 
+@pytest.mark.slow
 def test_on_kafka(broker: Cluster) -> None:
     """Offsets are committed there as well, and two of them share the partitions."""
     topics = Topics("annotated.")

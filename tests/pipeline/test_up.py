@@ -119,6 +119,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_it_starts_says_what_to_do_next_and_stops(start: Callable[..., Up]) -> None:
     up = start()
     lines = up.introduced()

@@ -144,6 +144,7 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     run.source.close()
 
 
+@pytest.mark.slow
 def test_much_is_read_in_parts_that_lose_nothing(tmp_path: Path) -> None:
     log = tmp_path / "much.jsonl"
     count = 2 * BUDGET_BYTES // len(line(1000.5))

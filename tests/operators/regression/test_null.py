@@ -9,6 +9,7 @@ from scipy.stats import poisson
 from tests.evaluation.models.null import PERFORMANCE, WORLDS, Cry, cry, show, table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["autocorrelated", "heavy-tailed"])
 def test_rebuilds_and_alarms_keep_to_their_budgets(world: str) -> None:
     # Ten days, with a budget of one rebuild and one alarm a day.

@@ -168,7 +168,7 @@ def test_a_script_is_found_by_its_name_and_what_else_names_it_is_hinted_at(
                 assert f"(pid {shop.pid}, " in out
             code, _, err = diagnose("lag-port=8")
             assert code == NO_DATA
-            assert f"a process id or a name; lag-port=8 is in the command line of " in err
+            assert "a process id or a name; lag-port=8 is in the command line of " in err
             assert f"[{shop.pid}@" in err
         finally:
             shop.kill()
@@ -201,6 +201,7 @@ def test_what_an_interpreter_runs(command: str, name: str, expected: bool) -> No
     assert runs(name, command.split()) is expected
 
 
+@pytest.mark.slow
 def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> None:
     burner = start("lag-burner", BURN)
     looking = subprocess.Popen(
@@ -216,6 +217,7 @@ def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> Non
     assert f"lag-burner  {burner.pid}" in out
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_far_it_is(start: Start) -> None:
     burner = start("lag-burner", BURN)
     ours, theirs = pty.openpty()

@@ -181,6 +181,7 @@ def test_a_restart_neither_reopens_an_incident_nor_forgets_it(bus: EmbeddedBus) 
     assert second.open == {}
 
 
+@pytest.mark.slow
 def test_the_operator_and_what_joins_may_run_in_different_workers_that_die(new_bus: Callable[[], EmbeddedBus]) -> None:
     results = []
     for turns in ((1000, 1000), (3, 1000), (1000, 4), (7, 5)):

@@ -69,6 +69,7 @@ def what_is_made_once() -> None:
     kept(1, 30)
 
 
+@pytest.mark.slow
 def test_the_bound_is_what_the_documentation_says() -> None:
     most = KEYS * (ROWS * FEATURES * (CELL_BYTES + 8) + KEY_BYTES)
     assert KEYS * ROWS * FEATURES * 88 < kept(KEYS, 30) < most

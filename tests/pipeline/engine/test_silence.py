@@ -227,6 +227,7 @@ TURNS = st.lists(
 """Who sends what, how often, and how far apart in seconds."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few")
 @hypothesis_settings(max_examples=50)
 @given(TURNS, st.lists(st.integers(0, 100), max_size=3))

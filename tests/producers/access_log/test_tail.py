@@ -269,6 +269,7 @@ def test_of_much_junk_the_first_lines_are_told_and_all_are_counted(log: Log) -> 
     assert log.troubles[-1].place == f"{log.path}:2600"
 
 
+@pytest.mark.slow
 def test_much_is_caught_up_with_in_pieces(log: Log) -> None:
     begun(log)
     log.write(4 * BUDGET_BYTES // 30)
@@ -282,6 +283,7 @@ def test_much_is_caught_up_with_in_pieces(log: Log) -> None:
     assert log.counted() == log.written
 
 
+@pytest.mark.slow
 def test_no_file_gets_far_ahead_of_another(log: Log) -> None:
     """One log has a day in as many bytes as another has an hour: intervals are told as both get there."""
     log.begun(log.folder / "*.log")

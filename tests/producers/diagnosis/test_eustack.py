@@ -97,6 +97,7 @@ def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
     assert profiler.notes == []
 
 
+@pytest.mark.slow
 def test_it_is_stopped_for_a_small_share_of_the_time(burning):
     """Also if it is started again and again, as phases of high use begin. The last look is paid off after it."""
     profiler = eustack.attach(burning.pid)

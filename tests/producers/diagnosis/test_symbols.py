@@ -46,6 +46,7 @@ def offset_of(path, address):
     raise AssertionError(hex(address))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "options"), [(LIBC, ["-D"]), (compiled("burning"), [])], ids=["exported", "all"])
 def test_every_function_has_the_name_that_nm_gives_it(path, options):
     functions = functions_by_nm(path, *options)
