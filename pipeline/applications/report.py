@@ -120,7 +120,10 @@ def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> I
     if not model.terms:
         yield Text(f"      No metric of its hosts tells the {named(model.performance)}: it is taken for its mean.")
     yield Text(f"      {_quality(model)}", "dim")
-    yield Text(f"      {_origin(model, before, now)}", "dim")
+    yield Text(f"      {_origin(model, now)}", "dim")
+    if before is not None:
+        said = changed(model, before)
+        yield Text(f"      {said[0].upper()}{said[1:]}.", "dim")
 
 
 def equation_with_units(model: ModelOutput) -> str:
@@ -176,13 +179,10 @@ def _quality(model: ModelOutput) -> str:
     return f"R2 {model.r2:.2f};{kind} learned from {counted(model.samples, 'interval')}, {span}."
 
 
-def _origin(model: ModelOutput, before: ModelOutput | None, now: float) -> str:
-    """When and why it was built, and what is different about it."""
+def _origin(model: ModelOutput, now: float) -> str:
+    """When and why it was built."""
     ago = readable_duration(max(now - model.ts, 0.0))
     told = f"Built {moment(model.ts)} ({ago} ago), for {_reason(model)}."
-    if before is not None:
-        said = changed(model, before)
-        told += f" {said[0].upper()}{said[1:]}."
     return told if model.live else f"{told} It is of recorded data."
 
 
