@@ -145,7 +145,8 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of, monkey
     day = tmp_path / "day"
     assert bad == [
         f"{day}:2: expected JSON with a value at character 1, got 'nonsense'",
-        f"{day}:3: expected one of the fields 'host', 'application', 'pool', 'mark' and 'request', got none of them",
+        f"{day}:3: expected one of the fields 'host', 'application', 'pool', 'mark', 'request' and 'wish', "
+        "got none of them",
         f"{day}:4: expected a line of at most 100,000 bytes, got 100,001",
     ]
 
