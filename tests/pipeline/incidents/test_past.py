@@ -161,6 +161,7 @@ def test_how_long_it_lasted() -> None:
     assert lasted_s(closed(1, NOW - 500, NOW - 400), NOW) == 100.0
 
 
+@pytest.mark.slow
 def test_on_kafka(broker: Cluster) -> None:
     topics = Topics("past-incidents.")
     options = KafkaOptions((broker.bootstrap,), prefix=topics.prefix, client="kafka-python")
