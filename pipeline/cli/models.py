@@ -39,6 +39,10 @@ _DONE: Final = {"pin": "Pinned", "ban": "Banned", "free": "Freed"}
 class ModelsGroup(click.Group):
     """What is no command of it is what `show` is asked: `laggard models shop` is `laggard models show shop`."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without any, `show` is meant."""
+        return super().parse_args(ctx, args or ["show"])
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -48,20 +52,16 @@ class ModelsGroup(click.Group):
 
 @click.group(
     cls=ModelsGroup,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
     options_metavar="",
     subcommand_metavar="[COMMAND|APP] [OPTIONS]",
 )
-@click.pass_context
-def models(context: click.Context) -> None:
+def models() -> None:
     """Say what explains the performance of applications: the present model of each, as an equation.
 
     With the name of an application, also the metrics that it was chosen from, and the models before it. `laggard models
     show --help` has the options.
     """
-    if context.invoked_subcommand is None:
-        context.invoke(show)
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:  # noqa: ARG001

@@ -121,6 +121,12 @@ def test_the_present_models_are_told_with_units_and_words(worked: Path, call: Ca
     assert "Next: `laggard models shop --bus" in out
 
 
+@pytest.mark.usefixtures("call", "worked")
+def test_nothing_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models"]) == 0
+    assert capsys.readouterr().out.startswith("shop\n")
+
+
 def test_of_one_application_all_is_told(worked: Path, call: Called) -> None:
     code, out, _ = call("shop")
     assert code == 0
