@@ -71,6 +71,28 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
     ]
 
 
+def of_applications(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
+    """Incidents of applications as regions, and the first minute of each model that was built anew."""
+    opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
+    built = series("laggard_performance_model_built_timestamp_seconds", *matchers)
+    return [
+        PrometheusAnnotation(
+            "Incident",
+            worst("application, row, resource, feature", f"last_over_time({opened})"),
+            RED,
+            "{{application}}: {{resource}} of {{row}}, {{feature}}",
+            ["application"],
+        ),
+        PrometheusAnnotation(
+            "Model",
+            f"time() - {worst('application, performance', built)} < 60",
+            ORANGE,
+            "{{application}}: a new model of {{performance}}",
+            ["application"],
+        ),
+    ]
+
+
 def started_workers() -> list[dashboard.AnnotationQuery]:
     """The first minute of each worker: of one that was added, updated or restarted."""
     running = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.grafana.applications import applications
 from laggard.pipeline.grafana.host import host
 from laggard.pipeline.grafana.layout import as_json
 from laggard.pipeline.grafana.overview import overview
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 DASHBOARDS: Final[Mapping[str, Callable[[], Dashboard]]] = {
     "overview.json": overview,
     "host.json": host,
+    "applications.json": applications,
     "pipeline.json": pipeline,
 }
 

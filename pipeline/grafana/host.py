@@ -176,7 +176,7 @@ def _incidents() -> PanelBuilder:
         "Who was to blame, the worst value, what was usual, and how many operators saw it. Those above whose score has "
         "passed by now are here. `laggard incidents --host $host` tells them in sentences.",
         incident_labels(host=False),
-        incident_columns(_HERE, window="$__range", host=False),
+        incident_columns(_HERE, window="$__range", labels=incident_labels(host=False)),
         sort="Began",
         links={},
         height=5,

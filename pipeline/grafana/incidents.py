@@ -24,9 +24,21 @@ def incident_labels(*, host: bool) -> Mapping[str, str]:
     return {**_PLACE, **_SUBJECT} if host else _SUBJECT
 
 
-def incident_columns(matchers: Sequence[str], window: str = "", *, host: bool = True) -> list[Column]:
+def application_labels() -> Mapping[str, str]:
+    """Those of incidents of applications: the row is the host that is to blame."""
+    return {
+        "environment": "Environment",
+        "cluster": "Cluster",
+        "application": "Application",
+        "row": "Host",
+        "resource": "Short of",
+        "feature": "Metric",
+    }
+
+
+def incident_columns(matchers: Sequence[str], window: str = "", *, labels: Mapping[str, str]) -> list[Column]:
     """The columns: of incidents that are open at the end of the time range, or with a window, of all in it."""
-    of = _Asked(", ".join(incident_labels(host=host)), matchers, window)
+    of = _Asked(", ".join(labels), matchers, window)
     began, scores = of.last("incident_start_timestamp_seconds"), of.series("incident_score", "max_over_time")
 
     def worst_of(which: str) -> str:

@@ -114,7 +114,7 @@ def _open_incidents() -> PanelBuilder:
         "what was usual, and how many operators see it. Features are in the base unit that their name ends with. A "
         "host leads to what laggard saw there around the beginning; `laggard incidents` says it in sentences.",
         incident_labels(host=True),
-        incident_columns(ON_HOST),
+        incident_columns(ON_HOST, labels=incident_labels(host=True)),
         sort="Score",
         links=incident_links(),
         height=6,
@@ -196,7 +196,7 @@ def _newest_incidents() -> PanelBuilder:
         "The newest first, also those that have ended: compare the time with deployments, jobs and marks. The value is "
         "the worst that was seen. One whose blame went to another process meanwhile has a line for each.",
         incident_labels(host=True),
-        incident_columns(ON_HOST, window="$__range"),
+        incident_columns(ON_HOST, window="$__range", labels=incident_labels(host=True)),
         sort="Began",
         links=incident_links(),
         height=7,

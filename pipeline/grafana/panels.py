@@ -17,7 +17,7 @@ from grafana_foundation_sdk.builders import statetimeline as statetimeline_build
 from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
-from laggard.pipeline.grafana.alerts import HOST_DASHBOARD, PIPELINE_DASHBOARD
+from laggard.pipeline.grafana.alerts import APPLICATIONS_DASHBOARD, HOST_DASHBOARD, PIPELINE_DASHBOARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DATA_SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 OVERVIEW_UID, HOST_UID, PIPELINE_UID = "laggard-overview", HOST_DASHBOARD, PIPELINE_DASHBOARD
+APPLICATIONS_UID = APPLICATIONS_DASHBOARD
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
@@ -54,6 +55,9 @@ ON_HOST: Final = (*PLACE, 'host=~"$host"')
 
 HOST: Final = "environment, cluster, host"
 """The labels of one machine: in two clusters there may be machines of one name."""
+
+APPLICATION: Final = "environment, cluster, application"
+"""The labels of one application."""
 
 TASK: Final = "environment, cluster, operator, topic, partition"
 """The labels of one task: two clusters have partitions of the same names."""

@@ -45,8 +45,22 @@ def query_variable(
     return variable
 
 
-def common_variables(*, every_host: bool) -> list[Builder[dashboard.VariableModel]]:
-    """Those that all dashboards have, so that links can take them along."""
+def common_variables(*, every_host: bool | None) -> list[Builder[dashboard.VariableModel]]:
+    """Those that all dashboards have, so that links can take them along.
+
+    Parameters:
+        every_host: whether several hosts may be chosen, all at first, or one; None where a dashboard is not of hosts.
+
+    """
+    host = query_variable(
+        "host",
+        "Host",
+        f"label_values({series('laggard_score', *PLACE)}, host)",
+        "Hosts that have been seen in the time range.",
+        every=bool(every_host),
+    )
+    if every_host:
+        host.all_value(".+")  # applications have series, too
     return [
         builders.DatasourceVariable("datasource").label("Data source").type("prometheus"),
         query_variable(
@@ -63,11 +77,5 @@ def common_variables(*, every_host: bool) -> list[Builder[dashboard.VariableMode
             "A label that the scrape configuration adds; without it, All.",
             every=True,
         ),
-        query_variable(
-            "host",
-            "Host",
-            f"label_values({series('laggard_score', *PLACE)}, host)",
-            "Hosts that have been seen in the time range.",
-            every=every_host,
-        ),
+        *([] if every_host is None else [host]),
     ]

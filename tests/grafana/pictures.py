@@ -46,6 +46,7 @@ SETTLES_S: Final = 30.0
 VALUES: Final = {
     "environment": ".*",
     "cluster": ".*",
+    "application": ".+",
     "row": "nginx",
     "feature": ".*",
     "__range": f"{SCRIPT.lasts_s - SETTLES_S:.0f}s",
@@ -158,7 +159,7 @@ def _make_small(path: Path, digest: str) -> None:
 def main() -> None:
     """Play the scene and draw all."""
     with tempfile.TemporaryDirectory() as folder, playing(Path(folder), SCRIPT, SEEDS, STEP_S) as played:
-        for name, host in (("overview", ".*"), ("host", "web-1"), ("pipeline", ".*")):
+        for name, host in (("overview", ".+"), ("host", "web-1"), ("applications", ".+"), ("pipeline", ".+")):
             draw(name, played, host)
 
 

@@ -1,7 +1,8 @@
 """A real worker on a bus of its own, and a real Prometheus that reads it: what the dashboards' queries are asked of.
 
 Three machines are simulated, for half an hour before the scene at once and then in real time, a tick a second. Two of
-them get into trouble, somebody marks it, and some records are no good.
+them get into trouble, somebody marks it, and some records are no good. Two of them serve an application, whose response
+times follow how long tasks wait for a CPU on one of them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from laggard.pipeline.applications.intervals import GRACE_S
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
 from laggard.producers.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
 from tests.monitoring.servers import awaited, query, running_prometheus
@@ -45,6 +47,13 @@ KIND: Final = Kind("server", 40, 1.0, 4, 60.0)
 
 LABELS: Final = {"environment": "production", "cluster": "north"}
 """Of a scrape configuration."""
+
+TOPICS: Final = Topics()
+
+APPLICATION: Final = "shop"
+SERVED_BY: Final = ("web-1", "db-1")
+INTERVAL_S: Final = 2.0
+"""Of the application's performance."""
 
 PROGRAMS: Final = {
     "kworker": ("kworker", "ksoftirqd", "rcu_sched", "migration"),
@@ -147,6 +156,36 @@ class Host:
         return np.array([[values.get(feature, 0.0) for feature in AGENT_FEATURES]])
 
 
+class Shop:
+    """The application: its performance at each tick of a host."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(7)
+        self._sequence = count(1)
+        self._waited: list[float] = []
+        self._measured = -np.inf
+
+    def frames(self, host: Frame) -> list[Frame]:
+        """The performance of the interval that ends at this tick of the host itself; none where no interval ends."""
+        if host.key != SERVED_BY[0]:
+            return []
+        of = dict(zip(host.layout.features, host.values[0].tolist(), strict=True))
+        self._waited.append(of["pressure_cpu_some_ratio"])
+        if host.ts - self._measured < INTERVAL_S - 0.5:
+            return []
+        waited = float(np.mean(self._waited))
+        self._waited.clear()
+        self._measured = host.ts
+        load = self._random.normal(0.0, 1.0)
+        values = {
+            "response_time_mean_s": 0.04 + 1.2 * waited + 0.001 * self._random.normal(),
+            "throughput_per_s": (400.0 + 15.0 * load) / (1.0 + waited),
+        }
+        layout = make_layout((APPLICATION,), (APPLICATION,), values)
+        measured = np.array([[*values.values()]])
+        return [Frame("application", APPLICATION, "performance", host.ts, next(self._sequence), layout, measured)]
+
+
 _MORE: Final = (
     "cpus",
     "cpu_busy_ratio",
@@ -187,8 +226,11 @@ class Played:
 def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: float = 1.0) -> Iterator[Played]:
     """Play a scene to its end."""
     path = folder / "laggard.db"
-    topic = Topics().name(COUNTERS)
-    with running_worker(path) as (address, _), EmbeddedBus(path) as bus:
+    served = f"{APPLICATION}={' '.join(SERVED_BY)}"
+    with (
+        running_worker(path, operators="gaussian,cpu,regression", applications_hosts=served) as (address, _),
+        EmbeddedBus(path) as bus,
+    ):
         config: dict[str, Any] = {
             "global": {"scrape_interval": f"{scrape_s:g}s", "scrape_timeout": f"{scrape_s:g}s"},
             "scrape_configs": [
@@ -198,22 +240,32 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
         with running_prometheus(folder / "prometheus", config) as url:
             begins = time.time() + LEARNS_S
             hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
-            for host in hosts:
-                for _ in range(0, BEFORE_S, 100):
-                    records = [_outgoing(topic, frame) for _ in range(100) for frame in host.frames()]
-                    bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
-            learned = f'laggard_model_age_seconds{{operator="gaussian"}} > {BEFORE_S - 10}'
-            known = f"count({learned}) == {2 * len(hosts)}"
+            shop = Shop()
+            for _ in range(0, BEFORE_S, 100):
+                frames = [frame for _ in range(100) for host in hosts for frame in _told(host, shop)]
+                records = [_outgoing(frame) for frame in frames]
+                bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
+            learned = f'laggard_model_age_seconds{{operator=~"gaussian|regression"}} > {BEFORE_S - 10 - 3 * GRACE_S}'
+            known = f"count({learned}) == {2 * len(hosts) + 1}"
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
             time.sleep(max(begins - time.time(), 0.0))
-            ends = _play(bus, topic, script, hosts, begins)
+            ends = _play(bus, script, hosts, shop, begins)
             # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
-            shown = f"min(laggard_frame_timestamp_seconds) >= {ends:.3f} and sum(laggard_lag_records) == 0"
+            newest = f'min(laggard_frame_timestamp_seconds{{host!=""}}) >= {ends:.3f}'
+            # An interval is judged once its hosts are past its end.
+            judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
+            shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
             awaited(lambda: query(url, shown), within_s=120)
             yield Played(url, begins, time.time())
 
 
-def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begins: float) -> float:
+def _told(host: Host, shop: Shop) -> list[Frame]:
+    """What is published of a host's next tick: its own frames, and where it is the one that tells it, the shop's."""
+    frames = host.frames()
+    return [*frames, *shop.frames(frames[1])]
+
+
+def _play(bus: EmbeddedBus, script: Script, hosts: list[Host], shop: Shop, begins: float) -> float:
     """Publish what happens in real time; what has happened while the models learned is caught up first.
 
     Gives the time from which on all hosts have a frame that is the last.
@@ -222,20 +274,23 @@ def _play(bus: EmbeddedBus, topic: str, script: Script, hosts: list[Host], begin
     junk = begins + script.junk_s
     due = begins
     while due < begins + script.lasts_s:  # all of it, however late it is
-        tick = [host.frames() for host in hosts]
+        tick = [_told(host, shop) for host in hosts]
         due = max(frame.ts for frames in tick for frame in frames)
         time.sleep(max(due - time.time(), 0.0))
         for frames in tick:
-            bus.append([_outgoing(topic, frame) for frame in frames])
+            bus.append([_outgoing(frame) for frame in frames])
         if marks and due >= marks[0][0]:
             at, name = marks.pop(0)
-            bus.append([Outgoing(topic, name, encode(Mark(name, at, "it is slow", round(at * 1e6))), at)])
+            bus.append(
+                [Outgoing(TOPICS.name(COUNTERS), name, encode(Mark(name, at, "it is slow", round(at * 1e6))), at)]
+            )
         if due >= junk:
             late = replace(tick[0][0], ts=due - 30.0, sequence=tick[0][0].sequence + 10**6)
-            bus.append([Outgoing(topic, late.key, b"junk", due), _outgoing(topic, late)])
+            bus.append([Outgoing(TOPICS.name(COUNTERS), late.key, b"junk", due), _outgoing(late)])
             junk = float("inf")
     return min(frame.ts for frames in tick for frame in frames) - 0.001  # in whole milliseconds
 
 
-def _outgoing(topic: str, frame: Frame) -> Outgoing:
-    return Outgoing(topic, frame.key, encode(frame), frame.ts)
+def _outgoing(frame: Frame) -> Outgoing:
+    topic = COUNTERS if frame.keyed_by == "host" else APPLICATIONS
+    return Outgoing(TOPICS.name(topic), frame.key, encode(frame), frame.ts)

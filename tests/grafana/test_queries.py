@@ -15,7 +15,7 @@ import pytest
 from laggard.pipeline.grafana.rules import Expression, expressions
 from tests.grafana import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
-from tests.grafana.scene import LABELS, Played, Script, Trouble, playing
+from tests.grafana.scene import APPLICATION, LABELS, Played, Script, Trouble, playing
 from tests.monitoring.servers import api, query
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 def answers(played: Played, one: Asked, place: Mapping[str, str]) -> list[float]:
     """The values that Prometheus gives to a query, as Grafana asks it; names count as ones. Raises for a refusal."""
-    host = "web-1" if one.place.startswith("host") else ".*"
-    text = filled(one.expression, {**MACROS, **place, "host": host, "row": "nginx", "feature": ".*"})
+    host = "web-1" if one.place.startswith("host") else ".+"
+    variables = {"host": host, "application": ".+", "row": "nginx", "feature": ".*"}
+    text = filled(one.expression, {**MACROS, **place, **variables})
     ends = f"{played.ends:.3f}"
     function = FUNCTION.fullmatch(text)
     if function and function[1] == "label_values":
@@ -86,7 +87,7 @@ def test_a_rule_has_an_answer(played: Played, rule: Expression) -> None:
 def test_the_incident_has_its_alert(played: Played) -> None:
     (rule,) = [rule for rule in RULES if rule.place == "LaggardIncident"]
     alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
-    assert ("web-1", "nginx") in {(alert["host"], alert["row"]) for alert in alerts}
+    assert ("web-1", "nginx") in {(alert.get("host"), alert["row"]) for alert in alerts}
 
 
 def test_what_is_empty_by_design_is_still_asked() -> None:
@@ -108,7 +109,7 @@ def test_every_metric_is_exported(played: Played) -> None:
 
 def test_the_incident_is_told_with_what_stood_out(played: Played) -> None:
     (table,) = [one for one in asked() if one.place == "overview: Open incidents (table): A"]
-    text = filled(table.expression, {**MACROS, **EVERYWHERE, "host": ".*"})
+    text = filled(table.expression, {**MACROS, **EVERYWHERE, "host": ".+"})
     (incident,) = [
         found
         for found in query(played.url, text, time=f"{played.ends:.3f}")
@@ -125,6 +126,22 @@ def test_the_incident_is_told_with_what_stood_out(played: Played) -> None:
     assert played.begins * 1000 <= float(incident["value"][1]) <= played.ends * 1000, json.dumps(incident)
 
 
+def test_the_incident_of_an_application_names_host_and_resource(played: Played) -> None:
+    (table,) = [one for one in asked() if one.place == "applications: Open incidents (table): A"]
+    text = filled(table.expression, {**MACROS, **EVERYWHERE, "application": ".+"})
+    found = query(played.url, text, time=f"{played.ends:.3f}")
+    assert len(found) == 1, found
+    labels = found[0]["metric"]
+    assert (labels["application"], labels["row"], labels["resource"]) == (APPLICATION, "web-1", "cpu")
+
+
+def test_the_incident_of_an_application_has_its_alert(played: Played) -> None:
+    (rule,) = [rule for rule in RULES if rule.place == "LaggardIncident"]
+    alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
+    (alert,) = [alert for alert in alerts if "application" in alert]
+    assert (alert["application"], alert["row"], alert["resource"]) == (APPLICATION, "web-1", "cpu")
+
+
 LIBRARY = Path(__file__).parent / "library"
 
 
@@ -132,7 +149,8 @@ def table_frames(played: Played, panel: Mapping[str, Any], host: str) -> list[di
     """What Grafana's data source Prometheus makes of the answers to a table's queries: a frame each."""
     frames = []
     for target in panel["targets"]:
-        text = filled(target["expr"], {**MACROS, **EVERYWHERE, "host": host, "row": "nginx", "feature": ".*"})
+        variables = {"host": host, "application": ".+", "row": "nginx", "feature": ".*"}
+        text = filled(target["expr"], {**MACROS, **EVERYWHERE, **variables})
         found = query(played.url, text, time=f"{played.ends:.3f}")
         labels = sorted({name for each in found for name in each["metric"]})
         frames.append(
@@ -160,7 +178,7 @@ def drawn(played: Played) -> dict[str, Any]:
     """What Grafana's own library makes of all tables, by dashboard and title; and the units that it knows."""
     asking = {}
     for path in FOLDER.glob("*.json"):
-        host = "web-1" if path.stem == "host" else ".*"
+        host = "web-1" if path.stem == "host" else ".+"
         for panel in panels_of(json.loads(path.read_text())):
             if panel["type"] == "table":
                 title = f"{path.stem}: {panel['title'].partition(':')[0]}"
@@ -215,7 +233,7 @@ def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, 
     assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
     assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
     (worker,) = shown(drawn["pipeline: Workers"])
-    assert worker["Partitions"] == "3", "one of gaussian, of cpu, and of what joins"
+    assert worker["Partitions"] == "5", "one of gaussian, of cpu, of what re-keys, of models, and of what joins"
 
 
 def test_grafana_knows_every_unit(drawn: dict[str, Any]) -> None:
