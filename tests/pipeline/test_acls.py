@@ -15,7 +15,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Sna
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.bus.kafka.security import kafka_python_security
-from laggard.pipeline.cli.exits import FAILED
+from laggard.pipeline.cli.exits import FAILED, NO_DATA
 from laggard.pipeline.topics import (
     ANNOTATIONS,
     ANOMALIES,
@@ -162,9 +162,10 @@ def view(bus: KafkaBus) -> None:
     (partition,) = bus.partitions(topic)
     assert bus.committed(NAMES.group(OPERATOR), partition) > 0
     assert bus.snapshots(OPERATOR, partition)
-    for found in (ANOMALIES, DIAGNOSES, MODELS):
+    for found in (ANOMALIES, DIAGNOSES, MODELS, APPLICATIONS):
         (partition,) = bus.partitions(NAMES.name(found))
         assert list(bus.read(partition, 0))
+    assert bus.snapshots(REGRESSION, partition)
     publish(bus)
     bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"wish", time.time())])
 
@@ -250,6 +251,10 @@ def test_the_commands_of_each_role_work_with_its_rules(
     group = NAMES.group(OPERATOR)
     run("worker", "work", until=lambda bus, at: bus.committed(group, at) >= bus.bounds(at)[1])
     assert "web-1" in run("viewer", "why")
+    for words in (("models",), ("models", "what-if", "shop", "web-1:load_1m=1")):
+        done = machines["viewer"].run(words)
+        assert done.returncode == NO_DATA, (words, done.stdout, done.stderr)
+        assert "there is no model of " in done.stderr
     for role in ("agent", "worker", "viewer", "admin"):
         told = json.loads(machines[role].run(["doctor", "--json"]).stdout)["findings"]
         found = {one["check"]: one for one in told}
