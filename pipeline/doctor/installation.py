@@ -16,7 +16,7 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.doctor.profilers import examine_profilers
-from laggard.pipeline.doctor.sources import examine_sources
+from laggard.pipeline.doctor.sources import examine_hosts, examine_sources
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
@@ -54,6 +54,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     yield examine_profilers(settings)
     yield from examine_sources(settings)
     bus = bus_path(settings)
+    yield from examine_hosts(settings, alone=bus is not None)
     if bus is not None:
         yield file_system(bus, mounts(proc))
         yield room(bus, settings.size("bus.max_bytes"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.applications.serving import ServedBySettings
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.measuring import sources_of
@@ -28,6 +30,31 @@ def examine_sources(settings: Settings) -> Iterator[Finding]:
     with ThreadPoolExecutor(min(_AT_ONCE, len(settings.sources))) as pool:
         for found in pool.map(_examine, sources_of(settings)):
             yield from found
+
+
+def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
+    """A warning for each application of a source that no host's counters can come to: it never has a model.
+
+    Args:
+        settings: valid ones.
+        alone: whether this machine is the only one, as it is on the embedded bus.
+
+    """
+    hosts = {name: str(said) for name, said in settings.table("applications.hosts").items()}
+    pattern, here = settings.text("applications.pattern"), settings.text("host")
+    if pattern and not alone:
+        return  # what hosts are called is not known here
+    served = set(ServedBySettings(hosts, pattern)(here) if alone else hosts)
+    where = "" if alone else " of the workers"
+    for source in settings.sources:
+        # What lines tell of hosts is not known before they come.
+        if source.choice("kind") == "lines" or (source.choice("kind") == "prometheus" and source.text("metrics")):
+            served.add(source.text("application"))
+    for application in dict.fromkeys(source.text("application") for source in settings.sources):
+        if application not in served:
+            told = f"no host is known to serve {application}: without counters there is no model of it"
+            example = f"applications.hosts = {{{json.dumps(application)} = {json.dumps(here)}}}"
+            yield Finding("source", "warning", told, f"say in the settings{where} which do, for instance {example}")
 
 
 def _examine(timed: Timed) -> list[Finding]:

@@ -23,6 +23,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
 from laggard.pipeline.cli.exits import UNAVAILABLE
 from laggard.pipeline.doctor import Finding, installation, machine, profilers
+from laggard.pipeline.doctor.sources import examine_hosts
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
@@ -174,6 +175,36 @@ def settings(tmp_path: Path, *assignments: str) -> Settings:
         environ={"HOME": str(tmp_path), "LAGGARD_STATE": str(tmp_path / "state")},
         flags=[parse_assignment(assignment) for assignment in given],
     )
+
+
+LOG = '{"kind": "log", "application": "shop", "paths": ["/var/log/access.log"], "format": "nginx"}'
+METRICS = (
+    '{"kind": "prometheus", "application": "shop", "targets": ["http://p/metrics"], "performance": false, '
+    '"metrics": "{job=\\"node\\"}"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("sources", "assignments", "alone", "warned"),
+    [
+        (LOG, (), True, True),
+        (LOG, (), False, True),
+        (LOG, ("applications.hosts=shop=web-*",), True, False),
+        (LOG, ("applications.hosts=shop=web-2",), True, True),  # not this machine, and there is no other
+        (LOG, ("applications.hosts=shop=web-2",), False, False),
+        (LOG, ("applications.hosts=blog=web-1",), False, True),
+        (LOG, ("applications.pattern=(?P<application>shop)-.*",), True, True),
+        (LOG, ("applications.pattern=(?P<application>shop)-.*",), False, False),
+        (f"{LOG}, {METRICS}", (), True, False),
+    ],
+)
+def test_an_application_that_no_host_serves_is_told(
+    tmp_path: Path, sources: str, assignments: tuple[str, ...], *, alone: bool, warned: bool
+) -> None:
+    read = settings(tmp_path, f"sources=[{sources}]", *assignments)
+    found = list(examine_hosts(read, alone=alone))
+    assert [(each.level, "shop" in each.found) for each in found] == [("warning", True)] * warned
+    assert all('applications.hosts = {"shop" = "web-1"}' in each.advice for each in found)
 
 
 def examined(tmp_path: Path, *assignments: str) -> dict[str, Finding]:
