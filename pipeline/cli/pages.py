@@ -162,6 +162,8 @@ class Teller:
         match output:
             case Anomaly():
                 yield Text(f"{begin}{score_digits(output.score)}  {output.sentence}")
+            case Progress() if output.change == "extended":
+                yield Text(f"{begin}{score_digits(output.score)} at worst  {output.sentence}")
             case Incident() if output.change == "closed" and not output.merged_into:
                 yield Text(f"{begin}{output.sentence}")
             case Incident() | Progress():

@@ -153,3 +153,16 @@ def test_a_person_reads_the_equation_and_what_its_terms_are(tmp_path: Path, caps
     assert "    web-1:pressure_cpu_some_ratio is time that some task on web-1 waited for a CPU" in out
     assert "Most likely web-1 is short of CPU" in out
     assert "  shop  response_time_mean_s " in out
+
+
+def test_what_got_worse_is_told_to_people_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "shop.jsonl"
+    with path.open("w") as file:
+        for each in lines(60, hosts=["web-1", "db-1"]):
+            if "performance" in each and each["ts"] >= T0 + 450.0:
+                each["performance"]["response_time_mean_s"] *= 5.0
+            file.write(json.dumps(each) + "\n")
+    assert run(["replay", str(path)]) == 0
+    [first, worse] = [line for line in capsys.readouterr().out.splitlines() if "mean response time of shop is" in line]
+    assert " at worst  The mean" in worse
+    assert " at worst" not in first
