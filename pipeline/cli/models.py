@@ -136,10 +136,9 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
         return
     known = _applications(settings, bus)
     if application in known:
-        needs = "it takes ten intervals of its performance, with the counters of the hosts that serve it"
-        raise CommandError(f"there is no model of {application} yet: {needs}", NO_DATA)
+        raise CommandError(_none_yet(settings, bus, [application]), NO_DATA)
     if known:
-        raise CommandError(unknown(application, known) if application else _none_yet(known), NO_DATA)
+        raise CommandError(unknown(application, known) if application else _none_yet(settings, bus, known), NO_DATA)
     needs = "its performance, which [[sources]] give, and hosts that serve it (applications.hosts)"
     raise CommandError(f"nothing is recorded of {application or 'any application'}; it needs {needs}", NO_DATA)
 
@@ -150,8 +149,14 @@ def unknown(application: str, known: Sequence[str]) -> str:
     return f"nothing is recorded of application {application}{others}"
 
 
-def _none_yet(known: Sequence[str]) -> str:
-    return f"there is no model of {_listed(known)} yet: it takes ten intervals of an application's performance"
+def _none_yet(settings: Settings, bus: Bus, known: Sequence[str]) -> str:
+    from laggard.pipeline.applications.past import known_metrics  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+
+    needs = "it takes ten intervals of an application's performance, with the counters of the hosts that serve it"
+    alone = [each for each in known[:LISTED] if not known_metrics(bus, topics_of(settings), each)]
+    lacks = f"; of {_listed(alone)} no counters are recorded (applications.hosts says which hosts serve it)"
+    return f"there is no model of {_listed(known)} yet: {needs}{lacks if alone else ''}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -198,14 +198,21 @@ def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:
         append(bus, *records(2))
     code, _, err = call()
     assert (code, "there is no model of shop yet: it takes ten intervals" in err) == (NO_DATA, True)
+    assert "no counters are recorded" not in err
     code, _, err = call("shop")
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
+    assert "no counters are recorded" not in err
     code, _, err = call("shap")
     assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
     code, _, err = call("pin", "shap", WAIT)
     assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
     code, _, err = call("what-if", "shop", f"{WAIT}=1")
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
+    with EmbeddedBus(tmp_path / "laggard.db") as bus:
+        append(bus, *(measured(10.0 * number, application="blog") for number in range(12)))
+    for asked in ((), ("blog",)):
+        code, _, err = call(*asked)
+        assert (code, "; of blog no counters are recorded (applications.hosts says" in err) == (NO_DATA, True)
 
 
 # What if.
