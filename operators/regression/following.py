@@ -192,7 +192,9 @@ class Follower(ABC):
     ) -> Model:
         """Fit what was chosen, and what people want, and make it the present model."""
         ids, values, target, times = samples
-        columns = _with_pinned(choice.columns, samples, wishes)
+        # What is pinned is thought to tell response times, which says nothing of the throughput.
+        explained = self.name.startswith(RESPONSE_TIME)
+        columns = _with_pinned(choice.columns, samples, wishes) if explained else choice.columns
         self._fit = kinds.fitted(self._options.kind, values[:, columns], target)
         coefficients = self._fit.coefficients
         terms = tuple(

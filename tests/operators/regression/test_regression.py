@@ -100,8 +100,8 @@ def test_a_pinned_metric_is_in_every_model_of_a_response_time_and_a_banned_one_i
     assert (operator.pinned, operator.banned) == (("web-1/other-5:value",), ("db-1:cpu_busy_ratio", BUSY))
     for _, built in run(operator, stream(90, 4, change=50)):
         for model in built:
-            if model.performance == RT:
-                assert model.terms[0].metric == "web-1/other-5:value"
+            pinned = [at for at, term in enumerate(model.terms) if term.metric == "web-1/other-5:value"]
+            assert pinned == ([0] if model.performance == RT else [])
             named = {term.metric for term in model.terms} | {each for term in model.terms for each in term.family}
             assert not {BUSY, "db-1:cpu_busy_ratio"} & (named | {each.metric for each in model.candidates})
     assert len(operator.models) == 2
