@@ -247,14 +247,12 @@ class Adaptive(Follower):
         self._reference = INFLATED * max(float(np.sqrt(np.mean(of * of))), 1e-3) if enough else math.nan
 
     def suspects(self, window: Window, traits: Traits, wishes: Wishes) -> tuple[Suspect, ...]:
-        """The metrics of the model, with what they were before the change."""
-        del traits, wishes
+        """The metrics of the model, with what they were before the change; not those that moved the other way."""
+        del wishes
         if self.model is None:
             return ()
         names = [term.metric for term in self.model.terms]
-        values = window.of(names)
-        usable = np.isfinite(window.performance(self.name))
-        values = values[usable]
+        values = window.of(names)[np.isfinite(window.performance(self.name))]
         since = min(self._age, len(values))
         before = values[: len(values) - since] if not self._first else values[:-1]
         found = []
@@ -263,6 +261,8 @@ class Adaptive(Follower):
             mean = float(past.mean()) if len(past) else math.nan
             spread = float(past.std()) if len(past) else math.nan
             newest = float(values[-1, at])
+            if (newest - mean) * traits.sign(name) < 0.0:
+                continue
             found.append(Suspect(name, newest, mean, spread, abs(newest - mean) / spread if spread > 0.0 else math.nan))
         return tuple(found)
 

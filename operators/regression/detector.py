@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Metrics, Suspect
 
 HISTORY = 60
+YOUNG = 3
+"""Of so many windows an application has been learned from until what is said of it can be relied on."""
+
 LIMIT = 50_000
 
 
@@ -176,7 +179,7 @@ class Regression:
             ahead = self._ahead(ts, metrics, values, performance)
             suspects = ahead.suspects()
         age_s = 0.0 if math.isnan(self._begin) else ts - self._begin
-        young = not any(name.startswith(RESPONSE_TIME) for name in self.models)
+        young = len(self._window) < YOUNG * self._parameters["window"]
         usual = next((each.usual for name, each in self._followers.items() if name.startswith(RESPONSE_TIME)), math.nan)
         return Judgement(score, tuple(predictions), suspects, age_s, young, usual)
 

@@ -170,7 +170,7 @@ class Judgement:
         predictions: one for each performance metric that there is a model of.
         suspects: the worst first.
         age_s: for how long the application has been learned from, in seconds.
-        young: whether there is no model of the response time yet.
+        young: whether it was learned from too few samples to be relied on.
         usual: the first response time's median while it was not slow, in seconds; NaN where it is not known.
 
     """

@@ -184,6 +184,10 @@ class Traits:
         group = (self._known.get(metric) or self._find(metric))[2]
         return None if group < 0 else self.resources[group]
 
+    def sign(self, metric: str) -> int:
+        """The sign that one metric's coefficient must have, 0 where both may be."""
+        return (self._known.get(metric) or self._find(metric))[1]
+
     def weights(self, purpose: Purpose) -> NDArray[np.float64]:
         """How much a correlation with each metric says, shape (metrics,)."""
         return np.array([purpose.weights[role] for role in ROLES])[self._roles]

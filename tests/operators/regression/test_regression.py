@@ -45,6 +45,31 @@ def test_a_neighbour_that_takes_the_disk_is_named_within_three_intervals() -> No
     assert not judgement.young
 
 
+def test_an_application_is_young_for_three_windows() -> None:
+    operator = made("adaptive")
+    intervals = stream(40, 1)
+    run(operator, intervals[:29])
+    assert operator.score(*intervals[29]).young
+    run(operator, intervals[29:30])
+    assert not operator.score(*intervals[30]).young
+
+
+def test_a_metric_that_moved_as_if_nothing_were_short_is_no_suspect() -> None:
+    """A pinned one stays in the model, though the disk is to blame."""
+    operator = made("adaptive")
+    intervals = stream(60, 1, change=50)
+    operator.pin(BUSY)
+    run(operator, intervals[:59])
+    assert next(term.metric for term in operator.models[RT].terms) == BUSY
+    ts, names, values, performance = intervals[59]
+    values = values.copy()
+    values[list(names.ids).index(BUSY)] = 0.0
+    operator.learn(ts, names, values, performance)
+    assert BUSY in {term.metric for term in operator.models[RT].terms}
+    assert BUSY not in {suspect.metric for suspect in operator.suspects()}
+    assert QUEUE in {suspect.metric for suspect in operator.suspects()}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_each_kind_predicts_and_says_what_it_can(method: str, kind: Kind) -> None:
