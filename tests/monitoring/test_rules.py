@@ -154,9 +154,7 @@ def test_the_command_prints_them_with_links_to_what_there_is(tmp_path: Path) -> 
     text = json.dumps(printed("prometheus"))
     assert RUNBOOKS not in text
     assert GRAFANA not in text
-    assert (
-        text.count("https://grafana.example/g/d/") == text.count("https://books.example/Laggard") == len(NAMES)
-    )
+    assert text.count("https://grafana.example/g/d/") == text.count("https://books.example/Laggard") == len(NAMES)
     path = tmp_path / "rules.yaml"
     path.write_text(text)
     assert run_promtool("check", "rules", path)[0] == 0

@@ -12,9 +12,8 @@ from laggard.pipeline.engine import states, task
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
-from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
 from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
-from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
