@@ -41,15 +41,21 @@ def test_what_a_worker_joins_is_annotated_once(tmp_path: Path) -> None:
         try:
             found = awaited(
                 notes,
-                lambda notes: {"incident", "mark"} <= {tag for note in notes for tag in note["tags"]},
+                lambda notes: (
+                    {"mark", "host:web-1", "application:shop"} <= {tag for note in notes for tag in note["tags"]}
+                ),
                 within_s=60,
             )
         finally:
             annotator.close()
     marks = [note for note in found if "mark" in note["tags"]]
     assert [(mark["time"] / 1000, mark["tags"][2]) for mark in marks] == [(pytest.approx(played.begins + 7), "web-1")]
-    (incident,) = [note for note in found if "incident" in note["tags"]]
-    assert {"open", "host:web-1", "operator:gaussian"} <= set(incident["tags"])
+    # The application that the host serves has an incident of its own.
+    incidents = [note for note in found if "incident" in note["tags"]]
+    (incident,) = [note for note in incidents if "host:web-1" in note["tags"]]
+    (of_application,) = [note for note in incidents if note is not incident]
+    assert {"open", "application:shop", "operator:regression"} <= set(of_application["tags"])
+    assert {"open", "operator:gaussian"} <= set(incident["tags"])
     assert played.begins + 2 <= incident["time"] / 1000 <= played.ends
     assert "nginx" in incident["text"]
     assert "laggard incidents " in incident["text"]
