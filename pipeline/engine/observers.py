@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.operators.covariance.results import Deviation
     from laggard.operators.regression.models import Model
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
@@ -26,6 +27,9 @@ class Observer:
 
     def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
         """An interval was learned: these are the present models, by performance metric; `built` are new."""
+
+    def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
+        """The members of a pool were compared: so many are there at this tick; the worst deviations stand first."""
 
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from laggard.operators.calibration import QUIET_S
+from laggard.operators.covariance.results import Kind
 
 PREFIX = "laggard_"
 
@@ -78,6 +79,7 @@ _FEATURE = (*_STREAM, "row", "feature")
 _INCIDENT = ("host", "scope", "row", "feature")
 _SOURCE = ("application", "source")
 _MODEL = ("application", "performance")
+_DEVIATION = ("pool", "member", "kind", "feature")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -225,6 +227,36 @@ METRICS: tuple[Metric, ...] = (
         (*_MODEL, "position", "host", "row", "feature", "resource"),
         f"The metrics in the model, the first chosen first, at most {TOP_TERMS}: of which host, row and feature, and "
         "which resource that is about.",
+    ),
+    Metric("pool_members", "gauge", ("pool",), "Members of a pool that are there at its newest tick."),
+    Metric(
+        "pool_deviating",
+        "gauge",
+        ("pool", "kind"),
+        "Members of a pool that behave unlike the others now, by how: "
+        f"{', '.join(f'`{kind}`' for kind in get_args(Kind))}. There is no series of what none has done since this "
+        "process has the pool. `younger` is no trouble, and has no score above 1.",
+    ),
+    Metric(
+        "pool_deviation_score",
+        "gauge",
+        _DEVIATION,
+        "How far that goes, for the worst (setting web.top_rows). The member may also be a group of members, such as "
+        "one host's; the feature is the one that sets it apart most.",
+    ),
+    Metric("pool_deviation_value", "gauge", _DEVIATION, "That feature of that member, in the unit of its name."),
+    Metric("pool_deviation_usual", "gauge", _DEVIATION, "The mean of what is usual in the pool."),
+    Metric(
+        "pool_deviation_usual_deviation", "gauge", _DEVIATION, "The standard deviation of what is usual in the pool."
+    ),
+    Metric(
+        "pool_deviation_start_timestamp_seconds", "gauge", _DEVIATION, "Since when it goes on, since the Unix epoch."
+    ),
+    Metric(
+        "pool_deviations_left_out",
+        "gauge",
+        ("pool",),
+        "Deviations that have no laggard_pool_deviation_score. A gauge, as laggard_rows_left_out is.",
     ),
     Metric(
         "false_alarms_budget_per_day",
@@ -468,6 +500,8 @@ Prometheus client has, of the worker itself.
   none.
 - Series of an application have the label `application` in the place of `host`; its `laggard_anomaly_...` and
   `laggard_incident_...` series, whose row is the host that is to blame, also `resource`, what that host is short of.
+- Series of a pool have the label `pool` in the place of `host`, and its rows are the members. Their features have no
+  series of their own; of those that deviate, `laggard_pool_deviation_...` have the worst one.
 - An incident is what is joined of anomalies of one cause, over time, rows and operators. The worker that joins those of
   a host shows its `laggard_incident_...` series from the moment on that it does; it need not be the one that has the
   host's frames.

@@ -40,11 +40,13 @@ from laggard.pipeline.metrics.declared import (
     TOP_FEATURES,
 )
 from laggard.pipeline.metrics.incidents import ShownIncidents
+from laggard.pipeline.metrics.pools import ShownPools
 from laggard.pipeline.metrics.samples import label, present, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from laggard.operators.covariance.results import Deviation
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.operators.regression.models import Model
     from laggard.pipeline.engine.telemetry import Distribution, TaskTelemetry, Telemetry
@@ -128,6 +130,7 @@ class Exporter(Collector, Observer):
         self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
         self._incidents = ShownIncidents()
         self._models = ShownModels()
+        self._pools = ShownPools()
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
@@ -143,6 +146,11 @@ class Exporter(Collector, Observer):
         """Show the present models of an application."""
         with self._lock:
             self._models.modelled(application, models, built)
+
+    def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
+        """Show which members of a pool deviate."""
+        with self._lock:
+            self._pools.compared(operator, pool, members, deviations)
 
     def received(self, frame: Frame) -> None:
         """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
@@ -173,6 +181,7 @@ class Exporter(Collector, Observer):
                 self._marks.pop((key, operator), None)
             if operator == REGRESSION:
                 self._models.lost(keys)
+            self._pools.lost(operator, keys)
 
     def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """Show the incidents of a key that are open."""
@@ -212,6 +221,8 @@ class Exporter(Collector, Observer):
                 marks[host] = max(count, marks.get(host, 0))
             joined = self._incidents.samples()
             explained = self._models.samples({each.key for each in self._shown if each.operator == REGRESSION})
+            compared = {(each.operator, each.key) for each in self._shown if each.keyed_by == "pool"}
+            pools = self._pools.samples(compared, self._top_rows)
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -232,6 +243,7 @@ class Exporter(Collector, Observer):
 
         share(joined)  # before others say that there are none
         share(explained)
+        share(pools)
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -271,7 +283,9 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
             if metric.labels == tuple(labels) and not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
-    ranking, worst = _worst(scores, top_rows, len(frame.layout.rows))
+    # A host may have many pools, most of whose members do what the others do.
+    top_features = 0 if stream.keyed_by == "pool" else TOP_FEATURES
+    ranking, worst = _worst(scores, top_rows, len(frame.layout.rows), top_features)
     samples = [
         sample("score", labels, scores.score),
         sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),
@@ -349,11 +363,11 @@ def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int
     return own
 
 
-def _worst(scores: Scores, names: int, rows: int) -> tuple[Ranking, dict[str, RowScore]]:
+def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Ranking, dict[str, RowScore]]:
     """The worst row of each name, of the worst `names`; rows come worst first, so the first of a name is its worst."""
     asked = min(2 * names, rows)  # enough as a rule: to rank a row costs more than to score it
     while True:
-        ranking = scores.ranking(rows=asked, features=TOP_FEATURES)
+        ranking = scores.ranking(rows=asked, features=features)
         worst: dict[str, RowScore] = {}
         for row in ranking.rows:
             if len(worst) == names:

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from laggard.operators.covariance.results import Deviation
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -34,6 +35,7 @@ from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents
+from laggard.pipeline.metrics import pools as shown_pools
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
     HOST_FEATURES,
@@ -55,7 +57,7 @@ from laggard.producers.performance import SOURCE_FEATURES
 from tests.monitoring.debian import promtool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 ROOT = Path(__file__).parents[3]
 CALM = Anomalies()
@@ -195,6 +197,21 @@ def explain(page: Page, key: str = "shop", model: Model = MODEL, *, built: bool 
     page.exporter.modelled(key, {model.performance: model}, [model] if built else [])
 
 
+LEAK = Deviation(
+    ("gunicorn[4711@99]",), "gunicorn", "leak", 2.5,
+    (FeatureScore("memory_rss_bytes", 1.9e9, 2.1e8, 1.2e7, 3.0), FeatureScore("cpu_user_ratio", 0.1, 0.1, 0.05, 0.2)),
+    TS - 360.0, math.nan, 48, 3.5, 98.0, "", 3600.0,
+)  # fmt: skip
+"""A member that leaks, in a pool of prefork workers."""
+
+
+def compare(page: Page, *deviations: Deviation, key: str = "checkout", operator: str = "covariance") -> None:
+    """A tick of a pool of three members that deviate like this."""
+    compared = replace(frame(["gunicorn", "gunicorn", "arbiter"], "member", key), keyed_by="pool")
+    page.exporter.scored(operator, compared, Given([("gunicorn", 2.5), ("arbiter", 0.1)]), CALM)
+    page.exporter.compared(operator, key, 3, deviations)
+
+
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
@@ -210,6 +227,7 @@ def busy() -> Page:
     evidence = tuple(replace(each, scope="performance") for each in slow.evidence)
     slow = replace(slow, keyed_by="application", key="shop", evidence=evidence)
     page.exporter.joined("application", "shop", [slow], 1)
+    compare(page, LEAK)
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
@@ -259,11 +277,16 @@ def test_every_metric_is_shown_once_with_its_labels() -> None:
         assert family.documentation == metric.help
         for sample in family.samples:
             assert sample.name.startswith(metric.exposed)
-            labels = tuple("host" if key == "application" else key for key in sample.labels if key != "le")
+            labels = keyed_by_host(key for key in sample.labels if key != "le")
             if "application" in sample.labels and metric.name.startswith(("anomaly_", "incident_")):
                 assert "resource" in labels, "what the host is short of"
                 labels = tuple(key for key in labels if key != "resource")
-            assert labels == tuple("host" if key == "application" else key for key in metric.labels)
+            assert labels == keyed_by_host(metric.labels)
+
+
+def keyed_by_host(labels: Iterable[str]) -> tuple[str, ...]:
+    """Names of labels as if the stream were keyed by a host."""
+    return tuple("host" if each in {"application", "pool"} else each for each in labels)
 
 
 def test_both_formats_are_read_back() -> None:
@@ -773,6 +796,92 @@ def test_the_applications_whose_models_are_known_are_bounded(monkeypatch: pytest
     for key in ("a", "b", "a", "c"):
         models.predicted(predicted(key=key))
     assert {one.labels["application"] for one in models.samples({"a", "b", "c"})} == {"a", "c"}
+
+
+def deviating(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
+    """Values of the labels of these names -> value; read as Prometheus does."""
+    return {
+        tuple(sample.labels[key] for key in names): sample.value
+        for family in parse_text(page.text())
+        for sample in family.samples
+        if sample.name == f"laggard_pool_{name}"
+    }
+
+
+def test_a_member_that_deviates_is_shown_with_how_and_by_what() -> None:
+    page = Page()
+    compare(page, LEAK)
+    which = ("checkout", "gunicorn", "leak", "memory_rss_bytes")
+    shown = {
+        name: deviating(page, f"deviation_{name}", "pool", "member", "kind", "feature")
+        for name in ("score", "value", "usual", "usual_deviation", "start_timestamp_seconds")
+    }
+    assert shown == {
+        "score": {which: 2.5},
+        "value": {which: 1.9e9},
+        "usual": {which: 2.1e8},
+        "usual_deviation": {which: 1.2e7},
+        "start_timestamp_seconds": {which: TS - 360.0},
+    }
+    assert deviating(page, "members", "pool") == {("checkout",): 3}
+
+
+def test_scores_of_members_are_shown_and_features_only_of_those_that_deviate() -> None:
+    page = Page()
+    compare(page)
+    text = page.text()
+    assert 'laggard_score{operator="covariance",pool="checkout",scope="member"} 1.5' in text
+    assert 'laggard_row_score{operator="covariance",pool="checkout",row="gunicorn",scope="member"} 2.5' in text
+    assert "laggard_feature_" not in text
+    assert "laggard_pool_deviation_score{" not in text
+
+
+def test_members_are_counted_once_by_each_kind_and_a_kind_that_is_over_is_zero() -> None:
+    page = Page(top_rows=5)
+    rows = ("gunicorn[4711@99]", "gunicorn[4712@99]")
+    wave = replace(LEAK, rows=rows, name="wave 3", score=4.0)
+    busy = replace(LEAK, rows=rows[:1], kind="busy")
+    young = replace(LEAK, rows=rows[1:], kind="younger", score=0.2)
+    unremarkable = replace(LEAK, rows=("gunicorn[1@1]",), kind="stuck", score=1.0)
+    compare(page, wave, LEAK, busy, unremarkable, young)
+    assert deviating(page, "deviating", "kind") == {("leak",): 2, ("busy",): 1, ("younger",): 1}
+    assert [kind for (kind,) in deviating(page, "deviation_score", "kind")] == ["leak", "busy", "younger"]
+    compare(page, busy)
+    assert deviating(page, "deviating", "kind") == {("leak",): 0, ("busy",): 1, ("younger",): 0}
+
+
+def test_no_process_id_is_a_label_and_what_looks_alike_is_one_series() -> None:
+    page = Page()
+    groups = [replace(LEAK, name=f"web-1/java[{pid}@993]", score=9.0 - pid) for pid in range(3)]
+    compare(page, *groups, replace(LEAK, name="pool[a]", features=()), replace(LEAK, name="\x01", begin_ts=math.nan))
+    assert deviating(page, "deviation_score", "member", "feature") == {
+        ("web-1/java", "memory_rss_bytes"): 9.0,
+        ("pool[a]", ""): 2.5,
+    }
+    assert deviating(page, "deviations_left_out", "pool") == {("checkout",): 1}, "of three names, two are shown"
+
+
+def test_pools_that_are_silent_or_elsewhere_are_not_shown() -> None:
+    page = Page()
+    compare(page, LEAK)
+    compare(page, key="carts")
+    compare(page, key="checkout", operator="another")
+    page.exporter.lost("gaussian", ["checkout", "carts"])
+    assert deviating(page, "members", "pool").keys() == {("checkout",), ("carts",)}
+    page.exporter.lost("covariance", ["checkout"])
+    assert deviating(page, "deviation_score", "pool") == {}
+    assert deviating(page, "members", "pool").keys() == {("checkout",), ("carts",)}, "another operator has it still"
+    page.clock.now += STALE_S + 1.0
+    assert deviating(page, "members", "pool") == {}
+
+
+def test_the_pools_that_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown_pools, "MAX_STREAMS", 2)
+    pools = shown_pools.ShownPools()
+    for key in ("a", "b", "a", "c"):
+        pools.compared("covariance", key, 3, [])
+    shown = pools.samples({("covariance", key) for key in "abc"}, 10)
+    assert {one.labels["pool"] for one in shown} == {"a", "c"}
 
 
 def test_of_an_application_the_resource_is_a_label() -> None:

@@ -1,0 +1,97 @@
+"""Pools as Prometheus reads them: how many members each has, and which of them behave unlike the others."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.metrics.declared import MAX_STREAMS
+from laggard.pipeline.metrics.samples import label, present, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence, Set
+
+    from prometheus_client.samples import Sample
+
+    from laggard.operators.covariance.results import Deviation
+
+_INSTANCE: Final = re.compile(r"\[\d+(@\d+)?\]")
+"""What tells processes of one name apart in a row's id, and so in the path of a group: a pid, and when it started."""
+
+
+@dataclass(slots=True)
+class _Compared:
+    """What is known of a pool.
+
+    Attributes:
+        members: how many were there at the newest tick.
+        deviations: of that tick, worst first; only those that are more than the budget allows, and younger members.
+        kinds: in which members have deviated, since this process has the pool.
+
+    """
+
+    members: int
+    deviations: Sequence[Deviation]
+    kinds: Set[str]
+
+
+class ShownPools:
+    """All pools. Its methods are for one thread at a time.
+
+    The pools are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    """
+
+    def __init__(self) -> None:
+        self._compared: OrderedDict[tuple[str, str], _Compared] = OrderedDict()  # the one heard last is last
+
+    def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
+        """Take what the members of a pool are to each other. See `Observer`."""
+        before = self._compared.pop((operator, pool), None)
+        told = [one for one in deviations if one.score > 1.0 or one.kind == "younger"]
+        kinds = (before.kinds if before else set()) | {one.kind for one in told}
+        self._compared[operator, pool] = _Compared(members, told, kinds)
+        if len(self._compared) > MAX_STREAMS:
+            self._compared.popitem(last=False)
+
+    def lost(self, operator: str, pools: Iterable[str]) -> None:
+        """Forget these pools, as far as they are the operator's."""
+        for pool in pools:
+            self._compared.pop((operator, pool), None)
+
+    def samples(self, streams: Set[tuple[str, str]], top: int) -> list[Sample]:
+        """All of these pools, of each as many deviations; where two have the same labels, the first counts.
+
+        Args:
+            streams: operators and pools.
+            top: how many deviations.
+
+        """
+        shown = sorted(self._compared.keys() & streams)
+        return [found for which in shown for found in _samples(label(which[1]), self._compared[which], top)]
+
+
+def _samples(pool: str, one: _Compared, top: int) -> Iterable[Sample]:
+    yield sample("pool_members", {"pool": pool}, one.members)
+    for kind in sorted(one.kinds):
+        rows = {row for deviation in one.deviations if deviation.kind == kind for row in deviation.rows}
+        yield sample("pool_deviating", {"pool": pool, "kind": kind}, len(rows))
+    worst: dict[tuple[str, str, str], Deviation] = {}
+    for deviation in one.deviations:
+        member = label(_INSTANCE.sub("", deviation.name))
+        feature = label(deviation.features[0].feature) if deviation.features else ""
+        worst.setdefault((member, deviation.kind, feature), deviation)
+    yield sample("pool_deviations_left_out", {"pool": pool}, max(len(worst) - top, 0))
+    for (member, kind, feature), deviation in islice(worst.items(), top):
+        labels = {"pool": pool, "member": member, "kind": kind, "feature": feature}
+        yield sample("pool_deviation_score", labels, deviation.score)
+        yield from present(labels, pool_deviation_start_timestamp_seconds=deviation.begin_ts)
+        for found in deviation.features[:1]:
+            yield from present(
+                labels,
+                pool_deviation_value=found.value,
+                pool_deviation_usual=found.mean,
+                pool_deviation_usual_deviation=found.standard_deviation,
+            )
