@@ -7,6 +7,7 @@ here with places in braces:
     {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
     {who}, {key}            whom an incident is about; in a form for sentences, and as it is called
     {subject}               likewise; of an application also the host that is to blame, and what that is short of
+    {unlike}                whom that is unlike: itself; of a pool, the other members
     {evidence}              what says so, and how much that is
     {most}                  a sentence that names it, where it is known
 
@@ -35,12 +36,14 @@ KEY: Final = (*PLACE, "host", "application", "pool")
 
 STREAM: Final = (*KEY, "operator", "scope")
 INCIDENT: Final = (*KEY, "scope", "row", "feature", "resource")
-"""Of an application, the row is the host that is to blame, and the resource is what that is short of."""
+"""Of an application, the row is the host that is to blame, and the resource is what that is short of; of a pool, the
+row is a member."""
 
 TASK: Final = (*PLACE, "operator", "topic")
 
 HOST_DASHBOARD: Final = "laggard-host"
 APPLICATIONS_DASHBOARD: Final = "laggard-applications"
+POOLS_DASHBOARD: Final = "laggard-pools"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
 """The uids of the dashboards that alerts lead to."""
 
@@ -198,7 +201,7 @@ def _incident(faster: float) -> Alert:
         keep_s=300.0 / faster,
         summary="{subject}: {evidence}",
         description=(
-            "{who} has been unlike itself since {at as time}: its score is {measured as count}, where 1 is what "
+            "{who} has been {unlike} since {at as time}: its score is {measured as count}, where 1 is what "
             "the false-alarm budget allows.{most}{young as young}"
         ),
         dashboard=HOST_DASHBOARD,
@@ -219,7 +222,7 @@ def _lasting(faster: float) -> Alert:
         keep_s=600.0 / faster,
         summary="{subject}, for {measured as duration}: {evidence}",
         description=(
-            "{who} has been unlike itself since {at as time}, and it has not ended: its score is {score as count}, "
+            "{who} has been {unlike} since {at as time}, and it has not ended: its score is {score as count}, "
             "where 1 is what the false-alarm budget allows.{most}"
         ),
         dashboard=HOST_DASHBOARD,
@@ -340,7 +343,7 @@ def _over_budget(faster: float) -> Alert:
 
 
 _OF_HOSTS: Final = '{host!=""}'
-"""Not of applications."""
+"""Not of applications, nor of pools."""
 
 
 def _recordings(faster: float) -> tuple[Recording, ...]:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import BYTES, RATIOS, SECONDS, SUFFIXES, TIMESTAMP
-from laggard.pipeline.grafana.alerts import APPLICATIONS_DASHBOARD, EVIDENCE, KEY, MEASURED, PLACE
+from laggard.pipeline.grafana.alerts import (
+    APPLICATIONS_DASHBOARD,
+    EVIDENCE,
+    KEY,
+    MEASURED,
+    PLACE,
+    POOLS_DASHBOARD,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,13 +111,13 @@ class Texts:
 
     def annotations(self, alert: Alert) -> dict[str, str]:
         """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
-        about_host, about_application = "host" in alert.labels, "application" in alert.labels
+        about_host, others = "host" in alert.labels, {"application", "pool"} <= set(alert.labels)
         # Not beyond now: what dashboards ask for the end of the time range would be empty there.
         shown = f"from={'{from as epoch}' if 'from' in alert.numbers else 'now-3h'}&to=now"
         dashboard, variable = alert.dashboard, "&var-host={key as url}" if about_host else ""
-        if about_application:
-            dashboard = self._of_application(APPLICATIONS_DASHBOARD, dashboard)
-            variable = self._of_application("&var-application={key as url}", variable)
+        if others:
+            dashboard = self._by_key(APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, dashboard)
+            variable = self._by_key("&var-application={key as url}", "&var-pool={key as url}", variable)
         shown += variable + "".join(f"{{{label} as parameter}}" for label in PLACE)
         written = {
             "summary": self._template(alert, alert.summary),
@@ -121,14 +128,16 @@ class Texts:
         if about_host:
             at = " --at {at as epoch}" if "at" in alert.numbers else ""
             why = f"laggard why --host {{key as argument}}{at}"
-            if about_application:
-                why = self._of_application("laggard models {key as argument}", why)
+            if others:
+                why = self._by_key("laggard models {key as argument}", f"laggard pools {{key as argument}}{at}", why)
             written["why"] = self._template(alert, why)
         return written
 
-    def _of_application(self, text: str, otherwise: str) -> str:
-        """One text where the alert is about an application, else another."""
-        return f"{{{{ if {self._dialect.label('application')} }}}}{text}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+    def _by_key(self, application: str, pool: str, otherwise: str) -> str:
+        """One text where the alert is about an application, one where it is about a pool, else another."""
+        of_application, of_pool = (self._dialect.label(name) for name in ("application", "pool"))
+        of = f"{{{{ if {of_application} }}}}{application}{{{{ else if {of_pool} }}}}{pool}"
+        return f"{of}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
     def _template(self, alert: Alert, text: str, before: str = "") -> str:
         """The template of a text, with `before` as it is."""
@@ -137,6 +146,10 @@ class Texts:
             name, form = found.groups()
             if name in {"subject", "who"}:
                 return self._subject(blaming=name == "subject")
+            if name == "unlike":
+                row = self._label(alert, "row")
+                of_pool = f"unlike {{{{ if {row} }}}}the other members{{{{ else }}}}itself{{{{ end }}}}"
+                return self._by_key("unlike itself", of_pool, "unlike itself")
             if name in _OF_FEATURE:
                 known, otherwise = (_PLACEHOLDER.sub(written, each) for each in _OF_FEATURE[name])
                 return f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
@@ -172,7 +185,9 @@ class Texts:
         )
         blamed = f"{short_of}{{{{ else }}}}most likely because of {{{{ end }}}}{{{{ {row} }}}}"
         named = f"application {{{{ {application} }}}}"
-        return self._of_application(f"{named}{{{{ if {row} }}}}, {blamed}{{{{ end }}}}" if blaming else named, subject)
+        of_application = f"{named}{{{{ if {row} }}}}, {blamed}{{{{ end }}}}" if blaming else named
+        of_pool = f"{{{{ if {row} }}}}{{{{ {scope} }}}} {{{{ {row} }}}} of {{{{ end }}}}pool {{{{ {self._key()} }}}}"
+        return self._by_key(of_application, of_pool, subject)
 
 
 _OF_FEATURE: Final = {
