@@ -1,0 +1,224 @@
+"""Dendrograms as they are drawn: which leaves stand for themselves, which for a cluster of members, in which order.
+
+Of a large pool nobody reads every leaf. Those that deviate stay; what lies apart from them is folded where it is most
+alike, to leaves that stand for many, with the height at which these merge.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.covariance.results import Dendrogram
+
+MOST: Final = 40
+"""So many leaves are drawn one by one; of more, those that deviate, ..."""
+
+ORDINARY: Final = 12
+"""... and the others folded until there are no more than this."""
+
+_START: Final = re.compile(r"@\d+(?=\])")
+_IDENTITY: Final = re.compile(r"\[\d+(?:@\d+)?\]")
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A member, a group, or a cluster of them that is not drawn one by one.
+
+    Attributes:
+        label: of the member or group; of a cluster, of its first one.
+        members: how many members or groups it stands for.
+        deviating: how many of these deviate.
+        kind: how the first of those does; empty where none does.
+        height: at which the last of them merge; 0 where there is one.
+
+    """
+
+    label: str
+    members: int = 1
+    deviating: int = 0
+    kind: str = ""
+    height: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Two clusters that become one.
+
+    Attributes:
+        first: a cluster. Those below the number n of leaves are leaves, n + i is what merge i made.
+        second: the other one.
+        height: the distance at which they merge, 0 or more.
+        p_value: approximately unbiased, in percent; NaN where none was computed.
+
+    """
+
+    first: int
+    second: int
+    height: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A dendrogram.
+
+    Attributes:
+        leaves: at least one.
+        merges: one less, each after those that made its clusters; the last one is of all leaves.
+
+    """
+
+    leaves: tuple[Leaf, ...]
+    merges: tuple[Merge, ...]
+
+    @property
+    def height(self) -> float:
+        """Of the highest merge, or of a folded leaf where there is none."""
+        return max([each.height for each in self.merges] or [each.height for each in self.leaves])
+
+    @property
+    def members(self) -> int:
+        """How many members or groups its leaves stand for."""
+        return sum(leaf.members for leaf in self.leaves)
+
+    def order(self) -> list[int]:
+        """The leaves as they are drawn, so that no lines cross: of two clusters the one that deviates comes first.
+
+        Of two that do or do not, the tighter one, as in R; of two members, by their labels, numbers in them as numbers.
+        """
+        leaves = len(self.leaves)
+        keys = [(not leaf.deviating, leaf.height, natural(leaf.label)) for leaf in self.leaves]
+        for merge in self.merges:
+            first, second = keys[merge.first], keys[merge.second]
+            keys.append((first[0] and second[0], merge.height, min(first[2], second[2])))
+        order, waiting = [], [len(keys) - 1]
+        while waiting:
+            cluster = waiting.pop()
+            if cluster < leaves:
+                order.append(cluster)
+                continue
+            merge = self.merges[cluster - leaves]
+            waiting += sorted((merge.first, merge.second), key=keys.__getitem__, reverse=True)
+        return order
+
+    def folded(self, most: int = MOST, ordinary: int = ORDINARY) -> Tree:
+        """The same tree with at most `most` leaves; none is folded where there are no more.
+
+        Clusters in which some deviate are unfolded first, the highest before the others; then those in which all
+        deviate; then the others, until there are `ordinary` leaves.
+        """
+        leaves = len(self.leaves)
+        if leaves <= most:
+            return self
+        stands_for = [*self.leaves]
+        for merge in self.merges:
+            stands_for.append(_both(stands_for[merge.first], stands_for[merge.second], merge.height))
+        root = len(stands_for) - 1
+        waiting = [(_urgency(stands_for[root]), -stands_for[root].height, root)]
+        unfolded: set[int] = set()
+        while waiting:
+            urgency, _, cluster = heapq.heappop(waiting)
+            # Each cluster that is unfolded makes one leaf more.
+            if cluster < leaves or len(unfolded) + 1 >= (most if urgency < _ORDINARY else min(most, ordinary)):
+                continue
+            unfolded.add(cluster)
+            merge = self.merges[cluster - leaves]
+            for part in (merge.first, merge.second):
+                heapq.heappush(waiting, (_urgency(stands_for[part]), -stands_for[part].height, part))
+        return self._unfolded(unfolded, stands_for)
+
+    def _unfolded(self, unfolded: set[int], stands_for: Sequence[Leaf]) -> Tree:
+        """The tree of these merges, given as clusters; what they join is leaves."""
+        leaves = len(self.leaves)
+        joined = [self.merges[cluster - leaves] for cluster in sorted(unfolded)]
+        kept = [part for merge in joined for part in (merge.first, merge.second) if part not in unfolded]
+        kept = kept or [leaves + len(self.merges) - 1]
+        numbers = {cluster: number for number, cluster in enumerate((*sorted(kept), *sorted(unfolded)))}
+        merges = (Merge(numbers[each.first], numbers[each.second], each.height, each.p_value) for each in joined)
+        return Tree(tuple(stands_for[cluster] for cluster in sorted(kept)), tuple(merges))
+
+
+_ORDINARY: Final = 2
+
+
+def _urgency(leaf: Leaf) -> int:
+    """How soon what a leaf stands for is to be unfolded: the least first."""
+    return _ORDINARY if not leaf.deviating else int(leaf.deviating == leaf.members)
+
+
+def _both(first: Leaf, second: Leaf, height: float) -> Leaf:
+    one, other = sorted((first, second), key=lambda leaf: (not leaf.deviating, natural(leaf.label)))
+    return Leaf(one.label, one.members + other.members, one.deviating + other.deviating, one.kind, height)
+
+
+def tree_of(dendrogram: Dendrogram, kinds: Mapping[str, str]) -> Tree:
+    """A dendrogram as it is drawn.
+
+    Args:
+        dendrogram: of at least two leaves.
+        kinds: how those that deviate do, by label.
+
+    """
+    leaves = (Leaf(each, 1, int(each in kinds), kinds.get(each, "")) for each in dendrogram.labels)
+    merges = zip(dendrogram.merges.tolist(), dendrogram.p_values.tolist(), strict=True)
+    return Tree(
+        tuple(leaves),
+        tuple(Merge(int(first), int(second), height, p_value) for (first, second, height, _), p_value in merges),
+    )
+
+
+def natural(label: str) -> tuple[tuple[int, str], ...]:
+    """What to order labels by, so that `worker-9` comes before `worker-10`.
+
+    Example:
+        >>> sorted(["worker-10", "worker-9"], key=natural)
+        ['worker-9', 'worker-10']
+
+    """
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(label))
+
+
+def short_labels(labels: Sequence[str]) -> list[str]:
+    """Labels without what says nothing: the path that all share, and ids of processes where the names are enough.
+
+    Example:
+        >>> short_labels(["java[812@9931]/exec-3[815@9940]", "java[812@9931]/exec-4[816@9941]"])
+        ['exec-3', 'exec-4']
+        >>> short_labels(["gunicorn[4711@99]", "gunicorn[4712@99]"])
+        ['gunicorn[4711]', 'gunicorn[4712]']
+
+    """
+    parts = [label.split("/") for label in labels]
+    shared = 0
+    while len({tuple(each[: shared + 1]) for each in parts}) == 1 and all(len(each) > shared + 1 for each in parts):
+        shared += 1
+    rests = ["/".join(each[shared:]) for each in parts]
+    for pattern in (_IDENTITY, _START):
+        shortened = [pattern.sub("", rest) for rest in rests]
+        if len(set(shortened)) == len(labels):
+            return shortened
+    return rests
+
+
+def ticks(height: float, most: int) -> list[float]:
+    """Round numbers from 0 up to a height for its axis, at most so many, which are four or more.
+
+    Example:
+        >>> ticks(2.6, 8)
+        [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+
+    """
+    if not 0.0 < height < math.inf:
+        return [0.0]
+    size = 10.0 ** math.floor(math.log10(height / (most - 1)))
+    step = next(size * each for each in (1.0, 2.0, 5.0, 10.0) if size * each * (most - 1) >= height * (1 - 1e-9))
+    count = math.floor(height / step * (1 + 1e-9))
+    return [number * step for number in range(count + 1)]

@@ -1,0 +1,181 @@
+"""A dendrogram in a terminal: a line for each leaf, heights to the right, p-values where clusters merge."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.pools.dendrogram import short_labels, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.pools.dendrogram import Leaf, Tree
+
+WIDEST: Final = 100
+"""Columns: on a wider terminal the eye would lose the line."""
+
+NARROWEST: Final = 24
+"""Columns that a tree takes at least; labels are cut for them."""
+
+LONGEST_LABEL: Final = 40
+
+HARMLESS: Final = "younger"
+"""The kind of deviation that is no trouble."""
+
+_NORTH, _SOUTH, _EAST, _WEST = 1, 2, 4, 8
+_LINES: Final = " │││─└┌├─┘┐┤─┴┬┼"
+"""A line by its directions, as bits."""
+
+_ASCII: Final = str.maketrans("│└┌├┘┐┤─┴┬┼═●○", "|++++++-+++=*o")
+_TICK_EVERY: Final = 12  # columns
+_ROOT: Final = 5  # columns right of the highest merge, for its p-value
+
+
+def dendrogram_lines(tree: Tree, page: Page) -> Iterator[Text]:
+    """A tree of at least two leaves, the deviating ones first and marked, with an axis of heights below it."""
+    order = tree.order()
+    leaves = [tree.leaves[number] for number in order]
+    labels = leaf_labels(leaves)
+    kinds = [leaf_note(leaf) for leaf in leaves]
+    width = min(page.width, WIDEST)
+    notes = max(map(len, kinds))
+    room = max(min(LONGEST_LABEL, width - NARROWEST - notes - 4), 8)
+    labels = [_cut(label, room) for label in labels]
+    longest = max(map(len, labels))
+    canvas = _Canvas(tree, order, max(width - longest - notes - 4, NARROWEST))
+    for row, leaf in enumerate(leaves):
+        style = leaf_style(leaf)
+        line = Text().append(f"{_mark(leaf)} {labels[row]:<{longest}}", style)
+        line.append(f" {kinds[row]:<{notes}}" if notes else "", style).append(" ")
+        yield _plain(line + canvas.line(row, style), page)
+    for axis in canvas.axis():
+        yield _plain(Text(f"{'':{longest + notes + 3 + bool(notes)}}{axis}", "dim"), page)
+
+
+def leaf_labels(leaves: Sequence[Leaf]) -> list[str]:
+    """What leaves are called: `worker-3`; of more than one, `worker-3 and 11 more`."""
+    labels = map(printable, short_labels([leaf.label for leaf in leaves]))
+    return [
+        f"{label} and {leaf.members - 1:,} more" if leaf.members > 1 else label
+        for label, leaf in zip(labels, leaves, strict=True)
+    ]
+
+
+def leaf_note(leaf: Leaf) -> str:
+    """How what a leaf stands for deviates; empty where it does not."""
+    return f"{leaf.deviating:,} of them" if leaf.deviating < leaf.members and leaf.deviating else leaf.kind
+
+
+def leaf_style(leaf: Leaf) -> str:
+    """The colour of a leaf."""
+    return "" if not leaf.deviating else "yellow" if leaf.kind == HARMLESS else "bold red"
+
+
+def _mark(leaf: Leaf) -> str:
+    return " " if not leaf.deviating else "○" if leaf.kind == HARMLESS else "●"
+
+
+def _cut(label: str, room: int) -> str:
+    """At most so many characters: what tells members apart is at the end."""
+    return label if len(label) <= room else f"...{label[len(label) - room + 3 :]}"
+
+
+def _plain(line: Text, page: Page) -> Text:
+    if page.unicode:
+        return line
+    plain = line.copy()
+    plain.plain = line.plain.translate(_ASCII)
+    return plain
+
+
+class _Canvas:
+    """The lines of a tree, and what stands on them.
+
+    Parameters:
+        tree: which.
+        order: its leaves from top to bottom.
+        width: columns.
+
+    """
+
+    def __init__(self, tree: Tree, order: Sequence[int], width: int) -> None:
+        self._width = width
+        self._height = tree.height
+        self._lines: dict[tuple[int, int], int] = defaultdict(int)
+        self._texts: dict[tuple[int, int], str] = {}
+        self._own: dict[int, int] = {}  # by row, where the leaf's own line ends
+        rows, columns = dict(zip(order, range(len(order)), strict=True)), {}
+        spans = {number: (row, row) for number, row in rows.items()}
+        for number, leaf in enumerate(tree.leaves):
+            columns[number] = self._column(leaf.height)
+            for column in range(columns[number]):
+                self._texts[rows[number], column] = "═"
+        count = len(order)
+        for number, merge in enumerate(tree.merges, count):
+            parts = sorted((merge.first, merge.second), key=lambda each: spans[each])
+            upper, lower = rows[parts[0]], rows[parts[1]]
+            column = max(self._column(merge.height), 1)
+            for part in parts:
+                self._across(rows[part], columns[part], column)
+                if part < count:
+                    self._own[rows[part]] = column
+            for row in range(upper, lower):
+                self._lines[row, column] |= _SOUTH
+                self._lines[row + 1, column] |= _NORTH
+            spans[number] = spans[parts[0]][0], spans[parts[1]][1]
+            rows[number], columns[number] = (upper + lower) // 2, column
+        for number, merge in enumerate(tree.merges, count):
+            self._tell(rows[number], columns[number], merge.p_value, root=number == count + len(tree.merges) - 1)
+
+    def _column(self, height: float) -> int:
+        if not 0.0 < self._height < math.inf:
+            return 0
+        return round(height / self._height * (self._width - _ROOT))
+
+    def _across(self, row: int, begin: int, end: int) -> None:
+        for column in range(begin, end):
+            self._lines[row, column] |= _EAST
+            self._lines[row, column + 1] |= _WEST
+
+    def _tell(self, row: int, column: int, p_value: float, *, root: bool) -> None:
+        """Write a p-value behind its merge, else before it, where the line is long enough."""
+        if math.isnan(p_value):
+            return
+        text = f"{p_value:.0f}"
+        if root:
+            self._lines[row, column] |= _EAST
+        behind, before = column + 1, column - len(text)
+        free = all(self._lines.get((row, behind + each)) == _EAST | _WEST for each in range(len(text)))
+        if root or free:
+            self._write(row, behind, text)
+        elif all(self._lines.get((row, before + each)) == _EAST | _WEST for each in range(-1, len(text))):
+            self._write(row, before, text)
+
+    def _write(self, row: int, column: int, text: str) -> None:
+        for number, each in enumerate(text):
+            self._texts[row, column + number] = each
+            self._lines[row, column + number] = 0  # taken
+
+    def line(self, row: int, style: str) -> Text:
+        """A row of the tree; the leaf's own line has its colour."""
+        glyphs = [
+            self._texts.get((row, column)) or _LINES[self._lines.get((row, column), 0)] for column in range(self._width)
+        ]
+        line = Text("".join(glyphs).rstrip())
+        line.stylize(style, 0, self._own.get(row, 0))
+        return line
+
+    def axis(self) -> Iterator[str]:
+        """The heights: a line with ticks, and the numbers below it."""
+        places = {self._column(each): f"{each:g}" for each in ticks(self._height, max(self._width // _TICK_EVERY, 4))}
+        yield "".join("┴" if column in places else "─" for column in range(max(places) + 1))
+        numbers = ""
+        for column, text in places.items():
+            numbers = f"{numbers:<{column}}{text} "
+        yield f"{numbers} height".rstrip()

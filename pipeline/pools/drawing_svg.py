@@ -1,0 +1,205 @@
+"""Dendrograms as one SVG file that needs nothing else: no script, no font, no other file; for light and dark pages.
+
+Drawn as in S3's figures 1, 5 and 7: leaves at the bottom, heights to the left, and to the left of each merge its
+approximately unbiased p-value in percent. Those that deviate have a colour, and a dot, a thicker line and their kind.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from xml.sax.saxutils import escape
+
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.pools.dendrogram import ticks
+from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laggard.pipeline.pools.dendrogram import Tree
+
+MARGIN: Final = 16
+AXIS: Final = 64
+"""Pixels: left of a tree, for its axis."""
+
+APART: Final = (22, 56)
+"""Pixels from one leaf to the next, at least and at most."""
+
+NARROWEST: Final = 360
+TALLEST: Final = 280
+"""Pixels: of a tree, its width at least, and its height."""
+
+LONGEST_LABEL: Final = 48
+"""Characters; all of a label is in what a browser says of it."""
+
+_CHARACTER: Final = 6.8  # pixels of one, at 12 px
+_HEADING: Final = 44
+_WIDE: Final = 7  # half of a folded leaf's foot
+_P_VALUE: Final = (20, 11)  # pixels that a p-value takes
+
+_STYLE: Final = (
+    "text{font:12px ui-sans-serif,system-ui,Helvetica,Arial,sans-serif;fill:#222}"
+    ".bg{fill:#fff}.t{font-size:16px;font-weight:600}.h{font-size:13px;font-weight:600}"
+    ".a,.m{fill:none;stroke:#555;stroke-width:1.2}.n,.p{font-size:11px}.p{fill:#0b5cad;stroke:#fff;stroke-width:3;paint-order:stroke}.n{fill:#555}"
+    ".f{fill:#ddd;stroke:#555}"
+    ".d{stroke:#c0271d;stroke-width:2.6}.dl{fill:#c0271d;font-weight:600}"
+    ".y{stroke:#8a6100;stroke-width:2.6}.yl{fill:#8a6100}"
+    "@media(prefers-color-scheme:dark){text{fill:#ddd}.bg{fill:#16181c}.a,.m{stroke:#9aa0a6}.n{fill:#9aa0a6}"
+    ".p{fill:#7fb8f5;stroke:#16181c}.f{fill:#3a3d42;stroke:#9aa0a6}.d{stroke:#ff7b6b}.dl{fill:#ff7b6b}.y{stroke:#e0b44c}"
+    ".yl{fill:#e0b44c}}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A dendrogram with what it is of.
+
+    Attributes:
+        heading: of what.
+        tree: its leaves and merges.
+
+    """
+
+    heading: str
+    tree: Tree
+
+
+def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) -> str:
+    """The SVG, as text.
+
+    Args:
+        title: what it shows, in a line.
+        description: what is to be seen, for whoever cannot see it.
+        pictures: one below the other.
+
+    """
+    body: list[str] = []
+    top, width = 2 * MARGIN + 20, NARROWEST
+    for picture in pictures:
+        drawn = _Drawn(picture, top)
+        body += drawn.lines()
+        top, width = drawn.bottom, max(width, drawn.width)
+    width += 2 * MARGIN
+    shown, size = _text(title), f'width="{width}" height="{top}" viewBox="0 0 {width} {top}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="pool-title pool-description">',
+            f'<title id="pool-title">{shown}</title>',
+            f'<desc id="pool-description">{_text(description)}</desc>',
+            f"<style>{_STYLE}</style>",
+            '<rect class="bg" width="100%" height="100%"/>',
+            f'<text class="t" x="{MARGIN}" y="{MARGIN + 14}">{shown}</text>',
+            *body,
+            "</svg>\n",
+        ]
+    )
+
+
+class _Drawn:
+    """One dendrogram, drawn below a line.
+
+    Attributes:
+        width: pixels that it takes.
+        bottom: where it ends.
+
+    """
+
+    def __init__(self, picture: Picture, top: int) -> None:
+        self._heading, self._tree, self._top = picture.heading, picture.tree, top
+        self._order = picture.tree.order()
+        leaves = picture.tree.leaves
+        self._labels = dict(zip(self._order, leaf_labels([leaves[each] for each in self._order]), strict=True))
+        longest = max(len(self._shown(number)) for number in self._order)
+        self._apart = min(max((NARROWEST - AXIS) // len(self._order), APART[0]), APART[1])
+        room = len(self._order) * self._apart
+        self._left = MARGIN + AXIS + self._apart // 2
+        self._base = top + _HEADING + TALLEST
+        self.width = max(AXIS + room, math.ceil(_CHARACTER * len(picture.heading)))
+        self.bottom = self._base + MARGIN + math.ceil(_CHARACTER * longest) + 2 * MARGIN
+
+    def lines(self) -> Iterator[str]:
+        """Its elements."""
+        yield f'<text class="h" x="{MARGIN}" y="{self._top + 14}">{_text(self._heading)}</text>'
+        yield from self._axis()
+        tree, count = self._tree, len(self._tree.leaves)
+        xs: dict[int, float] = {number: self._left + place * self._apart for place, number in enumerate(self._order)}
+        above = {}  # by leaf, the height of the merge that takes it
+        for number, merge in enumerate(tree.merges, count):
+            xs[number] = (xs[merge.first] + xs[merge.second]) / 2
+            above.update(dict.fromkeys((merge.first, merge.second), merge.height))
+        labels = []
+        for number, merge in enumerate(tree.merges, count):
+            y = self._y(merge.height)
+            feet = [
+                (xs[part], self._y(tree.merges[part - count].height if part >= count else merge.height))
+                for part in (merge.first, merge.second)
+            ]
+            (x1, y1), (x2, y2) = feet
+            told = f"height {merge.height:.3g}"
+            if not math.isnan(merge.p_value):
+                told += f", au p-value {merge.p_value:.1f} %"
+                labels.append((merge.height, xs[number], y, merge.p_value))
+            yield (f'<g><title>{told}</title><path class="m" d="M{x1:.1f} {y1:.1f}V{y:.1f}H{x2:.1f}V{y2:.1f}"/></g>')
+        for number in self._order:
+            yield from self._leaf(number, xs[number], self._y(above.get(number, tree.height)))
+        yield from _p_values(labels)
+
+    def _y(self, height: float) -> float:
+        highest = self._tree.height
+        return self._base - (height / highest * TALLEST if 0.0 < highest < math.inf else 0.0)
+
+    def _axis(self) -> Iterator[str]:
+        x, middle = MARGIN + AXIS - 18, self._base - TALLEST // 2
+        yield f'<path class="a" d="M{x} {self._base}V{self._base - TALLEST}"/>'
+        for each in ticks(self._tree.height, 6):
+            y = self._y(each)
+            yield f'<path class="a" d="M{x - 5} {y:.1f}H{x}"/>'
+            yield f'<text class="n" x="{x - 8}" y="{y + 4:.1f}" text-anchor="end">{each:g}</text>'
+        x = MARGIN + 8
+        yield (
+            f'<text class="n" x="{x}" y="{middle}" text-anchor="middle" transform="rotate(-90 {x} {middle})">'
+            "height</text>"
+        )
+
+    def _leaf(self, number: int, x: float, until: float) -> Iterator[str]:
+        """A leaf from the bottom up to its merge, and its label."""
+        leaf = self._tree.leaves[number]
+        colour = "" if not leaf.deviating else "y" if leaf.kind == HARMLESS else "d"
+        yield f"<g><title>{_text(self._said(number))}</title>"
+        begin = self._y(leaf.height)
+        if leaf.members > 1:
+            yield (f'<path class="f {colour}" d="M{x - _WIDE:.1f} {self._base}H{x + _WIDE:.1f}L{x:.1f} {begin:.1f}Z"/>')
+        yield f'<path class="m {colour}" d="M{x:.1f} {begin:.1f}V{until:.1f}"/>'
+        foot = self._base + MARGIN
+        yield (
+            f'<text class="{colour and colour + "l"}" x="{x:.1f}" y="{foot}" text-anchor="end" '
+            f'transform="rotate(-90 {x:.1f} {foot})" dy="4">{_text(self._shown(number))}</text></g>'
+        )
+
+    def _shown(self, number: int) -> str:
+        leaf, label = self._tree.leaves[number], self._labels[number]
+        if len(label) > LONGEST_LABEL:
+            label = f"...{label[3 - LONGEST_LABEL :]}"
+        return f"{label} {leaf_note(leaf)} ●" if leaf.deviating else label
+
+    def _said(self, number: int) -> str:
+        """What a browser says of a leaf."""
+        note = leaf_note(self._tree.leaves[number])
+        return f"{self._labels[number]}: {note}" if note else self._labels[number]
+
+
+def _p_values(labels: list[tuple[float, float, float, float]]) -> Iterator[str]:
+    """The p-values of merges, given by height, place and value: the highest first, and none over another."""
+    taken: list[tuple[float, float]] = []
+    across, down = _P_VALUE
+    for _, x, y, p_value in sorted(labels, reverse=True):
+        if all(abs(x - other_x) >= across or abs(y - other_y) >= down for other_x, other_y in taken):
+            taken.append((x, y))
+            yield f'<text class="p" x="{x - 3:.1f}" y="{y - 3:.1f}" text-anchor="end">{p_value:.0f}</text>'
+
+
+def _text(text: str) -> str:
+    """Text for an XML file, whatever members call themselves."""
+    return escape(printable(text))
