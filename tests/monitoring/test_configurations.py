@@ -107,6 +107,8 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
     assert all(text in said for text in annotations.values()), said
     assert said.count(annotations["summary"]) == 2
     assert f"Over: {annotations['summary']}" in said
+    for name in ("application", "pool"):
+        assert _rendered({**data, "groupLabels": {name: "checkout"}}, "title", tmp_path) == "checkout"
     over = {**data, "status": "resolved", "groupLabels": {"alertname": "LaggardDown"}}
     assert _rendered(over, "title", tmp_path) == "Over: laggard"
     assert _rendered(over, "color", tmp_path) == "good"
