@@ -40,7 +40,7 @@ _MESSAGES: Final = {
     APPLICATIONS: ("frame", "wish"),
     POOLS: ("frame",),
     REQUESTS: ("request",),
-    ANOMALIES: ("anomaly", "progress", "incident", "ranking"),
+    ANOMALIES: ("anomaly", "progress", "incident", "ranking", "pool"),
     MODELS: ("model",),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
@@ -60,7 +60,8 @@ Frames, marks, requests and wishes are one MessagePack map each, of version {REC
 their schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields
 that it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least
 once, and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request,
-wish, anomaly, model or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
+wish, anomaly, model, ranking of a pool or diagnosis. The partition of a key is the one that Kafka's own clients choose
+(murmur2).
 """
 
 
@@ -116,6 +117,7 @@ def _operations() -> list[tuple[str, Schema]]:
     """Who does what with which topic."""
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
+        ("agent", "send", POOLS.name, "Agents publish the counters of threads, and of processes that work alike."),
         ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
         (
             "measurer",
@@ -123,9 +125,11 @@ def _operations() -> list[tuple[str, Schema]]:
             APPLICATIONS.name,
             "`laggard measure` tells the performance of applications, each interval.",
         ),
+        ("measurer", "send", POOLS.name, "`laggard measure` tells the metrics of a pool's members, each interval."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
         ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),
+        ("worker", "send", POOLS.name, "Workers re-key the counters of a pool's members."),
         ("worker", "receive", ANOMALIES.name, "Workers join anomalies to incidents."),
         ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
         ("worker", "receive", "snapshots", "... and load them when they take over a partition."),
@@ -152,6 +156,7 @@ def _messages() -> Schema:
         "incident": _event("incident", "that of its anomalies"),
         "ranking": _event("ranking", "the host that was marked"),
         "model": _event("model", "the application that it is about"),
+        "pool": _event("pool", "the pool that it is about"),
         "diagnosis": _event("diagnosis", "the host that the process is on"),
         "dead_letter": {
             "title": "dead_letter",
@@ -208,7 +213,7 @@ def _event(kind: str, key: str) -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "progress", "incident", "ranking", "model", "diagnosis"):
+    for kind in ("anomaly", "progress", "incident", "ranking", "model", "pool", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs")
         schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}
@@ -287,7 +292,8 @@ _FRAME: Final = {
     "hosts": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "The hosts that serve an application; all of the stream without.",
+        "description": "The hosts that serve an application, all of the stream without; or the host whose members of a "
+        "pool these are, all members without.",
     },
 }
 _LAYOUT: Final = {

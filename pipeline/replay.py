@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
@@ -26,10 +26,11 @@ from laggard.pipeline.records.outputs import (
     read_output,
     write_output,
 )
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
+from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from laggard.pipeline.applications.serving import ServedByFrames
     from laggard.pipeline.engine.stage import Output, Stage
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.topics import Topic
 
-TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
-"""Where a frame would be, by what its key names."""
-
-Told = Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput
+Told = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | ScoreOutput | PredictionOutput
 
 
 class _Pending(NamedTuple):
@@ -144,7 +142,7 @@ class Replay(Observer):
                         said.add(reason)
                         self._report(f"{place}: {reason}")
                 case Rekeyed(frame):
-                    self._give(place, APPLICATIONS, frame.key, frame)
+                    self._give(place, TOPIC_OF[frame.keyed_by], frame.key, frame)
                 case Anomaly() | Progress():
                     self._tell(output)
                     self.anomalies += isinstance(output, Anomaly)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.bus import TopicSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from laggard.pipeline.records import KeyedBy
 
 PREFIX: Final = "laggard."
 
@@ -41,16 +43,24 @@ APPLICATIONS: Final = Topic(
 )
 POOLS: Final = Topic("pools", "pool", "frames whose rows are a pool's members")
 REQUESTS: Final = Topic("requests", "service", "one traced request: state counts, state durations, system calls")
-ANOMALIES: Final = Topic("anomalies", "the entity's key", "anomalies, incidents, and rankings for marks", 30 * _DAY_S)
+ANOMALIES: Final = Topic(
+    "anomalies", "the entity's key", "anomalies, incidents, rankings for marks, and of pools", 30 * _DAY_S
+)
 MODELS: Final = Topic("models", "application", "every performance model built", 30 * _DAY_S)
 DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
 DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not be used, with the reason", 7 * _DAY_S)
+
+TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
+"""Where a frame is, by what its key names."""
 
 INCIDENTS: Final = "incidents"
 """What joins anomalies to incidents, as it is named in groups, snapshots, metrics and sources of events."""
 
 SERVING: Final = "serving"
 """What re-keys counters to the applications that their hosts serve, named likewise."""
+
+POOLING: Final = "pooling"
+"""What re-keys counters to the pools whose members they are of, named likewise."""
 
 ANNOTATIONS: Final = "annotations"
 """The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""

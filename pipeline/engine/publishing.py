@@ -6,17 +6,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.engine.stage import REPLAY_HEADER, Rekeyed
+from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.schemas import schema_id
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, DEAD_LETTERS, INCIDENTS, MODELS
+from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS, MODELS, TOPIC_OF
 
 if TYPE_CHECKING:
-    from laggard.pipeline.engine.stage import DeadLetter, Output
+    from laggard.pipeline.engine.stage import Output
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.topics import Topics
 
@@ -25,7 +26,8 @@ CLOUD_EVENT_HEADERS: Final = {
     "ce_specversion": "Always `1.0`.",
     "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
     "ce_source": "What found it: `/laggard/gaussian`; for an incident `/laggard/incidents`, for the answer "
-    "to a mark `/laggard/marks`, for a model `/laggard/models`, for a diagnosis `/laggard/diagnosis`.",
+    "to a mark `/laggard/marks`, for a model `/laggard/models`, for a pool `/laggard/pools`, for a diagnosis "
+    "`/laggard/diagnosis`.",
     "ce_type": "`laggard.` and the kind of the record.",
     "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
@@ -48,30 +50,28 @@ _BEGINNING_BYTES: Final = 100_000
 
 def outgoing(output: Output, topics: Topics) -> Outgoing:
     """The record of an output: JSON with the headers of a CloudEvent; a frame; a dead letter's bytes as they were."""
-    topic = topics.name(ANOMALIES)
     match output:
-        case Anomaly():
-            headers = _headers(output, output.id, f"/laggard/{output.operator}")
-            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
-        case Progress() | Incident():
-            # The id of an anomaly, and of an incident, is that of several records.
-            source = f"/laggard/{output.operator if isinstance(output, Progress) else INCIDENTS}"
-            headers = _headers(output, derived_id(output.kind, output.id, output.number), source)
-            return Outgoing(topic, output.key, write_output(output).encode(), output.ts, headers)
-        case RankingOutput():
-            headers = _headers(
-                output, anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}"), "/laggard/marks"
-            )
-            return Outgoing(topic, output.host, write_output(output).encode(), output.ts, headers)
-        case ModelOutput():
-            headers = _headers(output, output.id, "/laggard/models")
-            value = write_output(output).encode()
-            return Outgoing(topics.name(MODELS), output.application, value, output.ts, headers)
         case Rekeyed(frame, live):
             recorded = () if live else ((REPLAY_HEADER, b""),)
-            return Outgoing(topics.name(APPLICATIONS), frame.key, encode(frame), frame.ts, recorded)
-        case _:
+            return Outgoing(topics.name(TOPIC_OF[frame.keyed_by]), frame.key, encode(frame), frame.ts, recorded)
+        case DeadLetter():
             return _dead_letter(output, topics)
+        case ModelOutput():
+            topic, key, event_id, source = MODELS, output.application, output.id, "models"
+        case PoolOutput():
+            topic, key, event_id, source = ANOMALIES, output.pool, output.id, "pools"
+        case RankingOutput():
+            event_id = anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}")
+            topic, key, source = ANOMALIES, output.host, "marks"
+        case Anomaly():
+            topic, key, event_id, source = ANOMALIES, output.key, output.id, output.operator
+        case Progress() | Incident():
+            # The id of an anomaly, and of an incident, is that of several records.
+            event_id = derived_id(output.kind, output.id, output.number)
+            source = output.operator if isinstance(output, Progress) else INCIDENTS
+            topic, key = ANOMALIES, output.key
+    headers = _headers(output, event_id, f"/laggard/{source}")
+    return Outgoing(topics.name(topic), key, write_output(output).encode(), output.ts, headers)
 
 
 def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
@@ -88,7 +88,9 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
 
 
 def _headers(
-    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | Diagnosis, event_id: str, source: str
+    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | Diagnosis,
+    event_id: str,
+    source: str,
 ) -> tuple[tuple[str, bytes], ...]:
     """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     headers = {

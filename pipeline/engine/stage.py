@@ -18,6 +18,7 @@ from laggard.pipeline.engine.telemetry import TaskTelemetry
 from laggard.pipeline.records import Decoder, Frame, RecordError
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
+from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Rekeyed:
     live: bool
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | Rekeyed | DeadLetter
+Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | Rekeyed | DeadLetter
 
 
 class TaskOptions(TypedDict, total=False):

@@ -42,8 +42,8 @@ def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) ->
         raise RecordError(place, "values", f"the shape {expected}", f"{values.shape}")
     hosts: tuple[str, ...] = ()
     if named := checks.items(fields.get("hosts", ()), "hosts", place, MAX_HOSTS):
-        if keyed_by != "application":
-            raise RecordError(place, "hosts", f"nothing for a frame keyed by {keyed_by}", shown(named))
+        if keyed_by == "host":
+            raise RecordError(place, "hosts", "nothing for a frame keyed by host", shown(named))
         hosts = checks.unique(tuple(checks.key(each, "hosts", place) for each in named), "hosts", place)
     return Frame(
         cast("KeyedBy", keyed_by),

@@ -44,7 +44,7 @@ class Fields:
         value = self._found.get(name, "")
         if value is None:
             return math.nan
-        if isinstance(value, float | int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
+        if _is_number(value):
             return float(value)
         raise self.error(name, "a number that float64 can hold, or null")
 
@@ -55,6 +55,21 @@ class Fields:
     def amount(self, name: str) -> float:
         """A finite number of at least 0."""
         return checks.amount(self._found.get(name), f"{self._path}{name}", self.place)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers; null is NaN."""
+        value = self._found.get(name)
+        if isinstance(value, list) and all(each is None or _is_number(each) for each in value):
+            return tuple(math.nan if each is None else float(each) for each in value)
+        raise self.error(name, "a list of numbers that float64 can hold, or null")
+
+    def tuples(self, name: str, length: int) -> list[tuple[float, ...]]:
+        """A list of lists of so many numbers each; null is NaN."""
+        value = self._found.get(name)
+        if isinstance(value, list) and all(isinstance(each, list) and len(each) == length for each in value):
+            numbered = [(f"{name}[{number}]", each) for number, each in enumerate(value)]
+            return [Fields({path: each}, self.place, self._path).numbers(path) for path, each in numbered]
+        raise self.error(name, f"a list of lists of {length} numbers")
 
     def integer(self, name: str, least: int, most: int) -> int:
         """An integer within bounds."""
@@ -126,6 +141,10 @@ class Fields:
     def error(self, name: str, expected: str) -> RecordError:
         """What to raise where the field is not what was expected."""
         return RecordError(self.place, f"{self._path}{name}", expected, shown(self._found.get(name)))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_integer(value: Any, least: int, most: int) -> TypeGuard[int]:

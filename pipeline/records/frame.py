@@ -54,7 +54,8 @@ class Frame:
         sequence: numbers a key's records, ever growing; `UNNUMBERED` where the producer does not.
         layout: names of rows and features.
         values: float64, shape (rows, features), NaN where a value is not there at this tick. Read-only.
-        hosts: for an application, the hosts that serve it; empty for all hosts of the stream.
+        hosts: for an application, the hosts that serve it; empty for all hosts of the stream. For a pool, the host
+            whose members these are; empty where the frame has those of all hosts.
 
     """
 

@@ -52,7 +52,7 @@ _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "wish": (*_COMMON, "application", "wish", "metric"),
     "performance": (*_COMMON, "application", "hosts", "performance"),
     "application": (*_COMMON, "application", "hosts", *_ROWS),
-    "pool": (*_COMMON, "pool", *_ROWS),
+    "pool": (*_COMMON, "pool", "hosts", *_ROWS),
     "host": (*_COMMON, "host", *_ROWS),
 }
 """The fields of each form, by the field that tells it from the forms below."""

@@ -10,13 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
-from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
+from laggard.operators.ranking import Basis, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.features import features_json, read_features
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
+from laggard.pipeline.records.pools import PoolOutput, read_pool
 from laggard.pipeline.records.strict_json import json_number, parse_object
 
 if TYPE_CHECKING:
@@ -403,7 +405,17 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": json_number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | ScoreOutput | PredictionOutput | DeadLetterOutput
+Output = (
+    Anomaly
+    | Progress
+    | Incident
+    | RankingOutput
+    | ModelOutput
+    | PoolOutput
+    | ScoreOutput
+    | PredictionOutput
+    | DeadLetterOutput
+)
 
 
 def write_output(output: Output) -> str:
@@ -423,29 +435,11 @@ def read_output(text: str | bytes, place: str) -> Output:
 
     """
     fields = Fields(parse_object(text, place), place)
-    match fields.raw("kind"):
-        case "anomaly":
-            return Anomaly(**_read_found(fields))
-        case "progress":
-            return Progress(
-                **_read_found(fields),
-                change=fields.choice("change", ANOMALY_CHANGES),
-                number=fields.integer("number", 1, MAX_SEQUENCE),
-                opened_ts=fields.ts("opened_ts"),
-                until_ts=fields.ts("until_ts"),
-                silent_since_ts=_read_silent(fields),
-            )
-        case "incident":
-            return _read_incident(fields)
-        case "ranking":
-            return _read_ranking(fields)
-        case "model":
-            return read_model(fields)
-        case kind:
-            if isinstance(kind, str) and (read := _NEVER_ON_TOPICS.get(kind)) is not None:
-                return read(fields)
-            expected = "one of the kinds " + ", ".join(repr(each.kind) for each in get_args(Output))
-            raise RecordError(place, "kind", expected, shown(kind))
+    kind = fields.raw("kind")
+    if isinstance(kind, str) and (read := _READERS.get(kind)) is not None:
+        return read(fields)
+    expected = "one of the kinds " + ", ".join(repr(each.kind) for each in get_args(Output))
+    raise RecordError(place, "kind", expected, shown(kind))
 
 
 def _parameter(value: Parameter) -> Parameter | None:
@@ -465,16 +459,7 @@ def _rows(ranking: Ranking) -> list[dict[str, Any]]:
             "age_s": json_number(row.age_s),
             "basis": row.basis,
             "waits": bool(row.waits),
-            "features": [
-                {
-                    "feature": each.feature,
-                    "value": json_number(each.value),
-                    "mean": json_number(each.mean),
-                    "standard_deviation": json_number(each.standard_deviation),
-                    "score": json_number(each.score),
-                }
-                for each in row.features
-            ],
+            "features": features_json(row.features),
             **({"phases": [_phase(each) for each in row.phases]} if row.phases else {}),
         }
         for row in ranking.rows
@@ -529,6 +514,17 @@ def _read_found(fields: Fields) -> dict[str, Any]:
         "scope": fields.text("scope") if "scope" in fields else "",
         "blame": _read_blame(fields) if "blame" in fields else None,
     }
+
+
+def _read_progress(fields: Fields) -> Progress:
+    return Progress(
+        **_read_found(fields),
+        change=fields.choice("change", ANOMALY_CHANGES),
+        number=fields.integer("number", 1, MAX_SEQUENCE),
+        opened_ts=fields.ts("opened_ts"),
+        until_ts=fields.ts("until_ts"),
+        silent_since_ts=_read_silent(fields),
+    )
 
 
 def _read_incident(fields: Fields) -> Incident:
@@ -597,7 +593,13 @@ def _read_dead_letter(fields: Fields) -> DeadLetterOutput:
     return DeadLetterOutput(fields.number("ts"), fields.text("place"), fields.text("reason"))
 
 
-_NEVER_ON_TOPICS: Final[Mapping[str, Callable[[Fields], Output]]] = {
+_READERS: Final[Mapping[str, Callable[[Fields], Output]]] = {
+    "anomaly": lambda fields: Anomaly(**_read_found(fields)),
+    "progress": _read_progress,
+    "incident": _read_incident,
+    "ranking": _read_ranking,
+    "model": read_model,
+    "pool": read_pool,
     "score": _read_score,
     "prediction": read_prediction,
     "dead_letter": _read_dead_letter,
@@ -635,16 +637,7 @@ def _read_rows(fields: Fields, name: str) -> tuple[RowScore, ...]:
             row=row.text("row"),
             name=row.text("name"),
             score=row.number("score"),
-            features=tuple(
-                FeatureScore(
-                    feature=each.text("feature"),
-                    value=each.number("value"),
-                    mean=each.number("mean"),
-                    standard_deviation=each.number("standard_deviation"),
-                    score=each.number("score"),
-                )
-                for each in row.objects("features")
-            ),
+            features=read_features(row),
             age_s=row.number("age_s"),
             # An older laggard wrote neither.
             basis=row.choice("basis", BASES) if "basis" in row else "itself",

@@ -221,6 +221,56 @@ CANDIDATE: Final = _object(
     },
 )
 
+LEVEL: Final = _object(
+    "One step of the top-down analysis: the members of one group, or groups of one, as a dendrogram.",
+    {
+        "path": _text("Of the group; empty at the top."),
+        "labels": _texts("Of the leaves: a member's, or a group's; a cluster's where there would be too many leaves."),
+        "merges": {
+            "type": "array",
+            "description": "One less than leaves, by their height: the two clusters that are merged, the height, and "
+            "how many leaves are below. Clusters are numbered from 0: the leaves first, then what each merge makes.",
+            "items": {"type": "array", "items": {"type": ["number", "null"]}, "minItems": 4, "maxItems": 4},
+        },
+        "p_values": {
+            "type": "array",
+            "description": "Of each merge: the approximately unbiased p-value in percent; null where there is none.",
+            "items": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
+        },
+    },
+)
+RANKED: Final = _object(
+    "Members of a pool that behave unlike the others: one, or a group.",
+    {
+        "rows": _texts("The ids of the members."),
+        "name": _text("Of the member, or of the group."),
+        "kind": _text(
+            "How they deviate: for a while they did much more, and are back (`spike`), or go on doing so (`busy`); "
+            "they hold more and more (`leak`), do nothing while others work (`stuck`), get less done (`slower`), left "
+            "the pool (`left`), began later (`younger`), or their metrics vary otherwise (`different`). A later "
+            "version may have more.",
+            minLength=1,
+        ),
+        "score": _perhaps("How unusual: above 1. Null where it is too great for a number."),
+        "height": _perhaps("At which they merge with others in the dendrogram; null without one."),
+        "p_value": _perhaps(
+            "The approximately unbiased p-value of that merge in percent; null where none was computed.",
+            minimum=0,
+            maximum=100,
+        ),
+        "begin_ts": _perhaps("Since when, seconds since the Unix epoch; null where that is not known.", minimum=0),
+        "end_ts": _perhaps("Until when; null while it lasts.", minimum=0),
+        "window": _count("Ticks of the window that shows it best; 0 for the whole life."),
+        "level": _text("Path of the group inside which they deviate; empty at the top."),
+        "features": {
+            "type": "array",
+            "description": "What sets them apart, worst first: their value, and the pool's usual mean and deviation.",
+            "items": {"$ref": "#/$defs/feature"},
+        },
+        "sentence": _text("What it is, in plain words. For people: its wording may change at any time."),
+    },
+)
+
 _TS: Final = _number("The time that it is about, by the clock of the host: seconds since the Unix epoch.", minimum=0)
 _OPERATOR: Final = _text("The operator that found it: `gaussian`.")
 _AGE: Final = _perhaps("How long the operator has been learning this key, in seconds.", minimum=0)
@@ -475,6 +525,34 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "live": _LIVE,
         },
         parts={"term": TERM, "candidate": CANDIDATE},
+    ),
+    "pool": _kind(
+        "pool",
+        "Which members of a pool behave unlike the others. It is told when that changes; `laggard replay` tells it "
+        "once more for the whole at the end.",
+        {
+            "ts": _number("The time of the tick, by the clock of its host: seconds since the epoch.", minimum=0),
+            "id": _text("Of this record: the same whenever the same input is processed again.", format="uuid"),
+            "operator": _text("The operator that found it: `covariance`."),
+            "pool": _text("The pool that it is about. The record's key.", minLength=1),
+            "members": _count("How many are there at this tick."),
+            "age_s": _perhaps("How long the operator has been learning this pool, in seconds.", minimum=0),
+            "young": _YOUNG,
+            "whole": _flag("Whether it is about all of the recorded data, at their end, and not about the moment."),
+            "ranking": {
+                "type": "array",
+                "description": "Those that deviate, the worst first; empty where none does.",
+                "items": {"$ref": "#/$defs/ranked"},
+            },
+            "levels": {
+                "type": "array",
+                "description": "Dendrograms, top-down: of the whole pool first, then of groups that deviate or have "
+                "members that do. Empty where it is about the moment.",
+                "items": {"$ref": "#/$defs/level"},
+            },
+            "live": _LIVE,
+        },
+        parts={"feature": FEATURE, "ranked": RANKED, "level": LEVEL},
     ),
     "prediction": _kind(
         "prediction",

@@ -23,12 +23,14 @@ from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
+from laggard.pipeline.records.pools import KINDS
 from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.engine.conftest import frame, record
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
 from tests.pipeline.records.test_models import MODEL
+from tests.pipeline.records.test_pools import POOL
 from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def sent_of(output: Any) -> Outgoing:
     return outgoing(output, TEST_TOPICS)
 
 
-@pytest.mark.parametrize("output", [ANOMALY, RANKING, MODEL, DIAGNOSIS], ids=lambda output: output.kind)
+@pytest.mark.parametrize("output", [ANOMALY, RANKING, MODEL, POOL, DIAGNOSIS], ids=lambda output: output.kind)
 def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
     sent = sent_of(output)
     headers = {name: value.decode() for name, value in sent.headers}
@@ -193,7 +195,7 @@ def test_the_example_is_what_would_be_sent() -> None:
     assert f"`{sent.topic}`" in PAGE
 
 
-@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking"])
+@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking", "pool"])
 def test_every_field_is_explained(kind: str) -> None:
     section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
     explained = {
@@ -206,6 +208,15 @@ def test_every_field_of_rows_and_features_is_explained() -> None:
     for name, schema in SCHEMAS["incident"]["$defs"].items():
         (told_of,) = re.findall(rf"Of an? {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
         assert set(re.findall(r"`(\w+)`", told_of)) == set(schema["properties"])
+
+
+def test_every_field_of_what_is_ranked_in_a_pool_and_each_kind_is_explained() -> None:
+    parts = SCHEMAS["pool"]["$defs"]
+    (of_ranked,) = re.findall(r"Of a ranked one: (.*?)\.(?=\s)", PAGE, re.DOTALL)
+    (of_level,) = re.findall(r"Of a level: (.*?)\.(?=\s)", PAGE, re.DOTALL)
+    explained = set(re.findall(r"`(\w+)`", of_ranked))
+    assert explained == {*parts["ranked"]["properties"], *KINDS, "mean", "standard_deviation"}
+    assert set(re.findall(r"`(\w+)`", of_level)) == {*parts["level"]["properties"], "linkage"}
 
 
 # The page of diagnoses, deploy/diagnoses.md.

@@ -1,0 +1,150 @@
+"""What is said of pools as it leaves: its fields are a promise, and what is written comes back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laggard.operators.ranking import FeatureScore
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.outputs import read_output, write_output
+from laggard.pipeline.records.pools import KINDS, LevelOutput, PoolOutput, Ranked, pool_id
+from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
+from tests.pipeline.records.test_schemas import FEATURES, NUMBERS, VALIDATORS
+
+POOL = PoolOutput(
+    id=pool_id("covariance", "workers", "laggard.pools[3]@1042"),
+    ts=1.7e9,
+    operator="covariance",
+    pool="workers",
+    members=3,
+    age_s=3600.0,
+    young=False,
+    whole=True,
+    ranking=(
+        Ranked(
+            ("w-1[7@9]",), "w-1", "leak", 2.5, 4.0, 99.0, 1.6e9, math.nan, 48, "",
+            (FeatureScore("memory_rss_bytes", 1.9e9, 2.1e8, 1.2e7, 9.0),), "`w-1` leaks.",
+        ),
+    ),
+    levels=(LevelOutput("", ("w-1", "w-2", "w-3"), ((1, 2, 0.5, 2), (0, 3, 4.0, 3)), (80.0, math.nan)),),
+    live=False,
+)  # fmt: skip
+POOL_JSON = {
+    "kind": "pool",
+    "ts": 1.7e9,
+    "id": "68142fc6-29cd-5a85-8886-5e6fb6a3773f",
+    "operator": "covariance",
+    "pool": "workers",
+    "members": 3,
+    "age_s": 3600.0,
+    "young": False,
+    "whole": True,
+    "ranking": [
+        {
+            "rows": ["w-1[7@9]"],
+            "name": "w-1",
+            "kind": "leak",
+            "score": 2.5,
+            "height": 4.0,
+            "p_value": 99.0,
+            "begin_ts": 1.6e9,
+            "end_ts": None,
+            "window": 48,
+            "level": "",
+            "features": [
+                {
+                    "feature": "memory_rss_bytes",
+                    "value": 1.9e9,
+                    "mean": 2.1e8,
+                    "standard_deviation": 1.2e7,
+                    "score": 9.0,
+                }
+            ],
+            "sentence": "`w-1` leaks.",
+        }
+    ],
+    "levels": [
+        {
+            "path": "",
+            "labels": ["w-1", "w-2", "w-3"],
+            "merges": [[1, 2, 0.5, 2], [0, 3, 4.0, 3]],
+            "p_values": [80.0, None],
+        }
+    ],
+    "live": False,
+}
+PERCENT = st.floats(0.0, 100.0) | st.just(math.nan)
+UNTIL = TIMES | st.just(math.nan)
+RANKED = st.builds(
+    Ranked, st.lists(NAMES, min_size=1, max_size=3).map(tuple), TEXTS, st.sampled_from(KINDS), NUMBERS, NUMBERS,
+    PERCENT, UNTIL, UNTIL, st.integers(0, 1 << 40), TEXTS, st.lists(FEATURES, max_size=2).map(tuple), TEXTS,
+)  # fmt: skip
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> LevelOutput:
+    labels = draw(st.lists(NAMES, max_size=4).map(tuple))
+    merges = tuple(
+        (draw(st.integers(0, len(labels) + number - 1)), number, draw(NUMBERS), draw(st.integers(0, 9)))
+        for number in range(len(labels) - 1)
+    )
+    return LevelOutput(draw(TEXTS), labels, merges, tuple(draw(PERCENT) for _ in merges))
+
+
+POOLS = st.builds(
+    PoolOutput, st.builds(pool_id, TEXTS, KEYS, TEXTS), TIMES, TEXTS, KEYS, st.integers(0, 1000),
+    st.floats(0.0) | st.just(math.nan), st.booleans(), st.booleans(), st.lists(RANKED, max_size=2).map(tuple),
+    st.lists(levels(), max_size=2).map(tuple), st.booleans(),
+)  # fmt: skip
+
+
+def test_the_fields() -> None:
+    assert POOL.to_json() == POOL_JSON
+    assert next(iter(POOL.to_json())) == "kind"
+    assert read_output(json.dumps(POOL_JSON), "here").to_json() == POOL_JSON
+
+
+@given(POOLS)
+def test_what_is_written_is_what_the_schema_says_and_comes_back(output: PoolOutput) -> None:
+    written = write_output(output)
+    VALIDATORS["pool"].validate(json.loads(written))
+    assert write_output(read_output(written, "here")) == written
+
+
+def test_a_field_that_is_absent_or_something_else_is_no_record() -> None:
+    for name in POOL_JSON:
+        for document in (
+            {field: value for field, value in POOL_JSON.items() if field != name},
+            POOL_JSON | {name: {"a": "map"}},
+        ):
+            assert not VALIDATORS["pool"].is_valid(document), name
+            with pytest.raises(RecordError, match="here: "):
+                read_output(json.dumps(document), "here")
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("ranking", {"kind": "odd"}, r"ranking\[0\]\.kind': expected 'spike' or 'busy'"),
+        ("ranking", {"rows": "w"}, r"ranking\[0\]\.rows': expected a list of at most"),
+        ("ranking", {"features": [{}]}, r"ranking\[0\]\.features\[0\]\.feature': expected text"),
+        ("levels", {"merges": [[1, 2, 0.5]]}, r"levels\[0\]\.merges': expected a list of lists of 4 numbers"),
+        ("levels", {"merges": [[1, 2, 0.5, 2]]}, r"levels\[0\]\.merges': expected one less than labels, 2"),
+        ("levels", {"merges": [[1, 3, 0.5, 2], [0, 3, 4.0, 3]]}, "expected numbers of leaves, and of clusters"),
+        ("levels", {"merges": [[1, None, 0.5, 2], [0, 3, 4.0, 3]]}, "expected numbers of leaves, and of clusters"),
+        ("levels", {"merges": [[1, 2, 0.5, 1.5], [0, 3, 4.0, 3]]}, "expected numbers of members"),
+        ("levels", {"merges": [[1, 2, "x", 2], [0, 3, 4.0, 3]]}, r"merges\[0\]': expected a list of numbers"),
+        ("levels", {"p_values": [1.0]}, r"levels\[0\]\.p_values': expected as many as merges, 2"),
+        ("levels", {"labels": ["w"] * 65}, r"levels\[0\]\.labels': expected a list of at most 64"),
+    ],
+)
+def test_what_is_not_like_a_pool_is_refused_by_name(field: str, wrong: dict[str, Any], said: str) -> None:
+    (document,) = POOL_JSON[field]  # type: ignore[misc]
+    with pytest.raises(RecordError, match=said):
+        read_output(json.dumps(POOL_JSON | {field: [document | wrong]}), "here")
