@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 from laggard.operators.covariance.results import Kind
 from laggard.pipeline.records.features import features_json, read_features
@@ -83,8 +83,51 @@ class Ranked:
         }
 
 
-Merge = tuple[int, int, float, int]
-"""The two clusters that are merged, the height, and the number of members."""
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A member, a group, or a cluster of them that is not told one by one.
+
+    Attributes:
+        label: of the member or group; of a cluster, of its first one.
+        members: how many members or groups it stands for, at least 1.
+        deviating: how many of these deviate.
+        kind: how the first of those does; empty where none does.
+        height: at which the last of them merge; 0 where there is one.
+
+    """
+
+    label: str
+    members: int = 1
+    deviating: int = 0
+    kind: Kind | Literal[""] = ""
+    height: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return {
+            "label": self.label,
+            "members": self.members,
+            "deviating": self.deviating,
+            "kind": self.kind,
+            "height": json_number(self.height),
+        }
+
+
+class Merge(NamedTuple):
+    """Two clusters that become one: those below the number n of leaves are leaves, n + i is what merge i made.
+
+    Attributes:
+        first: one of them.
+        second: the other one.
+        height: the distance at which they merge.
+        members: how many members or groups there are in both.
+
+    """
+
+    first: int
+    second: int
+    height: float
+    members: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +136,14 @@ class LevelOutput:
 
     Attributes:
         path: of the group; empty at the top.
-        labels: of the leaves, at most `MAX_LEAVES`.
-        merges: one less: clusters below `len(labels)` are leaves, those from there on what earlier merges made.
+        leaves: at most `MAX_LEAVES`.
+        merges: one less, each after those that made its clusters; the last one is of all leaves.
         p_values: of each merge, see `Ranked`.
 
     """
 
     path: str
-    labels: tuple[str, ...]
+    leaves: tuple[Leaf, ...]
     merges: tuple[Merge, ...]
     p_values: tuple[float, ...]
 
@@ -108,8 +151,8 @@ class LevelOutput:
         """The object that is written."""
         return {
             "path": self.path,
-            "labels": list(self.labels),
-            "merges": [[one, other, json_number(height), size] for one, other, height, size in self.merges],
+            "leaves": [each.to_json() for each in self.leaves],
+            "merges": [[first, second, json_number(height), size] for first, second, height, size in self.merges],
             "p_values": [json_number(each) for each in self.p_values],
         }
 
@@ -199,27 +242,37 @@ def _ranked(fields: Fields) -> Ranked:
     )
 
 
+def _leaf(fields: Fields) -> Leaf:
+    return Leaf(
+        label=fields.text("label", MAX_NAME),
+        members=fields.integer("members", 1, MAX_ROWS),
+        deviating=fields.integer("deviating", 0, MAX_ROWS),
+        kind=fields.choice("kind", ("", *KINDS)),
+        height=fields.number("height"),
+    )
+
+
 def _level(fields: Fields) -> LevelOutput:
-    labels = fields.texts("labels", MAX_LEAVES, MAX_NAME)
-    most = max(len(labels) - 1, 0)
+    leaves = tuple(map(_leaf, fields.objects("leaves")))
+    if len(leaves) > MAX_LEAVES:
+        raise fields.error("leaves", f"at most {MAX_LEAVES}")
+    most = max(len(leaves) - 1, 0)
     merges = fields.tuples("merges", 4)
     if len(merges) != most:
-        raise fields.error("merges", f"one less than labels, {most}")
-    for number, (one, other, _, size) in enumerate(merges):
-        if not (_is_cluster(one, len(labels) + number) and _is_cluster(other, len(labels) + number)):
-            raise fields.error("merges", "numbers of leaves, and of clusters that were merged before")
-        if not _is_cluster(size, MAX_ROWS + 1):
+        raise fields.error("merges", f"one less than leaves, {most}")
+    free = set(range(len(leaves)))
+    for number, (first, second, _, size) in enumerate(merges, len(leaves)):
+        if first == second or not free.issuperset((first, second)):
+            raise fields.error("merges", "numbers of leaves, and of clusters that were made before, each merged once")
+        if not (size.is_integer() and 0 <= size <= MAX_ROWS):
             raise fields.error("merges", f"numbers of members up to {MAX_ROWS:,}")
+        free = free - {first, second} | {number}
     p_values = fields.numbers("p_values")
     if len(p_values) != most:
         raise fields.error("p_values", f"as many as merges, {most}")
     return LevelOutput(
         path=fields.text("path"),
-        labels=labels,
-        merges=tuple((int(one), int(other), height, int(size)) for one, other, height, size in merges),
+        leaves=leaves,
+        merges=tuple(Merge(int(first), int(second), height, int(size)) for first, second, height, size in merges),
         p_values=p_values,
     )
-
-
-def _is_cluster(number: float, stop: int) -> bool:
-    return number.is_integer() and 0 <= number < stop

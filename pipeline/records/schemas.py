@@ -221,15 +221,30 @@ CANDIDATE: Final = _object(
     },
 )
 
+LEAF: Final = _object(
+    "A member, a group, or a cluster of them that is not told one by one.",
+    {
+        "label": _text("Of the member or group; of a cluster, of its first one."),
+        "members": _count("How many members or groups it stands for."),
+        "deviating": _count("How many of these deviate."),
+        "kind": _text("How the first of those does, as in `ranked`; empty where none does."),
+        "height": _perhaps("At which the last of them merge; 0 where there is one."),
+    },
+)
 LEVEL: Final = _object(
     "One step of the top-down analysis: the members of one group, or groups of one, as a dendrogram.",
     {
         "path": _text("Of the group; empty at the top."),
-        "labels": _texts("Of the leaves: a member's, or a group's; a cluster's where there would be too many leaves."),
+        "leaves": {
+            "type": "array",
+            "description": "Members, or groups, or clusters of them where there would be too many leaves.",
+            "items": {"$ref": "#/$defs/leaf"},
+        },
         "merges": {
             "type": "array",
             "description": "One less than leaves, by their height: the two clusters that are merged, the height, and "
-            "how many leaves are below. Clusters are numbered from 0: the leaves first, then what each merge makes.",
+            "how many members or groups are in both. Clusters are numbered from 0: the leaves first, then what each "
+            "merge makes.",
             "items": {"type": "array", "items": {"type": ["number", "null"]}, "minItems": 4, "maxItems": 4},
         },
         "p_values": {
@@ -552,7 +567,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             },
             "live": _LIVE,
         },
-        parts={"feature": FEATURE, "ranked": RANKED, "level": LEVEL},
+        parts={"feature": FEATURE, "ranked": RANKED, "leaf": LEAF, "level": LEVEL},
     ),
     "prediction": _kind(
         "prediction",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import read_output, write_output
-from laggard.pipeline.records.pools import KINDS, LevelOutput, PoolOutput, Ranked, pool_id
+from laggard.pipeline.records.pools import KINDS, Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
 from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
 from tests.pipeline.records.test_schemas import FEATURES, NUMBERS, VALIDATORS
 
@@ -32,7 +32,13 @@ POOL = PoolOutput(
             (FeatureScore("memory_rss_bytes", 1.9e9, 2.1e8, 1.2e7, 9.0),), "`w-1` leaks.",
         ),
     ),
-    levels=(LevelOutput("", ("w-1", "w-2", "w-3"), ((1, 2, 0.5, 2), (0, 3, 4.0, 3)), (80.0, math.nan)),),
+    levels=(LevelOutput(
+            "",
+            (Leaf("w-1", 1, 1, "leak"), Leaf("w-2"), Leaf("w-3", 2, height=0.25)),
+            (Merge(1, 2, 0.5, 3), Merge(0, 3, 4.0, 4)),
+            (80.0, math.nan),
+        ),
+    ),
     live=False,
 )  # fmt: skip
 POOL_JSON = {
@@ -72,8 +78,12 @@ POOL_JSON = {
     "levels": [
         {
             "path": "",
-            "labels": ["w-1", "w-2", "w-3"],
-            "merges": [[1, 2, 0.5, 2], [0, 3, 4.0, 3]],
+            "leaves": [
+                {"label": "w-1", "members": 1, "deviating": 1, "kind": "leak", "height": 0.0},
+                {"label": "w-2", "members": 1, "deviating": 0, "kind": "", "height": 0.0},
+                {"label": "w-3", "members": 2, "deviating": 0, "kind": "", "height": 0.25},
+            ],
+            "merges": [[1, 2, 0.5, 3], [0, 3, 4.0, 4]],
             "p_values": [80.0, None],
         }
     ],
@@ -87,14 +97,20 @@ RANKED = st.builds(
 )  # fmt: skip
 
 
+LEAVES = st.builds(
+    Leaf, NAMES, st.integers(1, 1000), st.integers(0, 1000), st.sampled_from(("", *KINDS)), NUMBERS
+)  # fmt: skip
+
+
 @st.composite
 def levels(draw: st.DrawFn) -> LevelOutput:
-    labels = draw(st.lists(NAMES, max_size=4).map(tuple))
-    merges = tuple(
-        (draw(st.integers(0, len(labels) + number - 1)), number, draw(NUMBERS), draw(st.integers(0, 9)))
-        for number in range(len(labels) - 1)
-    )
-    return LevelOutput(draw(TEXTS), labels, merges, tuple(draw(PERCENT) for _ in merges))
+    leaves = draw(st.lists(LEAVES, max_size=4).map(tuple))
+    free, merges = list(range(len(leaves))), []
+    for number in range(len(leaves), 2 * len(leaves) - 1):
+        first, second = (free.pop(draw(st.integers(0, len(free) - 1))) for _ in range(2))
+        merges.append(Merge(first, second, draw(NUMBERS), draw(st.integers(0, 9))))
+        free.append(number)
+    return LevelOutput(draw(TEXTS), leaves, tuple(merges), tuple(draw(PERCENT) for _ in merges))
 
 
 POOLS = st.builds(
@@ -135,13 +151,16 @@ def test_a_field_that_is_absent_or_something_else_is_no_record() -> None:
         ("ranking", {"rows": "w"}, r"ranking\[0\]\.rows': expected a list of at most"),
         ("ranking", {"features": [{}]}, r"ranking\[0\]\.features\[0\]\.feature': expected text"),
         ("levels", {"merges": [[1, 2, 0.5]]}, r"levels\[0\]\.merges': expected a list of lists of 4 numbers"),
-        ("levels", {"merges": [[1, 2, 0.5, 2]]}, r"levels\[0\]\.merges': expected one less than labels, 2"),
+        ("levels", {"merges": [[1, 2, 0.5, 2]]}, r"levels\[0\]\.merges': expected one less than leaves, 2"),
         ("levels", {"merges": [[1, 3, 0.5, 2], [0, 3, 4.0, 3]]}, "expected numbers of leaves, and of clusters"),
         ("levels", {"merges": [[1, None, 0.5, 2], [0, 3, 4.0, 3]]}, "expected numbers of leaves, and of clusters"),
         ("levels", {"merges": [[1, 2, 0.5, 1.5], [0, 3, 4.0, 3]]}, "expected numbers of members"),
         ("levels", {"merges": [[1, 2, "x", 2], [0, 3, 4.0, 3]]}, r"merges\[0\]': expected a list of numbers"),
         ("levels", {"p_values": [1.0]}, r"levels\[0\]\.p_values': expected as many as merges, 2"),
-        ("levels", {"labels": ["w"] * 65}, r"levels\[0\]\.labels': expected a list of at most 64"),
+        ("levels", {"merges": [[1, 2, 0.5, 2], [1, 3, 4.0, 3]]}, "made before, each merged once"),
+        ("levels", {"merges": [[1, 1, 0.5, 2], [0, 3, 4.0, 3]]}, "made before, each merged once"),
+        ("levels", {"leaves": POOL_JSON["levels"][0]["leaves"] * 22}, r"levels\[0\]\.leaves': expected at most 64"),  # type: ignore[index]
+        ("levels", {"leaves": [{"label": 1}]}, r"leaves\[0\]\.label': expected text"),
     ],
 )
 def test_what_is_not_like_a_pool_is_refused_by_name(field: str, wrong: dict[str, Any], said: str) -> None:
