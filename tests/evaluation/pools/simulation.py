@@ -159,7 +159,7 @@ class Pool:
 
     def frames(self) -> Iterator[tuple[float, Layout, Series]]:
         """Time, names and values of each tick, of the members that are there."""
-        there: NDArray[np.bool_] = np.isfinite(self.values).any(axis=2)
+        there = np.asarray(np.isfinite(self.values).any(axis=2))
         for at, ts in enumerate(self.ts):
             key = there[at].tobytes()
             if key not in self._layouts:

@@ -1,0 +1,137 @@
+"""Precision, recall, k-recall of waves and k-precision of threads, as section V.H defines them (S3).
+
+A ranking is a sequence of clusters, worst first, each of one member or more. Where the order inside a cluster decides,
+because `the top k` cuts it, what is expected of any order counts: that is the paper's tie (section VI.B, figure 9).
+
+What the paper leaves open: a method that ranks nothing is precise; recall, k-recall and k-precision are of tests and
+waves in which something deviates; and k-precision is divided by as many of k as deviate at all: only so can the paper's
+3-precision be its recall, 76.61 %, where many a wave has fewer than three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tests.evaluation.pools.simulation import KINDS, PUBLISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.evaluation.pools.simulation import Fault, Pool
+
+TOP: Final = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a method ranks.
+
+    Attributes:
+        members: ids of threads, or names of waves.
+        kind: how they deviate, in the operator's words; empty where the method does not say.
+
+    """
+
+    members: tuple[str, ...]
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Of one ranking, shares between 0 and 1; NaN where there is nothing to be a share of.
+
+    Attributes:
+        precision: of what is ranked, that which deviates.
+        recall: of what deviates, that which is ranked.
+        top: k-recall or k-precision, for k of 1, 2, 3.
+
+    """
+
+    precision: float
+    recall: float
+    top: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of one kind of fault in one wave.
+
+    Attributes:
+        there: threads that it befell.
+        ranked: of those, the ones that are ranked.
+        named: of those, the ones whose kind is right.
+        wrong: threads that nothing befell, but that are ranked, as of this kind or as of none.
+
+    """
+
+    there: int
+    ranked: int
+    named: int
+    wrong: int
+
+
+def wave_of(row: str) -> str:
+    """The group of a thread: the parents in its id."""
+    return row.rpartition("/")[0]
+
+
+def waves(test: Pool, ranking: Sequence[Cluster]) -> Quality:
+    """How well waves are ranked: `precision_w`, `recall_w`, `k-recall_w`."""
+    deviations = dict.fromkeys(map(wave_of, test.rows), 0)
+    for each in test.injections:
+        deviations[wave_of(each.row)] += 1
+    precision, recall = _precision_and_recall(ranking, {wave for wave, count in deviations.items() if count})
+    most = sorted(deviations.values(), reverse=True)
+    top = tuple(_share(_in_top(ranking, deviations, k), sum(most[:k])) for k in TOP)
+    return Quality(precision, recall, top)
+
+
+def threads(test: Pool, wave: str, ranking: Sequence[Cluster]) -> Quality:
+    """How well the threads of one wave are ranked: `precision_t`, `recall_t`, `k-precision_t`."""
+    deviating = {each.row: 1 for each in test.injections if wave_of(each.row) == wave}
+    precision, recall = _precision_and_recall(ranking, set(deviating))
+    top = tuple(_share(_in_top(ranking, deviating, k), min(k, len(deviating))) for k in TOP)
+    return Quality(precision, recall, top)
+
+
+def by_fault(test: Pool, wave: str, ranking: Sequence[Cluster]) -> dict[Fault, Count]:
+    """The same threads, counted by what befell them."""
+    faults = {each.row: each.fault for each in test.injections if wave_of(each.row) == wave}
+    kinds = {member: each.kind for each in reversed(ranking) for member in each.members}
+    counts: dict[Fault, Count] = {}
+    for fault in PUBLISHED:
+        mine = [row for row, each in faults.items() if each == fault]
+        counts[fault] = Count(
+            there=len(mine),
+            ranked=sum(row in kinds for row in mine),
+            named=sum(kinds.get(row) in KINDS[fault] for row in mine),
+            wrong=sum(row not in faults and (not kind or kind in KINDS[fault]) for row, kind in kinds.items()),
+        )
+    return counts
+
+
+def _precision_and_recall(ranking: Sequence[Cluster], deviating: set[str]) -> tuple[float, float]:
+    ranked = {member for each in ranking for member in each.members}
+    right = len(ranked & deviating)
+    return right / len(ranked) if ranked else 1.0, _share(right, len(deviating))
+
+
+def _in_top(ranking: Sequence[Cluster], deviations: Mapping[str, int], k: int) -> float:
+    """How many deviations are expected in the first k members."""
+    found, left = 0.0, k
+    seen: set[str] = set()
+    for cluster in ranking:
+        members = [each for each in cluster.members if each not in seen]
+        seen.update(members)
+        if members:
+            taken = min(left, len(members))
+            found += taken / len(members) * sum(deviations.get(each, 0) for each in members)
+            left -= taken
+    return found
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else np.nan
