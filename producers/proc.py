@@ -11,6 +11,9 @@ from typing import NamedTuple
 PF_KTHREAD = 0x00200000
 """The flag of `stat` that marks a kernel thread (include/linux/sched.h)."""
 
+PF_FORKNOEXEC = 0x00000040
+"""The one of a process that was forked and has called no exec: it goes on with its parent's program."""
+
 _STAT_FIELDS = 22  # of `stat` behind the comm: all that is used, up to rss
 _DELAY_FIELD = 39  # delayacct_blkio_ticks, counted behind the comm from 0
 _IO_KEYS = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:"]

@@ -28,6 +28,7 @@ from laggard.producers.tasks import FD, IO, SCHEDSTAT, STAT, STATUS, Task, Threa
 if TYPE_CHECKING:
     from laggard.producers.held import HeldFiles
     from laggard.producers.kernel import Kernel
+    from laggard.producers.tasks import Watch
 
 RATES = (
     "cpu_user_ratio",
@@ -67,7 +68,8 @@ GAUGES = (
 """Values as they are at the tick. The last one is counted among other processes, not read from this one's files."""
 
 MAX_THREADS = 512
-"""Processes with more threads have no run-queue wait, timeslices and switches (NaN): each thread has to be asked."""
+"""Processes with more threads have no run-queue wait, timeslices and switches (NaN), for each thread has to be asked;
+those whose threads are watched have them all the same."""
 
 MAX_SOCKET_SCAN = 256
 """Processes with more descriptors have no sockets (NaN): each descriptor has to be asked what it is."""
@@ -98,6 +100,7 @@ class Process(Task):
         stat: the last `stat`.
         denied: which of its files may not be read.
         malformed: how many texts at the last reading did not have their form.
+        threads: all but the first.
 
     """
 
@@ -117,7 +120,6 @@ class Process(Task):
         "_stat_text",
         "_status",
         "_status_text",
-        "_threads",
         "command",
         "denied",
         "malformed",
@@ -127,6 +129,7 @@ class Process(Task):
         "row",
         "slot",
         "stat",
+        "threads",
     )
 
     def __init__(self, pid: int, path: str, kernel: Kernel, files: HeldFiles) -> None:
@@ -147,7 +150,7 @@ class Process(Task):
         self._io_alone: bool | None = None
         self._io_faults = 0
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
-        self._threads = Threads(pid, path, files)
+        self.threads = Threads(pid, path, files)
         self._descriptor_count = self._sockets = 0.0
         self.denied: set[int] = set()
         self._eager = True
@@ -170,6 +173,16 @@ class Process(Task):
     def wake(self) -> None:
         """See to it that it is read at the next tick, even if it sleeps."""
         self._eager = True
+
+    def watch(self, make: Watch | None) -> None:
+        """Watch each of its threads but the first from the next tick on, by what this makes; or none of them."""
+        if make is self.threads.watch:
+            return
+        if make is None:
+            self.threads.unwatch()
+        else:
+            self.threads.watch = make
+            self.wake()
 
     def read(self, *, retry: bool) -> tuple[float, ...]:
         """Read all counters: those of `RATES` since it began, those of `GAUGES` but the last; all in base units.
@@ -234,7 +247,7 @@ class Process(Task):
         """Close its files and those of its threads. Not held any more, it is read at every tick."""
         self._eager = True
         super().release()
-        self._threads.release()
+        self.threads.release()
 
     def _read_stat(self) -> Stat:
         text = self.text(STAT)
@@ -301,8 +314,8 @@ class Process(Task):
 
     def _read_tasks(self, text: bytes) -> tuple[float, ...]:
         """Wait in seconds, timeslices, voluntary and involuntary switches of all threads together."""
-        others, count = self._threads, self.stat.threads
-        if not text or count > MAX_THREADS:
+        others, count = self.threads, self.stat.threads
+        if not text or (count > MAX_THREADS and others.watch is None):
             others.release()
             return _NAN, _NAN, *(self._status[2:] if count <= 1 else (_NAN, _NAN))
         try:
@@ -323,7 +336,7 @@ class Process(Task):
 
     def _run_ns(self) -> int | None:
         """The run time of its only thread; None where nobody knows better than `stat`."""
-        alone = self.stat.threads <= 1 and not self._threads
+        alone = self.stat.threads <= 1 and not self.threads
         return self.schedstat.run_ns if self.schedstat_text and alone else None
 
     def _count_descriptors(self, *, retry: bool) -> None:

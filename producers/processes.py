@@ -17,13 +17,16 @@ from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.groups import all_members, members
 from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
+from laggard.producers.pools.thread import Thread
 from laggard.producers.pressures import Pressures
-from laggard.producers.proc import PF_KTHREAD, ProcError, parse_name
+from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, parse_name
 from laggard.producers.process import GAUGES, MAX_THREADS, RATES, Process
 from laggard.producers.quotas import Quotas
 from laggard.producers.suspects import blocked_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from laggard.producers.clock import Clock
@@ -79,8 +82,11 @@ class ProcessTable:
         command_lines: whether to read them; they may hold secrets.
         descriptor_limit: files to hold open; by default as many as the (raised) limit of this process allows.
         groups: where control groups are mounted; by default below the `sys` beside procfs.
+        watches_threads: whether threads will be watched: half of the files held are for them then.
 
     Attributes:
+        families: grows whenever a process comes, goes, gets another parent or calls exec.
+        tick_s: seconds of a clock tick.
         unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
         read_errors: how many texts did not have their form, at the last tick.
 
@@ -95,6 +101,7 @@ class ProcessTable:
         command_lines: bool = True,
         descriptor_limit: int | None = None,
         groups: str = "",
+        watches_threads: bool = False,
     ) -> None:
         limit = raise_descriptor_limit() if descriptor_limit is None else descriptor_limit
         self.unreadable_files = 0
@@ -103,8 +110,13 @@ class ProcessTable:
         self._interval_s = interval_s
         self._root = root
         self._command_lines = command_lines
+        self._watch = self._new_thread
         self._kernel = Kernel(root)
-        self._files = HeldFiles(limit)
+        # What watched threads hold takes nothing from the processes.
+        self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
+        self._files = HeldFiles(limit - self._thread_files.limit)
+        self.families = 0
+        self.tick_s = self._kernel.tick_s
         groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
         self._quotas = Quotas(clock, groups)
         self._pressures = Pressures(clock, root, groups)
@@ -140,7 +152,24 @@ class ProcessTable:
     @property
     def held_files(self) -> int:
         """How many files are held open."""
-        return self._files.held
+        return self._files.held + self._thread_files.held
+
+    @property
+    def processes(self) -> Collection[Process]:
+        """Those of the last tick, in the order of its rows."""
+        return self._processes.values()
+
+    def process(self, pid: int) -> Process | None:
+        """The process with this number, if there is one."""
+        return self._processes.get(str(pid))
+
+    def looked_s(self, process: Process) -> float:
+        """When it was looked at last, in seconds of the monotonic clock."""
+        return float(self._now_s[process.slot])
+
+    def watch(self, process: Process, *, watched: bool) -> None:
+        """Watch each thread of a process but the first, from the next tick on; or do so no more."""
+        process.watch(self._watch if watched else None)
 
     def read(self) -> tuple[Layout, NDArray[np.float64]]:
         """Read every process. The values have the shape (processes, `FEATURES`) and are read-only."""
@@ -195,10 +224,11 @@ class ProcessTable:
             stat = process.stat
             if stat.comm != before.comm or not process.command:
                 self._name(process)
-            if stat.parent != before.parent:
-                self._families_changed = True
-            if stat.state == b"Z":
+            ended = stat.state == b"Z"
+            if ended:
                 self._lost_parents.add(process.pid)
+            if stat.parent != before.parent or (stat.flags ^ before.flags) & PF_FORKNOEXEC or ended:
+                self._families_changed = True
         if slots:
             self._now[slots] = np.array(values, np.float64)
             self._now_s[slots] = np.array(times) / 1e9
@@ -255,12 +285,17 @@ class ProcessTable:
         if not isinstance(error, OSError) or error.errno not in OUT_OF_DESCRIPTORS:
             return False
         self.read_errors += 1
-        self._files.limit = self._files.held // 2
+        held = self._files, self._thread_files
+        for files in held:
+            files.limit = files.held // 2
         for process in self._processes.values():
-            if self._files.held <= self._files.limit:
+            if all(files.held <= files.limit for files in held):
                 break
             process.release()
         return True
+
+    def _new_thread(self, tid: str, path: str) -> Thread:
+        return Thread(tid, path, self._kernel, self._thread_files)
 
     def _add(self, pid: str, process: Process) -> None:
         if not self._free:
@@ -315,6 +350,7 @@ class ProcessTable:
         for process in self._processes.values():
             self._children[process.slot] = counts[process.pid]
         self._families_changed = False
+        self.families += 1
 
     def _lay_out(self) -> Layout:
         processes = self._processes.values()

@@ -9,16 +9,26 @@ from laggard.producers.held import BUFFER
 from laggard.producers.proc import Schedstat, parse_schedstat, parse_switches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laggard.producers.held import HeldFiles
+    from laggard.producers.pools.thread import Thread
+
+    Watch = Callable[[str, str], Thread]
 
 FILES = ("stat", "schedstat", "io", "status", "fd")
 STAT, SCHEDSTAT, IO, STATUS, FD = range(len(FILES))
 
 
 class Task:
-    """A thread, with the counters that the kernel has for single threads only."""
+    """A thread, with the counters that the kernel has for single threads only.
 
-    __slots__ = ("_files", "descriptors", "path", "schedstat", "schedstat_text", "switches")
+    Attributes:
+        thread: all that it does, where it is watched.
+
+    """
+
+    __slots__ = ("_files", "descriptors", "path", "schedstat", "schedstat_text", "switches", "thread")
 
     def __init__(self, path: str, files: HeldFiles) -> None:
         self.path = path
@@ -26,6 +36,7 @@ class Task:
         self.schedstat_text = b""
         self.schedstat = Schedstat(0, 0, 0)
         self.switches = (0, 0)
+        self.thread: Thread | None = None
         self._files = files
 
     def text(self, which: int) -> bytes:
@@ -44,6 +55,13 @@ class Task:
     def release(self) -> None:
         """Close its files."""
         self._files.release(self.descriptors)
+        self.unwatch()
+
+    def unwatch(self) -> None:
+        """Go on without what it does by itself."""
+        if self.thread is not None:
+            self.thread.release()
+            self.thread = None
 
 
 class Threads:
@@ -56,10 +74,11 @@ class Threads:
         wait_ns: time that they waited for a CPU, the ended ones included, like the others.
         timeslices: how often they got one.
         switches: voluntary and involuntary ones.
+        watch: makes what watches one, of its number and its path; None to watch none.
 
     """
 
-    __slots__ = ("_files", "_path", "_pid", "_tasks", "switches", "timeslices", "wait_ns")
+    __slots__ = ("_files", "_path", "_pid", "_tasks", "switches", "timeslices", "wait_ns", "watch")
 
     def __init__(self, pid: int, path: str, files: HeldFiles) -> None:
         self._pid = str(pid)
@@ -68,6 +87,12 @@ class Threads:
         self._tasks: dict[str, Task] = {}
         self.wait_ns = self.timeslices = 0
         self.switches = (0, 0)
+        self.watch: Watch | None = None
+
+    @property
+    def watched(self) -> list[Thread]:
+        """Those that are watched."""
+        return [task.thread for task in self._tasks.values() if task.thread is not None]
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -85,6 +110,12 @@ class Threads:
                     self._tasks[tid] = task = Task(f"{self._path}/{tid}", self._files)
                     self._update(tid, task)
 
+    def unwatch(self) -> None:
+        """Watch them no more."""
+        self.watch = None
+        for task in self._tasks.values():
+            task.unwatch()
+
     def release(self) -> None:
         """Close their files and forget them."""
         for task in self._tasks.values():
@@ -94,10 +125,14 @@ class Threads:
     def _update(self, tid: str, task: Task) -> None:
         try:
             text = task.text(SCHEDSTAT)
-            if text == task.schedstat_text:
+            if text == task.schedstat_text and (self.watch is None or task.thread is not None):
                 return
             schedstat = parse_schedstat(text, task.path)
             switches = parse_switches(task.text(STATUS), task.path)
+            if self.watch is not None:
+                if task.thread is None:
+                    task.thread = self.watch(tid, task.path)
+                task.thread.read(schedstat, switches)
         except OSError:
             task.release()  # it ended
             del self._tasks[tid]
