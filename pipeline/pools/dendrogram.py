@@ -9,13 +9,14 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.records.pools import MAX_LEAVES, Leaf, LevelOutput, Merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laggard.operators.covariance.results import Dendrogram
+    from laggard.operators.covariance.results import Dendrogram, Kind
 
 MOST: Final = 40
 """So many leaves are drawn one by one; of more, those that deviate, ..."""
@@ -23,130 +24,102 @@ MOST: Final = 40
 ORDINARY: Final = 12
 """... and the others folded until there are no more than this."""
 
+_ORDINARY: Final = 2  # the urgency of what does not deviate
 _START: Final = re.compile(r"@\d+(?=\])")
 _IDENTITY: Final = re.compile(r"\[\d+(?:@\d+)?\]")
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A member, a group, or a cluster of them that is not drawn one by one.
+def level_output(path: str, dendrogram: Dendrogram, kinds: Mapping[str, Kind], most: int = MAX_LEAVES) -> LevelOutput:
+    """A dendrogram as it is told.
 
-    Attributes:
-        label: of the member or group; of a cluster, of its first one.
-        members: how many members or groups it stands for.
-        deviating: how many of these deviate.
-        kind: how the first of those does; empty where none does.
-        height: at which the last of them merge; 0 where there is one.
+    Args:
+        path: of the group; empty at the top.
+        dendrogram: of its members, at least two.
+        kinds: how those that deviate do, by label.
+        most: leaves, see `folded`.
 
     """
+    leaves = tuple(Leaf(each, 1, int(each in kinds), kinds.get(each, "")) for each in dendrogram.labels)
+    merges = tuple(
+        Merge(int(first), int(second), height, int(members))
+        for first, second, height, members in dendrogram.merges.tolist()
+    )
+    return folded(LevelOutput(path, leaves, merges, tuple(dendrogram.p_values.tolist())), most, most)
 
-    label: str
-    members: int = 1
-    deviating: int = 0
-    kind: str = ""
-    height: float = 0.0
+
+def highest(level: LevelOutput) -> float:
+    """The height of the highest merge, or of a folded leaf where there is none."""
+    return max([each.height for each in level.merges] or [each.height for each in level.leaves])
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Two clusters that become one.
+def members_of(level: LevelOutput) -> int:
+    """How many members or groups the leaves stand for."""
+    return sum(leaf.members for leaf in level.leaves)
 
-    Attributes:
-        first: a cluster. Those below the number n of leaves are leaves, n + i is what merge i made.
-        second: the other one.
-        height: the distance at which they merge, 0 or more.
-        p_value: approximately unbiased, in percent; NaN where none was computed.
 
+def order(level: LevelOutput) -> list[int]:
+    """The leaves as they are drawn, so that no lines cross: of two clusters the one that deviates comes first.
+
+    Of two that do or do not, the tighter one, as in R; of two members, by their labels, numbers in them as numbers.
     """
+    leaves = len(level.leaves)
+    keys = [(not leaf.deviating, leaf.height, natural(leaf.label)) for leaf in level.leaves]
+    for merge in level.merges:
+        first, second = keys[merge.first], keys[merge.second]
+        keys.append((first[0] and second[0], merge.height, min(first[2], second[2])))
+    ordered, waiting = [], [len(keys) - 1]
+    while waiting:
+        cluster = waiting.pop()
+        if cluster < leaves:
+            ordered.append(cluster)
+            continue
+        merge = level.merges[cluster - leaves]
+        waiting += sorted((merge.first, merge.second), key=keys.__getitem__, reverse=True)
+    return ordered
 
-    first: int
-    second: int
-    height: float
-    p_value: float
 
+def folded(level: LevelOutput, most: int = MOST, ordinary: int = ORDINARY) -> LevelOutput:
+    """The same dendrogram with at most `most` leaves; none is folded where there are no more.
 
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A dendrogram.
-
-    Attributes:
-        leaves: at least one.
-        merges: one less, each after those that made its clusters; the last one is of all leaves.
-
+    Clusters in which some deviate are unfolded first, the highest before the others; then those in which all deviate;
+    then the others, until there are `ordinary` leaves.
     """
-
-    leaves: tuple[Leaf, ...]
-    merges: tuple[Merge, ...]
-
-    @property
-    def height(self) -> float:
-        """Of the highest merge, or of a folded leaf where there is none."""
-        return max([each.height for each in self.merges] or [each.height for each in self.leaves])
-
-    @property
-    def members(self) -> int:
-        """How many members or groups its leaves stand for."""
-        return sum(leaf.members for leaf in self.leaves)
-
-    def order(self) -> list[int]:
-        """The leaves as they are drawn, so that no lines cross: of two clusters the one that deviates comes first.
-
-        Of two that do or do not, the tighter one, as in R; of two members, by their labels, numbers in them as numbers.
-        """
-        leaves = len(self.leaves)
-        keys = [(not leaf.deviating, leaf.height, natural(leaf.label)) for leaf in self.leaves]
-        for merge in self.merges:
-            first, second = keys[merge.first], keys[merge.second]
-            keys.append((first[0] and second[0], merge.height, min(first[2], second[2])))
-        order, waiting = [], [len(keys) - 1]
-        while waiting:
-            cluster = waiting.pop()
-            if cluster < leaves:
-                order.append(cluster)
-                continue
-            merge = self.merges[cluster - leaves]
-            waiting += sorted((merge.first, merge.second), key=keys.__getitem__, reverse=True)
-        return order
-
-    def folded(self, most: int = MOST, ordinary: int = ORDINARY) -> Tree:
-        """The same tree with at most `most` leaves; none is folded where there are no more.
-
-        Clusters in which some deviate are unfolded first, the highest before the others; then those in which all
-        deviate; then the others, until there are `ordinary` leaves.
-        """
-        leaves = len(self.leaves)
-        if leaves <= most:
-            return self
-        stands_for = [*self.leaves]
-        for merge in self.merges:
-            stands_for.append(_both(stands_for[merge.first], stands_for[merge.second], merge.height))
-        root = len(stands_for) - 1
-        waiting = [(_urgency(stands_for[root]), -stands_for[root].height, root)]
-        unfolded: set[int] = set()
-        while waiting:
-            urgency, _, cluster = heapq.heappop(waiting)
-            # Each cluster that is unfolded makes one leaf more.
-            if cluster < leaves or len(unfolded) + 1 >= (most if urgency < _ORDINARY else min(most, ordinary)):
-                continue
-            unfolded.add(cluster)
-            merge = self.merges[cluster - leaves]
-            for part in (merge.first, merge.second):
-                heapq.heappush(waiting, (_urgency(stands_for[part]), -stands_for[part].height, part))
-        return self._unfolded(unfolded, stands_for)
-
-    def _unfolded(self, unfolded: set[int], stands_for: Sequence[Leaf]) -> Tree:
-        """The tree of these merges, given as clusters; what they join is leaves."""
-        leaves = len(self.leaves)
-        joined = [self.merges[cluster - leaves] for cluster in sorted(unfolded)]
-        kept = [part for merge in joined for part in (merge.first, merge.second) if part not in unfolded]
-        kept = kept or [leaves + len(self.merges) - 1]
-        numbers = {cluster: number for number, cluster in enumerate((*sorted(kept), *sorted(unfolded)))}
-        merges = (Merge(numbers[each.first], numbers[each.second], each.height, each.p_value) for each in joined)
-        return Tree(tuple(stands_for[cluster] for cluster in sorted(kept)), tuple(merges))
+    leaves = len(level.leaves)
+    if leaves <= most:
+        return level
+    stands_for = [*level.leaves]
+    for merge in level.merges:
+        stands_for.append(_both(stands_for[merge.first], stands_for[merge.second], merge.height))
+    root = len(stands_for) - 1
+    waiting = [(_urgency(stands_for[root]), -stands_for[root].height, root)]
+    unfolded: set[int] = set()
+    while waiting:
+        urgency, _, cluster = heapq.heappop(waiting)
+        # Each cluster that is unfolded makes one leaf more.
+        if cluster < leaves or len(unfolded) + 1 >= (most if urgency < _ORDINARY else min(most, ordinary)):
+            continue
+        unfolded.add(cluster)
+        merge = level.merges[cluster - leaves]
+        for part in (merge.first, merge.second):
+            heapq.heappush(waiting, (_urgency(stands_for[part]), -stands_for[part].height, part))
+    return _unfolded(level, unfolded, stands_for)
 
 
-_ORDINARY: Final = 2
+def _unfolded(level: LevelOutput, unfolded: set[int], stands_for: Sequence[Leaf]) -> LevelOutput:
+    """The dendrogram of these merges, given as clusters; what they join is leaves."""
+    leaves = len(level.leaves)
+    joined = [cluster - leaves for cluster in sorted(unfolded)]
+    parts = {part for number in joined for part in level.merges[number][:2]} or {len(stands_for) - 1}
+    kept = sorted(parts - unfolded)
+    numbers = {cluster: number for number, cluster in enumerate((*kept, *sorted(unfolded)))}
+    merges = (level.merges[number] for number in joined)
+    return LevelOutput(
+        level.path,
+        tuple(stands_for[cluster] for cluster in kept),
+        tuple(each._replace(first=numbers[each.first], second=numbers[each.second]) for each in merges),
+        tuple(level.p_values[number] for number in joined),
+    )
 
 
 def _urgency(leaf: Leaf) -> int:
@@ -157,22 +130,6 @@ def _urgency(leaf: Leaf) -> int:
 def _both(first: Leaf, second: Leaf, height: float) -> Leaf:
     one, other = sorted((first, second), key=lambda leaf: (not leaf.deviating, natural(leaf.label)))
     return Leaf(one.label, one.members + other.members, one.deviating + other.deviating, one.kind, height)
-
-
-def tree_of(dendrogram: Dendrogram, kinds: Mapping[str, str]) -> Tree:
-    """A dendrogram as it is drawn.
-
-    Args:
-        dendrogram: of at least two leaves.
-        kinds: how those that deviate do, by label.
-
-    """
-    leaves = (Leaf(each, 1, int(each in kinds), kinds.get(each, "")) for each in dendrogram.labels)
-    merges = zip(dendrogram.merges.tolist(), dendrogram.p_values.tolist(), strict=True)
-    return Tree(
-        tuple(leaves),
-        tuple(Merge(int(first), int(second), height, p_value) for (first, second, height, _), p_value in merges),
-    )
 
 
 def natural(label: str) -> tuple[tuple[int, str], ...]:

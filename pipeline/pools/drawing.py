@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.pools.dendrogram import short_labels, ticks
+from laggard.pipeline.pools.dendrogram import highest, order, short_labels, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.explaining.report import Page
-    from laggard.pipeline.pools.dendrogram import Leaf, Tree
+    from laggard.pipeline.records.pools import Leaf, LevelOutput
 
 WIDEST: Final = 100
 """Columns: on a wider terminal the eye would lose the line."""
@@ -37,10 +37,10 @@ _TICK_EVERY: Final = 12  # columns
 _ROOT: Final = 5  # columns right of the highest merge, for its p-value
 
 
-def dendrogram_lines(tree: Tree, page: Page) -> Iterator[Text]:
-    """A tree of at least two leaves, the deviating ones first and marked, with an axis of heights below it."""
-    order = tree.order()
-    leaves = [tree.leaves[number] for number in order]
+def dendrogram_lines(level: LevelOutput, page: Page) -> Iterator[Text]:
+    """A dendrogram of at least two leaves, the deviating ones first and marked, with an axis of heights below it."""
+    ordered = order(level)
+    leaves = [level.leaves[number] for number in ordered]
     labels = leaf_labels(leaves)
     kinds = [leaf_note(leaf) for leaf in leaves]
     width = min(page.width, WIDEST)
@@ -48,7 +48,7 @@ def dendrogram_lines(tree: Tree, page: Page) -> Iterator[Text]:
     room = max(min(LONGEST_LABEL, width - NARROWEST - notes - 4), 8)
     labels = [_cut(label, room) for label in labels]
     longest = max(map(len, labels))
-    canvas = _Canvas(tree, order, max(width - longest - notes - 4, NARROWEST))
+    canvas = _Canvas(level, ordered, max(width - longest - notes - 4, NARROWEST))
     for row, leaf in enumerate(leaves):
         style = leaf_style(leaf)
         line = Text().append(f"{_mark(leaf)} {labels[row]:<{longest}}", style)
@@ -95,43 +95,41 @@ def _plain(line: Text, page: Page) -> Text:
 
 
 class _Canvas:
-    """The lines of a tree, and what stands on them.
+    """The lines of a dendrogram, and what stands on them.
 
     Parameters:
-        tree: which.
-        order: its leaves from top to bottom.
+        level: which dendrogram.
+        ordered: its leaves from top to bottom.
         width: columns.
 
     """
 
-    def __init__(self, tree: Tree, order: Sequence[int], width: int) -> None:
+    def __init__(self, level: LevelOutput, ordered: Sequence[int], width: int) -> None:
         self._width = width
-        self._height = tree.height
+        self._height = highest(level)
         self._lines: dict[tuple[int, int], int] = defaultdict(int)
         self._texts: dict[tuple[int, int], str] = {}
         self._own: dict[int, int] = {}  # by row, where the leaf's own line ends
-        rows, columns = dict(zip(order, range(len(order)), strict=True)), {}
-        spans = {number: (row, row) for number, row in rows.items()}
-        for number, leaf in enumerate(tree.leaves):
+        rows = {number: row for row, number in enumerate(ordered)}
+        columns: dict[int, int] = {}
+        for number, leaf in enumerate(level.leaves):
             columns[number] = self._column(leaf.height)
-            for column in range(columns[number]):
-                self._texts[rows[number], column] = "═"
-        count = len(order)
-        for number, merge in enumerate(tree.merges, count):
-            parts = sorted((merge.first, merge.second), key=lambda each: spans[each])
-            upper, lower = rows[parts[0]], rows[parts[1]]
+            self._texts |= {(rows[number], column): "═" for column in range(columns[number])}
+        count = len(ordered)
+        for number, merge in enumerate(level.merges, count):
+            upper, lower = sorted((merge.first, merge.second), key=rows.__getitem__)
             column = max(self._column(merge.height), 1)
-            for part in parts:
+            for part in (upper, lower):
                 self._across(rows[part], columns[part], column)
                 if part < count:
                     self._own[rows[part]] = column
-            for row in range(upper, lower):
+                    self._lines[rows[part], column] |= _WEST
+            for row in range(rows[upper], rows[lower]):
                 self._lines[row, column] |= _SOUTH
                 self._lines[row + 1, column] |= _NORTH
-            spans[number] = spans[parts[0]][0], spans[parts[1]][1]
-            rows[number], columns[number] = (upper + lower) // 2, column
-        for number, merge in enumerate(tree.merges, count):
-            self._tell(rows[number], columns[number], merge.p_value, root=number == count + len(tree.merges) - 1)
+            rows[number], columns[number] = (rows[upper] + rows[lower]) // 2, column
+        for number, p_value in enumerate(level.p_values, count):
+            self._tell(rows[number], columns[number], p_value, root=number == 2 * count - 2)
 
     def _column(self, height: float) -> int:
         if not 0.0 < self._height < math.inf:

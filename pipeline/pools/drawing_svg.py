@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.pools.dendrogram import ticks
+from laggard.pipeline.pools.dendrogram import highest, order, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.pools.dendrogram import Tree
+    from laggard.pipeline.records.pools import LevelOutput
 
 MARGIN: Final = 16
 AXIS: Final = 64
@@ -58,12 +58,12 @@ class Picture:
 
     Attributes:
         heading: of what.
-        tree: its leaves and merges.
+        level: the dendrogram, of at least two leaves.
 
     """
 
     heading: str
-    tree: Tree
+    level: LevelOutput
 
 
 def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) -> str:
@@ -107,9 +107,9 @@ class _Drawn:
     """
 
     def __init__(self, picture: Picture, top: int) -> None:
-        self._heading, self._tree, self._top = picture.heading, picture.tree, top
-        self._order = picture.tree.order()
-        leaves = picture.tree.leaves
+        self._heading, self._level, self._top = picture.heading, picture.level, top
+        self._order = order(picture.level)
+        leaves = picture.level.leaves
         self._labels = dict(zip(self._order, leaf_labels([leaves[each] for each in self._order]), strict=True))
         longest = max(len(self._shown(number)) for number in self._order)
         self._apart = min(max((NARROWEST - AXIS) // len(self._order), APART[0]), APART[1])
@@ -123,37 +123,37 @@ class _Drawn:
         """Its elements."""
         yield f'<text class="h" x="{MARGIN}" y="{self._top + 14}">{_text(self._heading)}</text>'
         yield from self._axis()
-        tree, count = self._tree, len(self._tree.leaves)
+        merges, count = self._level.merges, len(self._level.leaves)
         xs: dict[int, float] = {number: self._left + place * self._apart for place, number in enumerate(self._order)}
         above = {}  # by leaf, the height of the merge that takes it
-        for number, merge in enumerate(tree.merges, count):
+        for number, merge in enumerate(merges, count):
             xs[number] = (xs[merge.first] + xs[merge.second]) / 2
             above.update(dict.fromkeys((merge.first, merge.second), merge.height))
         labels = []
-        for number, merge in enumerate(tree.merges, count):
+        for number, (merge, p_value) in enumerate(zip(merges, self._level.p_values, strict=True), count):
             y = self._y(merge.height)
             feet = [
-                (xs[part], self._y(tree.merges[part - count].height if part >= count else merge.height))
+                (xs[part], self._y(merges[part - count].height if part >= count else merge.height))
                 for part in (merge.first, merge.second)
             ]
             (x1, y1), (x2, y2) = feet
             told = f"height {merge.height:.3g}"
-            if not math.isnan(merge.p_value):
-                told += f", au p-value {merge.p_value:.1f} %"
-                labels.append((merge.height, xs[number], y, merge.p_value))
+            if not math.isnan(p_value):
+                told += f", au p-value {p_value:.1f} %"
+                labels.append((merge.height, xs[number], y, p_value))
             yield (f'<g><title>{told}</title><path class="m" d="M{x1:.1f} {y1:.1f}V{y:.1f}H{x2:.1f}V{y2:.1f}"/></g>')
         for number in self._order:
-            yield from self._leaf(number, xs[number], self._y(above.get(number, tree.height)))
+            yield from self._leaf(number, xs[number], self._y(above[number]))
         yield from _p_values(labels)
 
     def _y(self, height: float) -> float:
-        highest = self._tree.height
-        return self._base - (height / highest * TALLEST if 0.0 < highest < math.inf else 0.0)
+        most = highest(self._level)
+        return self._base - (height / most * TALLEST if 0.0 < most < math.inf else 0.0)
 
     def _axis(self) -> Iterator[str]:
         x, middle = MARGIN + AXIS - 18, self._base - TALLEST // 2
         yield f'<path class="a" d="M{x} {self._base}V{self._base - TALLEST}"/>'
-        for each in ticks(self._tree.height, 6):
+        for each in ticks(highest(self._level), 6):
             y = self._y(each)
             yield f'<path class="a" d="M{x - 5} {y:.1f}H{x}"/>'
             yield f'<text class="n" x="{x - 8}" y="{y + 4:.1f}" text-anchor="end">{each:g}</text>'
@@ -165,7 +165,7 @@ class _Drawn:
 
     def _leaf(self, number: int, x: float, until: float) -> Iterator[str]:
         """A leaf from the bottom up to its merge, and its label."""
-        leaf = self._tree.leaves[number]
+        leaf = self._level.leaves[number]
         colour = "" if not leaf.deviating else "y" if leaf.kind == HARMLESS else "d"
         yield f"<g><title>{_text(self._said(number))}</title>"
         begin = self._y(leaf.height)
@@ -179,14 +179,14 @@ class _Drawn:
         )
 
     def _shown(self, number: int) -> str:
-        leaf, label = self._tree.leaves[number], self._labels[number]
+        leaf, label = self._level.leaves[number], self._labels[number]
         if len(label) > LONGEST_LABEL:
             label = f"...{label[3 - LONGEST_LABEL :]}"
         return f"{label} {leaf_note(leaf)} ●" if leaf.deviating else label
 
     def _said(self, number: int) -> str:
         """What a browser says of a leaf."""
-        note = leaf_note(self._tree.leaves[number])
+        note = leaf_note(self._level.leaves[number])
         return f"{self._labels[number]}: {note}" if note else self._labels[number]
 
 

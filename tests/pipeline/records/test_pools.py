@@ -41,7 +41,7 @@ POOL = PoolOutput(
     ),
     live=False,
 )  # fmt: skip
-POOL_JSON = {
+POOL_JSON: dict[str, Any] = {
     "kind": "pool",
     "ts": 1.7e9,
     "id": "68142fc6-29cd-5a85-8886-5e6fb6a3773f",
@@ -159,11 +159,11 @@ def test_a_field_that_is_absent_or_something_else_is_no_record() -> None:
         ("levels", {"p_values": [1.0]}, r"levels\[0\]\.p_values': expected as many as merges, 2"),
         ("levels", {"merges": [[1, 2, 0.5, 2], [1, 3, 4.0, 3]]}, "made before, each merged once"),
         ("levels", {"merges": [[1, 1, 0.5, 2], [0, 3, 4.0, 3]]}, "made before, each merged once"),
-        ("levels", {"leaves": POOL_JSON["levels"][0]["leaves"] * 22}, r"levels\[0\]\.leaves': expected at most 64"),  # type: ignore[index]
+        ("levels", {"leaves": POOL_JSON["levels"][0]["leaves"] * 22}, r"levels\[0\]\.leaves': expected at most 64"),
         ("levels", {"leaves": [{"label": 1}]}, r"leaves\[0\]\.label': expected text"),
     ],
 )
 def test_what_is_not_like_a_pool_is_refused_by_name(field: str, wrong: dict[str, Any], said: str) -> None:
-    (document,) = POOL_JSON[field]  # type: ignore[misc]
+    (document,) = POOL_JSON[field]
     with pytest.raises(RecordError, match=said):
         read_output(json.dumps(POOL_JSON | {field: [document | wrong]}), "here")
