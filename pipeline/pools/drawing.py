@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import printable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 WIDEST: Final = 100
 """Columns: on a wider terminal the eye would lose the line."""
 
-NARROWEST: Final = 24
+NARROWEST: Final = 16
 """Columns that a tree takes at least; labels are cut for them."""
 
 LONGEST_LABEL: Final = 40
@@ -47,15 +48,16 @@ def dendrogram_lines(level: LevelOutput, page: Page) -> Iterator[Text]:
     notes = max(map(len, kinds))
     room = max(min(LONGEST_LABEL, width - NARROWEST - notes - 4), 8)
     labels = [_cut(label, room) for label in labels]
-    longest = max(map(len, labels))
+    longest = max(map(cell_len, labels))
     canvas = _Canvas(level, ordered, max(width - longest - notes - 4, NARROWEST))
     for row, leaf in enumerate(leaves):
         style = leaf_style(leaf)
-        line = Text().append(f"{_mark(leaf)} {labels[row]:<{longest}}", style)
+        line = Text().append(f"{_mark(leaf)} {set_cell_size(labels[row], longest)}", style)
         line.append(f" {kinds[row]:<{notes}}" if notes else "", style).append(" ")
         yield _plain(line + canvas.line(row, style), page)
-    for axis in canvas.axis():
-        yield _plain(Text(f"{'':{longest + notes + 3 + bool(notes)}}{axis}", "dim"), page)
+    indent = longest + notes + 3 + bool(notes)
+    for name, axis in zip(("", "height "), canvas.axis(), strict=True):
+        yield _plain(Text(f"{name:>{indent}}{axis}", "dim"), page)
 
 
 def leaf_labels(leaves: Sequence[Leaf]) -> list[str]:
@@ -176,4 +178,4 @@ class _Canvas:
         numbers = ""
         for column, text in places.items():
             numbers = f"{numbers:<{column}}{text} "
-        yield f"{numbers} height".rstrip()
+        yield numbers.rstrip()
