@@ -41,7 +41,7 @@ from laggard.pipeline.metrics.declared import (
 )
 from laggard.pipeline.metrics.incidents import ShownIncidents
 from laggard.pipeline.metrics.pools import ShownPools
-from laggard.pipeline.metrics.samples import label, present, sample
+from laggard.pipeline.metrics.samples import label, member, present, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -320,7 +320,8 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float)
         return
     exemplar = Exemplar({"anomaly": anomaly.id}, 1.0, anomaly.ts) if anomaly.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
-    labels = {**labels, "row": label(anomaly.name), "feature": label(anomaly.feature)}
+    row = member(anomaly.name) if "pool" in labels else label(anomaly.name)
+    labels = {**labels, "row": row, "feature": label(anomaly.feature)}
     if "application" in labels:
         labels["resource"] = resource_of(metric_id(anomaly.name, anomaly.feature))
     yield sample("anomaly_score", labels, score)

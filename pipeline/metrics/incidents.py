@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.samples import Exemplar
 
 from laggard.pipeline.metrics.declared import MAX_STREAMS
-from laggard.pipeline.metrics.samples import label, present, sample
+from laggard.pipeline.metrics.samples import label, member, present, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +73,8 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
             yield sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)
     for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
         name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
-        labels = {keyed_by: key, "scope": label(_scope(one)), "row": label(name), "feature": label(feature)}
+        row = member(name) if keyed_by == "pool" else label(name)
+        labels = {keyed_by: key, "scope": label(_scope(one)), "row": row, "feature": label(feature)}
         if keyed_by == "application":
             labels["resource"] = label(",".join(one.blame.resources) if one.blame else "")
         scores: dict[str, float] = {}

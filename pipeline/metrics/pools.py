@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laggard.pipeline.metrics.declared import MAX_STREAMS
-from laggard.pipeline.metrics.samples import label, present, sample
+from laggard.pipeline.metrics.samples import label, member, present, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
     from laggard.operators.covariance.results import Deviation
-
-_INSTANCE: Final = re.compile(r"\[\d+(@\d+)?\]")
-"""What tells processes of one name apart in a row's id, and so in the path of a group: a pid, and when it started."""
 
 
 @dataclass(slots=True)
@@ -80,12 +76,12 @@ def _samples(pool: str, one: _Compared, top: int) -> Iterable[Sample]:
         yield sample("pool_deviating", {"pool": pool, "kind": kind}, len(rows))
     worst: dict[tuple[str, str, str], Deviation] = {}
     for deviation in one.deviations:
-        member = label(_INSTANCE.sub("", deviation.name))
+        name = member(deviation.name)
         feature = label(deviation.features[0].feature) if deviation.features else ""
-        worst.setdefault((member, deviation.kind, feature), deviation)
+        worst.setdefault((name, deviation.kind, feature), deviation)
     yield sample("pool_deviations_left_out", {"pool": pool}, max(len(worst) - top, 0))
-    for (member, kind, feature), deviation in islice(worst.items(), top):
-        labels = {"pool": pool, "member": member, "kind": kind, "feature": feature}
+    for (name, kind, feature), deviation in islice(worst.items(), top):
+        labels = {"pool": pool, "member": name, "kind": kind, "feature": feature}
         yield sample("pool_deviation_score", labels, deviation.score)
         yield from present(labels, pool_deviation_start_timestamp_seconds=deviation.begin_ts)
         for found in deviation.features[:1]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.samples import Sample
 
@@ -26,6 +27,15 @@ def label(text: str) -> str:
     if not text.isprintable():
         text = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+
+
+_INSTANCE: Final = re.compile(r"\[\d+(@\d+)?\]")
+"""What tells processes of one name apart in a row's id, and so in the path of a group: a pid, and when it started."""
+
+
+def member(name: str) -> str:
+    """The name of a member of a pool, or of a group of members, as a label's value: without process ids."""
+    return label(_INSTANCE.sub("", name))
 
 
 def sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:

@@ -859,6 +859,12 @@ def test_no_process_id_is_a_label_and_what_looks_alike_is_one_series() -> None:
         ("pool[a]", ""): 2.5,
     }
     assert deviating(page, "deviations_left_out", "pool") == {("checkout",): 1}, "of three names, two are shown"
+    blame = Blame("java[812@993]/exec-1[815@994]", "java[812@993]/exec", "cpu_user_ratio", 0.9, 0.1, 0.05)
+    page.exporter.joined("pool", "checkout", [replace(joined(1, blame=blame), keyed_by="pool", key="checkout")], 1)
+    opened = OpenAnomaly(ANOMALY, TS, True, blame.row, blame.name, "cpu_user_ratio", 0.9, 0.1, 0.05)
+    of_pool = replace(frame(["exec-1"], "member", "checkout"), keyed_by="pool")
+    page.exporter.scored("covariance", of_pool, Given([("exec-1", 2.5)]), Anomalies(1, opened))
+    assert re.findall(r'(?m)^laggard_(?:incident|anomaly)_score{.*row="(.*?)"', page.text()) == ["java/exec"] * 2
 
 
 def test_pools_that_are_silent_or_elsewhere_are_not_shown() -> None:
