@@ -1,9 +1,7 @@
 """The stage that re-keys: reads hosts' counters, and writes those of hosts that serve an application to its topic.
 
 All processes of one name on a host become one row, `HOST/NAME`, since an application's models are about what goes on
-for months, and processes come and go; the host's own row is called `HOST`. It has no state: what comes twice, or late,
-goes on as it came, and whoever reads it there tells so. What is re-keyed is committed with the input's offset, so that
-each frame of counters is there once.
+for months, and processes come and go; the host's own row is called `HOST`.
 """
 
 from __future__ import annotations
@@ -11,31 +9,23 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from laggard.pipeline.applications.intervals import COUNTERS as SCOPES
-from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Rekeyed, Stage
-from laggard.pipeline.engine.states import Keyed, States
-from laggard.pipeline.records import Frame, Layout, RecordError, make_layout
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, SERVING
+from laggard.pipeline.engine.rekeying import MAX_LAYOUTS, Rekeying
+from laggard.pipeline.records import Frame, Layout, make_layout
+from laggard.pipeline.topics import APPLICATIONS, SERVING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.bus import Incoming, Partition
-    from laggard.pipeline.engine.snapshots import Migration
-    from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.engine.rekeying import Rekeyer
 
 GROUP: Final = "application"
 """The group of the pattern that gives an application's name."""
-
-MAX_LAYOUTS: Final = 4_096
-"""So many hosts' layouts are remembered with their groups of rows."""
 
 _SHARED: Final = ("cpus", "cpu_quota_throttled", "cpu_pressure_", "io_pressure_", "memory_pressure_")
 """How features begin that processes have in common: of several the greatest counts, and not the sum."""
@@ -92,8 +82,8 @@ class ServedByFrames:
         return [name for name, hosts in self._hosts.items() if not hosts or host in hosts]
 
 
-class Serving(Stage):
-    """What re-keys, as a stage; see `Stage`.
+class Serving(Rekeying):
+    """What re-keys to applications, as a stage; see `Stage`.
 
     Parameters:
         served: says which applications a host serves.
@@ -101,56 +91,19 @@ class Serving(Stage):
     """
 
     name = SERVING
-    topic = COUNTERS
     writes = (APPLICATIONS,)
-    remembers = False
-    state_version = 1
-    migrations: Mapping[int, Migration] = {}
 
     def __init__(self, served: Served) -> None:
         self.served = served
 
-    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> ServingTask:
-        """Make a task for a partition."""
-        return ServingTask(self, partition, **options)
+    def rekeyer(self) -> Rekeyer:
+        """What makes the frames of one task."""
+        rows = Rows()
 
+        def rekeyed(frame: Frame) -> Iterator[Frame]:
+            return (rows.rekeyed(frame, application) for application in self.served(frame.key))
 
-class ServingTask(RecordTask):
-    """Re-keys the counters of one partition.
-
-    Parameters:
-        stage: whose task it is.
-        partition: where the frames come from.
-        options: see `TaskOptions`; what is not live goes on as recorded earlier.
-
-    """
-
-    states: States[Any]
-
-    def __init__(self, stage: Serving, partition: Partition, **options: Unpack[TaskOptions]) -> None:
-        states = States(stage, partition, lambda: Keyed({}), SNAPSHOT_RECORDS, MAX_KEYS)
-        live = options.get("live", True)
-        super().__init__(stage, partition, states, options.get("observers", ()), options.get("telemetry"), live=live)
-        self._served = stage.served
-        self._rows = Rows()
-
-    def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already. What no application is served by is passed over."""
-        self.position = record.offset + 1
-        if not isinstance(received, Frame) or received.keyed_by != "host" or received.scope not in SCOPES:
-            return
-        if received.key != record.key:
-            return  # the operators tell it
-        for application in self._served(received.key):
-            try:
-                frame = self._rows.rekeyed(received, application)
-            except RecordError as error:
-                self._refuse(record, f"{self._place(record)}: not re-keyed: {error}")
-                return
-            self.outputs.append(Rekeyed(frame, live=self._is_live(record)))
-
-    def lost(self) -> None:
-        """There is no state to be given up."""
+        return rekeyed
 
 
 class _Groups(NamedTuple):

@@ -84,13 +84,14 @@ class Task(RecordTask):
         observers: Sequence[Observer] = (),
         telemetry: TaskTelemetry | None = None,
     ) -> None:
-        def empty() -> Keyed:
-            return Keyed({scope: Stream(wired.make()) for scope in wired.scopes})
-
-        states = States(wired, partition, empty, snapshot_records, max_keys)
-        super().__init__(wired, partition, states, observers, telemetry, live=live)
         self.wired = wired
+        states = States(wired, partition, self._empty, snapshot_records, max_keys)
+        super().__init__(wired, partition, states, observers, telemetry, live=live)
         self._namesakes = Namesakes()
+
+    def _empty(self) -> Keyed:
+        """The state of a key of which nothing was heard."""
+        return Keyed({scope: Stream(self.wired.make()) for scope in self.wired.scopes})
 
     # Records.
 
@@ -109,8 +110,7 @@ class Task(RecordTask):
         self._end_gone()
 
     def _frame(self, record: Incoming, frame: Frame) -> None:
-        if not record.key or frame.key != record.key:
-            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {frame.key!r}")
+        if not self._has_key(record, frame.key):
             return
         if record.headers and self._namesakes.found(record):
             self._tell_namesakes(frame.key)
@@ -128,23 +128,38 @@ class Task(RecordTask):
             case "duplicate":
                 self._counts.duplicates += 1
             case "late":
-                self._counts.late += 1
-                reason = f"late: expected a time of at least {stream.ts!r}, got {frame.ts!r}"
                 if stream.set_back:
                     self.states.heard(record.key, record.offset)
-                    reason += (
-                        f"; {stream.set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the "
-                        "stream begins anew"
-                    )
-                self._refuse(record, f"{self._place(record)}: {reason}")
+                self._refuse_late(record, frame, stream.ts, stream.set_back)
             case "new":
-                if frame.ts >= stream.awaited_until:
-                    self._fall_silent(frame.key, frame.scope, stream)
-                before = stream.frame
-                self._learn(stream)
-                self._score(record, stream, frame, before)
+                self._take(record, stream, frame)
                 self.states.heard(record.key, record.offset)
                 self._end_silent(frame.ts)
+
+    def _refuse_late(self, record: Incoming, frame: Frame, expected_ts: float, set_back: int) -> None:
+        """Refuse a frame that is late; of those in a row which look as if a clock had been set back it is this one."""
+        self._counts.late += 1
+        reason = f"late: expected a time of at least {expected_ts!r}, got {frame.ts!r}"
+        if set_back:
+            reason += (
+                f"; {set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the stream begins "
+                "anew"
+            )
+        self._refuse(record, f"{self._place(record)}: {reason}")
+
+    def _take(self, record: Incoming, stream: Stream, frame: Frame) -> None:
+        """Learn the frame before, then score this one, which is new."""
+        if frame.ts >= stream.awaited_until:
+            self._fall_silent(frame.key, frame.scope, stream)
+        before = stream.frame
+        self._learn(stream)
+        self._score(record, stream, frame, before)
+
+    def _has_key(self, record: Incoming, key: str) -> bool:
+        if record.key and key == record.key:
+            return True
+        self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
+        return False
 
     def _tell_namesakes(self, key: str) -> None:
         self._counts.namesakes += 1
@@ -170,15 +185,15 @@ class Task(RecordTask):
             stream.learn()
         except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
             assert frame is not None
-            learned = Incoming(self.partition, offset, frame.key, encode(frame), frame.ts)
-            self._refuse(learned, f"{self._place(learned)}: not learned: {_told(error)}")
+            learned = Incoming(self.partition, offset, frame.key, b"", frame.ts)
+            self._refuse_frame(learned, frame, f"not learned: {_told(error)}")
 
     def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
         try:
             scores = stream.score(frame)
             fires, trigger = stream.trigger.after(frame.ts, scores.score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
+            self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
         stream.accept(frame, record.offset, scores, trigger)
         if stream.courses:
@@ -197,16 +212,16 @@ class Task(RecordTask):
         opened = OpenAnomaly(anomaly, frame.ts, self._is_live(record))
         try:
             found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
-            blame = blamed(found, frame.scope)
+            blame = self._blame(scores, found, frame)
             opened = opened.blaming(blame)
             told = self._anomaly(opened, frame, scores, found, blame)
-            if before is not None and matter(judge(found), None) and (begun := just_begun(before, frame)):
-                told = replace(told, sentence=f"{told.sentence} Processes that have just begun: {listed(begun)}.")
+            if more := self._beside(found, frame, before):
+                told = replace(told, sentence=f"{told.sentence} {more}")
             self.outputs.append(told)
             self._counts.anomalies += 1
             stream.courses = (*stream.courses, opening(told))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-            self._refuse(record, f"{self._place(record)}: an anomaly that cannot be told: {_told(error)}")
+            self._refuse_frame(record, frame, f"an anomaly that cannot be told: {_told(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
 
     def _anomaly(
@@ -222,7 +237,7 @@ class Task(RecordTask):
             ts=frame.ts,
             score=scores.score,
             ranking=ranking,
-            sentence=_sentence(found, frame),
+            sentence=self._sentence(scores, found, frame),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=opened.live,
@@ -236,16 +251,38 @@ class Task(RecordTask):
         def look() -> tuple[Ranking, Blame | None] | None:
             try:
                 found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
-                return found, blamed(found, frame.scope)
+                return found, self._blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: progress that cannot be told: {_told(error)}")
+                self._refuse_frame(record, frame, f"progress that cannot be told: {_told(error)}")
                 return None
 
         going_on = "" if stream.anomalies.open is None else stream.anomalies.open.id
         stream.courses, told = followed(stream.courses, frame.ts, scores.score, going_on, look)
         for each in told:
-            said = "" if each.ranking is None else _sentence(each.ranking, frame)
+            said = "" if each.ranking is None else self._sentence(scores, each.ranking, frame)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
+
+    # What is said of a frame.
+
+    def _blame(self, scores: Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002 - others need all
+        """Who is to blame, by a frame's scores and what was ranked of them."""
+        return blamed(found, frame.scope)
+
+    def _sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
+        """What that is in plain words."""
+        commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+        return sentence(found, commands, frame.scope)
+
+    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
+        """What else is told where an anomaly opens: what has just begun; `before` is the frame before."""
+        if before is None or not matter(judge(found), None) or not (begun := just_begun(before, frame)):
+            return ""
+        return f"Processes that have just begun: {listed(begun)}."
+
+    def _refuse_frame(self, record: Incoming, frame: Frame, reason: str) -> None:
+        """Refuse the frame of a record, or one that was joined of several and has no bytes yet."""
+        received = record if record.value else replace(record, value=encode(frame))
+        self._refuse(received, f"{self._place(record)}: {reason}")
 
     def _progress(
         self, told: Told, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
@@ -287,8 +324,7 @@ class Task(RecordTask):
                 self._end(key, scope, stream)
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
-        if not record.key or mark.host != record.key:
-            self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {mark.host!r}")
+        if not self._has_key(record, mark.host):
             return
         if not self.wired.answers_marks:
             return
@@ -323,12 +359,6 @@ class Task(RecordTask):
         """Take records that were processed before, see `StageTask`."""
         super().replay(records)
         self._namesakes = Namesakes()  # what was found and withheld is to be found again
-
-
-def _sentence(ranking: Ranking, frame: Frame) -> str:
-    """What a ranking of a frame says."""
-    commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
-    return sentence(ranking, commands, frame.scope)
 
 
 def _answer(stream: Stream, mark: Mark) -> Ranking | None:

@@ -1,0 +1,234 @@
+"""The stage of pools: joins what is told of a pool's members into ticks, and asks the operator who deviates.
+
+It does with each tick what `engine.task` does with each frame of a host: scores it before it is learned, tells
+anomalies, what becomes of them, and of silence and clocks that were set back. Beside that it tells who is ranked when
+that changes; and at the end of recorded data what all of it says of each pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
+
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.engine import stream as streams
+from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.engine.states import Keyed
+from laggard.pipeline.engine.stream import Stream
+from laggard.pipeline.engine.task import Task
+from laggard.pipeline.pools.telling import blamed, deviating, moment_output, pool_sentence, whole_output
+from laggard.pipeline.pools.ticks import Ticks, Together
+from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
+from laggard.pipeline.wiring import Wired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.contract import Layout, Matrix
+    from laggard.operators.covariance.results import Deviation, Report
+    from laggard.operators.ranking import Ranking
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.pools.ticks import Part, Tick
+    from laggard.pipeline.records import Decoder
+    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.records.pools import PoolOutput
+
+COVARIANCE: Final = "covariance"
+
+MEMBER: Final = "member"
+"""The scope of frames whose rows are a pool's members."""
+
+
+class Scores(streams.Scores, Protocol):
+    """What the operator answers to a tick. It stays what it is when the operator learns on."""
+
+    @property
+    def deviations(self) -> Sequence[Deviation]:
+        """Of now, worst first; those with a score above 1 are anomalous."""
+
+    @property
+    def members(self) -> int:
+        """How many are there."""
+
+
+class Operator(streams.Operator, Protocol):
+    """What compares the members of one pool."""
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """Who deviates at this tick."""
+
+    def report(self, *, replicates: int | None = None) -> Report:
+        """The whole life so far. Changes nothing."""
+
+
+class Comparing(Wired):
+    """What compares the members of pools, as a stage; see `Wired`."""
+
+    __slots__ = ()
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> CovarianceTask:
+        """Make a task for a partition, without any state."""
+        return CovarianceTask(self, partition, **options)
+
+
+@dataclass(slots=True, eq=False)
+class Pool(Keyed):
+    """The state of one pool.
+
+    Attributes:
+        ticks: joins its frames.
+        ranked: who is ranked, as it was told last: of each the kind, and the ids of its rows.
+
+    """
+
+    ticks: Ticks = field(default_factory=Ticks)
+    ranked: tuple[tuple[str, ...], ...] = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return Keyed.snapshot(self) | {"ticks": self.ticks.snapshot(), "ranked": [list(each) for each in self.ranked]}
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        Keyed.restore(self, state, decoder, place)
+        self.ticks.restore(state["ticks"], place)
+        self.ranked = tuple(tuple(each) for each in state["ranked"])
+
+    def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
+        """Forget what was learned, and what waits."""
+        self.ticks = Ticks()
+        return Keyed.begin_anew(self, scope, operator)
+
+
+class CovarianceTask(Task):
+    """The pools of one partition; parameters as those of `Task`."""
+
+    def __init__(self, stage: Comparing, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+        super().__init__(stage, partition, **options)
+        self._together = Together()
+
+    def _empty(self) -> Pool:
+        return Pool({MEMBER: Stream(self.wired.make())})
+
+    def pool(self, key: str) -> Pool | None:
+        """The state of a pool; None where it has none."""
+        return cast("Pool | None", self.states.get(key))
+
+    # Frames.
+
+    def _frame(self, record: Incoming, frame: Frame) -> None:
+        if not self._has_key(record, frame.key):
+            return
+        if frame.keyed_by != "pool":
+            expected = "a frame of a pool"
+            self._refuse(record, f"{self._place(record)}: expected {expected}, got one of a {frame.keyed_by}")
+            return
+        if frame.scope != MEMBER:
+            self._observe(frame.key, lambda observer: observer.received(frame))
+            return
+        pool = cast("Pool", self.states.open(frame.key, self.position))
+        live = self._is_live(record)
+        judged = pool.ticks.take(frame, record.offset, live=live)
+        if judged == "set_back":
+            stream = pool.streams[MEMBER]
+            self._tell_set_back(stream, frame)
+            self._end(frame.key, MEMBER, stream)
+            pool.begin_anew(MEMBER, self.wired.make())
+            judged = pool.ticks.take(frame, record.offset, live=live)
+        if judged == "duplicate":
+            self._counts.duplicates += 1
+            return
+        if judged == "late":
+            self._refuse_late(record, frame, pool.ticks.earliest_ts(frame), pool.ticks.set_back)
+        for tick in pool.ticks.closed():
+            self._tick(frame.key, pool, tick)
+        self.states.heard(record.key, record.offset)
+        self._end_silent(frame.ts)
+
+    def _tick(self, key: str, pool: Pool, tick: Tick) -> None:
+        """Judge a tick, then learn it."""
+        headers = () if tick.live else ((REPLAY_HEADER, b""),)
+        record = Incoming(self.partition, tick.offset, key, b"", tick.ts, headers)
+        try:
+            part = self._together.joined(tick.parts)
+        except RecordError as error:
+            self._refuse_frame(record, _frame_of(key, tick, tick.parts[-1]), f"not joined: {error}")
+            return
+        frame, stream = _frame_of(key, tick, part), pool.streams[MEMBER]
+        self._take(record, stream, frame)
+        if stream.frame is frame:
+            self._compare(record, pool, stream, frame)
+
+    def _compare(self, record: Incoming, pool: Pool, stream: Stream, frame: Frame) -> None:
+        """Show who deviates, and tell it where those are others than before."""
+        try:
+            scores = cast("Scores", stream.scores())
+            found, members = scores.deviations, scores.members
+            worst = deviating(found)
+            ranked = tuple(sorted((each.kind, *each.rows) for each in worst))
+            if ranked != pool.ranked:
+                ranking = scores.ranking(rows=1, features=1)
+                told = moment_output(
+                    worst,
+                    operator=self.wired.name,
+                    pool=frame.key,
+                    place=self._place(record),
+                    ts=frame.ts,
+                    members=members,
+                    age_s=ranking.age_s,
+                    young=ranking.young,
+                    live=self._is_live(record),
+                )
+                self.outputs.append(told)
+                pool.ranked = ranked
+        except Exception as error:  # noqa: BLE001 - an operator's error on one tick must not stop the partition
+            self._refuse_frame(record, frame, f"a ranking that cannot be told: {type(error).__name__}: {error}")
+            return
+        self._observe(frame.key, lambda observer: observer.compared(self.wired.name, frame.key, members, found))
+
+    def finish(self) -> None:
+        """Close all ticks, and tell of each pool what all of them say: nothing more will come."""
+        for key in self.states.keys():  # noqa: SIM118 - no dictionary
+            pool = self.pool(key)
+            assert pool is not None
+            for tick in pool.ticks.rest():
+                self._tick(key, pool, tick)
+            stream = pool.streams[MEMBER]
+            record, frame = Incoming(self.partition, stream.offset, key, b"", stream.ts), stream.frame
+            try:
+                if (told := self.whole(key)) is not None:
+                    self.outputs.append(told)
+            except Exception as error:  # noqa: BLE001 - as above
+                assert frame is not None
+                self._refuse_frame(record, frame, f"a whole that cannot be told: {type(error).__name__}: {error}")
+
+    def whole(self, key: str) -> PoolOutput | None:
+        """What all ticks of a pool that have closed say; None where there are none.
+
+        The newest of them is learned for it: nothing can be asked about it any more. What the operator raises is
+        raised.
+        """
+        pool = self.pool(key)
+        if pool is None or (frame := pool.streams[MEMBER].frame) is None:
+            return None
+        stream = pool.streams[MEMBER]
+        place = self._place(Incoming(self.partition, stream.offset, key, b"", frame.ts))
+        self._learn(stream)
+        report = cast("Operator", stream.operator).report()
+        return whole_output(report, operator=self.wired.name, pool=key, place=place, live=self._live)
+
+    # What is said of a tick.
+
+    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+        return blamed(deviating(cast("Scores", scores).deviations))
+
+    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:
+        return pool_sentence(deviating(cast("Scores", scores).deviations), frame.ts, young=found.young)
+
+    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
+        return ""
+
+
+def _frame_of(key: str, tick: Tick, part: Part) -> Frame:
+    return Frame("pool", key, MEMBER, tick.ts, UNNUMBERED, part.layout, part.values)

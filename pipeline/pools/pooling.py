@@ -1,0 +1,146 @@
+"""The stage that re-keys to pools: reads hosts' counters, and writes those of a pool's members to its topic.
+
+A member is a process, `HOST/NAME[...]`, or a host as a whole, `HOST`: the levels of the top-down analysis are hosts,
+then processes. Each host's frame has its own members, and names the host, so that `ticks.py` can join them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.pipeline.engine.rekeying import MAX_LAYOUTS, Rekeying
+from laggard.pipeline.records import Frame, Layout, make_layout
+from laggard.pipeline.topics import POOLING, POOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.pipeline.engine.rekeying import Rekeyer
+
+LEVEL: Final = "/"
+"""Between the parts of a path, in patterns and in the ids and names of members; a part that has it by itself is written
+with `WITHIN`."""
+
+WITHIN: Final = ":"
+
+
+class _Pattern(NamedTuple):
+    """Whose members a pattern names: hosts, and processes on them; no process where hosts are the members."""
+
+    host: re.Pattern[str]
+    process: re.Pattern[str] | None
+
+
+class Members:
+    """Which pools have members on a host, as the settings say.
+
+    Parameters:
+        patterns: by pool, patterns `HOST/PROCESS` for processes by their names, or `HOST` alone for hosts, separated by
+            blanks; `*`, `?` and `[...]` as in names of files.
+
+    """
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        self._pools = {pool: tuple(map(_read, said.split())) for pool, said in patterns.items()}
+
+    def of(self, host: str, scope: str) -> Iterator[tuple[str, tuple[re.Pattern[str], ...]]]:
+        """The pools with members in frames of a scope of a host, each with patterns for the names of its processes."""
+        for pool, patterns in self._pools.items():
+            found = [each for each in patterns if each.host.match(host) and (each.process is None) == (scope == "host")]
+            if found:
+                yield pool, tuple(each.process for each in found if each.process is not None)
+
+
+def _read(said: str) -> _Pattern:
+    host, _, process = said.partition(LEVEL)
+    return _Pattern(_compiled(host), _compiled(process) if process else None)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
+
+
+class Pooling(Rekeying):
+    """What re-keys to pools, as a stage; see `Stage`.
+
+    Parameters:
+        members: says whose members a host has.
+
+    """
+
+    name = POOLING
+    writes = (POOLS,)
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+
+    def rekeyer(self) -> Rekeyer:
+        """What makes the frames of one task."""
+        return Rows(self.members).rekeyed
+
+
+class _Chosen(NamedTuple):
+    """The members among the rows of a host's frame: how they are called, and which rows they are."""
+
+    layout: Layout
+    rows: NDArray[np.intp]
+
+
+class Rows:
+    """Re-keys frames, and remembers how for as long as names do not change.
+
+    Parameters:
+        members: says whose members a host has.
+
+    """
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._chosen: OrderedDict[tuple[str, str], tuple[Layout, dict[str, _Chosen]]] = OrderedDict()
+
+    def rekeyed(self, frame: Frame) -> Iterator[Frame]:
+        """The frame of a host as frames of the pools that have members in it.
+
+        Raises:
+            RecordError: names are too long for a frame that has the host's name in each.
+
+        """
+        known = self._chosen.get((frame.key, frame.scope))
+        if known is None or (known[0] is not frame.layout and known[0].packed != frame.layout.packed):
+            known = frame.layout, self._choose(frame)
+            self._chosen[frame.key, frame.scope] = known
+            if len(self._chosen) > MAX_LAYOUTS:
+                self._chosen.popitem(last=False)
+        for pool, (layout, rows) in known[1].items():
+            values = frame.values[rows]
+            yield Frame("pool", pool, "member", frame.ts, frame.sequence, layout, values, (frame.key,))
+
+    def _choose(self, frame: Frame) -> dict[str, _Chosen]:
+        layout, host = frame.layout, _part(frame.key)
+        found: dict[str, _Chosen] = {}
+        for pool, patterns in self._members.of(frame.key, frame.scope):
+            if frame.scope == "host":
+                if layout.rows:
+                    found[pool] = _Chosen(make_layout([host], [host], layout.features), np.zeros(1, np.intp))
+                continue
+            chosen = [at for at, name in enumerate(layout.names) if any(each.match(name) for each in patterns)]
+            if chosen:
+                members = make_layout(
+                    [f"{host}{LEVEL}{_part(layout.rows[at])}" for at in chosen],
+                    [f"{host}{LEVEL}{_part(layout.names[at])}" for at in chosen],
+                    layout.features,
+                    [layout.commands[at] for at in chosen] if layout.commands else (),
+                )
+                found[pool] = _Chosen(members, np.array(chosen, np.intp))
+        return found
+
+
+def _part(name: str) -> str:
+    return name.replace(LEVEL, WITHIN)

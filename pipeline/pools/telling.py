@@ -1,0 +1,235 @@
+"""Who of a pool behaves unlike the others, in plain words and as records."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.explaining.explain import ALIKE, clause, printable
+from laggard.pipeline.explaining.units import readable, readable_duration, readable_usual
+from laggard.pipeline.explaining.verdict import resources_of
+from laggard.pipeline.pools.dendrogram import level_output
+from laggard.pipeline.records.outputs import Blame
+from laggard.pipeline.records.pools import MAX_LEVELS, MAX_RANKED, PoolOutput, Ranked, pool_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.covariance.results import Deviation, Kind, Level, Report
+    from laggard.operators.ranking import FeatureScore
+
+NAMED: Final = 3
+"""So many deviations are told in a sentence."""
+
+_SPIKES: Final[Mapping[str, str]] = {"cpu": "a CPU spike", "io": "an I/O spike", "memory": "a memory spike"}
+"""By the first word of the feature that shows it, what a short rise is called."""
+
+_ONE: Final[Mapping[Kind, str]] = {
+    "spike": "{has} {spike}",
+    "busy": "is busier than the others",
+    "leak": "leaks",
+    "stuck": "is stuck: it does nothing while others work",
+    "slower": "is slower than the others",
+    "left": "has left the pool, and nobody took its place",
+    "younger": "began later than the others, and differs by that alone",
+    "different": "behaves unlike the others",
+}
+_MANY: Final[Mapping[Kind, str]] = {
+    "spike": "{has} {spike}",
+    "busy": "are busier than the others",
+    "leak": "leak",
+    "stuck": "are stuck: they do nothing while others work",
+    "slower": "are slower than the others",
+    "left": "have left the pool, and nobody took their place",
+    "younger": "began later than the others, and differ by that alone",
+    "different": "behave unlike the others",
+}
+_WITHOUT_VALUES: Final[tuple[Kind, ...]] = ("left", "younger")
+"""Kinds of which no feature tells more."""
+
+
+def deviation_sentence(deviation: Deviation, ts: float) -> str:
+    """Say how members deviate: who, how, by what, and since when.
+
+    Args:
+        deviation: of one member or of a group.
+        ts: the moment at which it is told, seconds since the Unix epoch.
+
+    Returns:
+        One sentence, free of control characters whatever members are called, with times in UTC.
+
+    """
+    one = len(deviation.rows) == 1
+    name = f"`{printable(deviation.name)}`"
+    who = name if one else f"all {len(deviation.rows):,} members of {name}"
+    has = "had" if math.isfinite(deviation.end_ts) else "has" if one else "have"
+    told = (_ONE if one else _MANY)[deviation.kind].format(has=has, spike=_spike(deviation))
+    when = _when(deviation, ts)
+    if deviation.kind in _WITHOUT_VALUES or not deviation.features:
+        return f"{_capital(who)} {told}{when}."
+    if deviation.kind == "spike":
+        return f"{_capital(who)} {told}{when}: {_peak(deviation.features[0])}."
+    joint = ";" if ":" in told else ":"
+    return f"{_capital(who)} {told}{joint} {_values(deviation.features, one=one)}{',' if when else ''}{when}."
+
+
+def pool_sentence(deviations: Sequence[Deviation], ts: float, *, young: bool) -> str:
+    """Say who of a pool deviates, worst first; see `deviation_sentence`."""
+    told = [deviation_sentence(each, ts) for each in deviations[:NAMED]]
+    if len(deviations) > NAMED:
+        left = len(deviations) - NAMED
+        told.append(f"So {'does 1 more' if left == 1 else f'do {left:,} more'}.")
+    if not told:
+        told.append("No member behaves unlike the others.")
+    if young:
+        told.append("The comparison is young.")
+    return " ".join(told)
+
+
+def blamed(deviations: Sequence[Deviation]) -> Blame | None:
+    """The member that deviates most, by what sets it apart; None where none does."""
+    if not deviations:
+        return None
+    worst = deviations[0]
+    if not worst.features:
+        return Blame(worst.rows[0], worst.name)
+    first = worst.features[0]
+    return Blame(
+        worst.rows[0],
+        worst.name,
+        first.feature,
+        first.value,
+        first.mean,
+        first.standard_deviation,
+        tuple(sorted(resources_of(first))),
+    )
+
+
+def deviating(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    """Those that are more than the false-alarm budget allows, in their order."""
+    return tuple(each for each in deviations if each.score > 1.0)
+
+
+def ranked(deviation: Deviation, ts: float) -> Ranked:
+    """A deviation as it is told at a moment."""
+    return Ranked(
+        deviation.rows,
+        deviation.name,
+        deviation.kind,
+        deviation.score,
+        deviation.height,
+        deviation.p_value,
+        deviation.begin_ts,
+        deviation.end_ts,
+        deviation.window,
+        deviation.level,
+        deviation.features,
+        deviation_sentence(deviation, ts),
+    )
+
+
+def moment_output(
+    deviations: Sequence[Deviation],
+    *,
+    operator: str,
+    pool: str,
+    place: str,
+    ts: float,
+    members: int,
+    age_s: float,
+    young: bool,
+    live: bool,
+) -> PoolOutput:
+    """What is told of a pool at a tick, which is at this place of the input."""
+    told = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
+    identity = pool_id(operator, pool, place)
+    return PoolOutput(identity, ts, operator, pool, members, age_s, young, False, told, (), live)
+
+
+def whole_output(report: Report, *, operator: str, pool: str, place: str, live: bool) -> PoolOutput:
+    """What is told of the whole life of a pool; its newest tick is at this place of the input."""
+    return PoolOutput(
+        id=pool_id(operator, pool, f"{place} whole"),
+        ts=report.ts,
+        operator=operator,
+        pool=pool,
+        members=report.members,
+        age_s=report.age_s,
+        young=report.young,
+        whole=True,
+        ranking=tuple(ranked(each, report.ts) for each in deviating(report.ranking)[:MAX_RANKED]),
+        levels=tuple(
+            level_output(each.path, each.dendrogram, _kinds(each))
+            for each in report.levels[:MAX_LEVELS]
+            if each.dendrogram is not None
+        ),
+        live=live,
+    )
+
+
+def _kinds(level: Level) -> dict[str, Kind]:
+    """How those that deviate do, by their labels in the dendrogram."""
+    labels = set(level.dendrogram.labels if level.dendrogram is not None else ())
+    return {
+        label: each.kind
+        for each in reversed(level.deviations)  # where a label has several, the worst counts
+        for label in (each.name, *each.rows)
+        if label in labels and (each.score > 1.0 or each.kind == "younger")
+    }
+
+
+def _spike(deviation: Deviation) -> str:
+    word = deviation.features[0].feature.partition("_")[0] if deviation.features else ""
+    return _SPIKES.get(word, "a spike")
+
+
+def _peak(feature: FeatureScore) -> str:
+    value = readable(feature.feature, feature.value)
+    return f"{printable(feature.feature)} came to {value}{_usual(feature)}"
+
+
+def _values(features: Sequence[FeatureScore], *, one: bool) -> str:
+    """What sets members apart: the worst feature, and the next one if that is about something else."""
+    worst = features[0]
+    told = [worst]
+    other = next((each for each in features[1:] if _word(each) != _word(worst)), None)
+    if other is not None and other.score >= ALIKE * worst.score:
+        told.append(other)
+    return "; and ".join(_value(each, one=one) for each in told)
+
+
+def _value(feature: FeatureScore, *, one: bool) -> str:
+    if one:
+        return f"{clause(feature.feature, feature.value)}{_usual(feature)}"
+    return f"{printable(feature.feature)} is {readable(feature.feature, feature.value)}{_usual(feature)}"
+
+
+def _usual(feature: FeatureScore) -> str:
+    if not math.isfinite(feature.mean):
+        return ""
+    return f", in the pool usually {readable_usual(feature.feature, feature.mean, feature.standard_deviation)}"
+
+
+def _when(deviation: Deviation, ts: float) -> str:
+    begin_ts, end_ts = deviation.begin_ts, deviation.end_ts
+    if not math.isfinite(begin_ts):
+        return ""
+    began = _moment(begin_ts, ts)
+    if math.isfinite(end_ts):
+        return f" at {began} UTC for {readable_duration(end_ts - begin_ts)}"
+    return f" since {began} UTC ({readable_duration(ts - begin_ts)})"
+
+
+def _moment(ts: float, told_ts: float) -> str:
+    """The time of day; with the day where it is another one."""
+    when, told = (datetime.fromtimestamp(each, UTC) for each in (ts, told_ts))
+    return when.strftime("%H:%M:%S" if when.date() == told.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def _word(feature: FeatureScore) -> str:
+    return feature.feature.partition("_")[0]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

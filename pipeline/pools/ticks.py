@@ -1,0 +1,337 @@
+"""Joins the frames of a pool that several hosts tell of into ticks: one frame with all members each.
+
+The input is what is on the topic for one pool, in one order. A frame without a host has the members of all hosts, one
+with a host those of that one: its *source*. A tick has one frame of each source, and its time is that of the newest of
+them, so that hosts need not read at the same moment; where a source tells more than one in a tick, the newest counts.
+Frames of one source and one time are parts of one frame, whose next one shows that it is whole; a source that never
+tells in parts is not waited for.
+
+When a tick closes follows from the records alone, by the hosts' own times: once every source that was heard lately has
+told something new. That is one whose next frame is due by no more than `GRACE_S`; so a host that dies holds the others
+up by that, or by a tick where that is longer, once, and its members are not there from then on. The price: hosts'
+clocks have to agree to within that grace. What is older than the newest closed tick by more is late.
+
+Bounds, for each pool: `MAX_SOURCES`, each forgotten when silent for an hour; so many frames of a source that wait, or
+values of all of them, then the tick closes without those who are waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from laggard.pipeline.applications.ticks import Seen
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
+from laggard.pipeline.records import Layout, make_layout
+from laggard.pipeline.records.layout import read_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.pipeline.records import Frame
+
+GRACE_S: Final = 10.0
+"""The next frame of a source may be so late, by those of others, before the others go on without it."""
+
+SURE_TICKS: Final = 3
+"""A source that has told so many ticks in a row in one frame each is taken to do so with the next."""
+
+FORGOTTEN_S: Final = 3600.0
+"""A source that was silent for so long is forgotten."""
+
+MAX_SOURCES: Final = 4_096
+MAX_WAITING: Final = 256
+MAX_HELD_CELLS: Final = 4_000_000
+MAX_TOGETHER: Final = 256
+"""So many combinations of layouts are remembered."""
+
+Judged = Literal["new", "duplicate", "late", "set_back"]
+
+
+class Part(NamedTuple):
+    """The names and values of one frame."""
+
+    layout: Layout
+    values: NDArray[np.float64]
+
+
+class Tick(NamedTuple):
+    """What one source told of one moment; or, once it has closed, all of them.
+
+    Attributes:
+        ts: seconds since the Unix epoch.
+        offset: of the last frame in it in the input.
+        live: whether all of it is about the present.
+        parts: its frames: those of a source in the order of their coming.
+
+    """
+
+    ts: float
+    offset: int
+    live: bool
+    parts: tuple[Part, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """What is told of one host's members, or of all.
+
+    Attributes:
+        heard_ts: the time of the newest frame.
+        tick_s: the time between the newest two; after a pause it grows by doubling. 0 before there are two.
+        single: how many ticks in a row came in one frame each, up to `SURE_TICKS`.
+        waiting: what is in no closed tick, in the order of time.
+        seen: the frames that came last.
+
+    """
+
+    heard_ts: float = -math.inf
+    tick_s: float = 0.0
+    single: int = 0
+    waiting: deque[Tick] = field(default_factory=deque)
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has something whole that waits."""
+        return len(self.waiting) > 1 or (bool(self.waiting) and self.single >= SURE_TICKS)
+
+    def is_awaited(self, ts: float) -> bool:
+        """Whether more is expected of it, by the time of the newest frame of all sources."""
+        return ts <= self.heard_ts + self.tick_s + GRACE_S
+
+    def hear(self, ts: float) -> None:
+        """Note the time of a newer frame."""
+        if self.waiting:
+            self.single = min(self.single + 1, SURE_TICKS) if len(self.waiting[-1].parts) == 1 else 0
+        if math.isfinite(self.heard_ts):
+            gap_s = ts - self.heard_ts
+            self.tick_s = min(gap_s, 2.0 * self.tick_s) if self.tick_s else gap_s
+        self.heard_ts = ts
+
+
+class Ticks:
+    """The ticks of one pool. Deterministic: the same frames in the same order give the same ticks."""
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[str, ...], Source] = {}
+        self._closed_ts = -math.inf
+        self._held_cells = 0
+        self._set_back = 0
+
+    def earliest_ts(self, frame: Frame) -> float:
+        """From when on a frame like this is not late, seconds since the Unix epoch."""
+        source = self._sources.get(frame.hosts)
+        return max(self._closed_ts - GRACE_S, -math.inf if source is None else source.heard_ts)
+
+    @property
+    def set_back(self) -> int:
+        """How many frames in a row came that look as if the producers' clocks had been set back."""
+        return self._set_back
+
+    # Frames that come.
+
+    def take(self, frame: Frame, offset: int, *, live: bool) -> Judged:
+        """Take a frame.
+
+        Returns:
+            `late` where it is older than its source's newest, or than the newest tick by more than the grace;
+            `set_back` where so many are late, and by so much, that the newest must have been wrong: whoever asks begins
+            anew.
+
+        """
+        source = self._sources.get(frame.hosts)
+        if source is None:
+            while len(self._sources) >= MAX_SOURCES:
+                self._forget(min(self._sources, key=lambda each: self._sources[each].heard_ts))
+            source = self._sources[frame.hosts] = Source()
+        if source.seen.again(frame):
+            return "duplicate"
+        if self._is_late(source, frame.ts):
+            if max(source.heard_ts, self._closed_ts) - frame.ts <= SET_BACK_S:
+                return "late"
+            self._set_back += 1
+            return "set_back" if self._set_back >= SET_BACK_FRAMES else "late"
+        self._set_back = 0
+        part = Part(frame.layout, frame.values)
+        if frame.ts == source.heard_ts:
+            last = source.waiting.pop()
+            source.waiting.append(Tick(last.ts, offset, last.live and live, (*last.parts, part)))
+        else:
+            source.hear(frame.ts)
+            if frame.ts <= self._closed_ts:
+                return "new"  # the tick that it is of has closed: it tells only that its source is there
+            source.waiting.append(Tick(frame.ts, offset, live, (part,)))
+        self._held_cells += part.values.size
+        return "new"
+
+    def _is_late(self, source: Source, ts: float) -> bool:
+        if ts == source.heard_ts and not source.waiting:
+            source.single = 0  # it tells in parts after all
+            return True
+        return ts < source.heard_ts or ts <= self._closed_ts - GRACE_S
+
+    # Ticks that close.
+
+    def closed(self) -> Iterator[Tick]:
+        """The ticks that can be closed by now, the oldest first."""
+        while self._may_close():
+            yield self._close()
+
+    def rest(self) -> Iterator[Tick]:
+        """All others: nothing will come any more."""
+        while any(each.waiting for each in self._sources.values()):
+            yield self._close()
+
+    def _may_close(self) -> bool:
+        if not any(each.is_ready for each in self._sources.values()):
+            return False
+        heard_ts = max(each.heard_ts for each in self._sources.values())
+        if all(each.is_ready or not each.is_awaited(heard_ts) for each in self._sources.values()):
+            return True
+        longest = max(len(each.waiting) for each in self._sources.values())
+        return longest > MAX_WAITING or self._held_cells > MAX_HELD_CELLS
+
+    def _close(self) -> Tick:
+        there = [each for each in self._sources.values() if each.waiting]
+        ts = self._closed_ts = max(each.waiting[0].ts for each in there)
+        taken = [self._taken(each, ts) for each in there]
+        for key in [key for key, each in self._sources.items() if each.heard_ts < ts - FORGOTTEN_S]:
+            self._forget(key)
+        return Tick(
+            ts,
+            max(each.offset for each in taken),
+            all(each.live for each in taken),
+            tuple(part for each in taken for part in each.parts),
+        )
+
+    def _taken(self, source: Source, ts: float) -> Tick:
+        """The newest up to a time, of which there is at least one; those before it are let go."""
+        while True:
+            told = source.waiting.popleft()
+            self._held_cells -= sum(part.values.size for part in told.parts)
+            if not source.waiting or source.waiting[0].ts > ts:
+                return told
+
+    def _forget(self, key: tuple[str, ...]) -> None:
+        self._held_cells -= sum(part.values.size for told in self._sources.pop(key).waiting for part in told.parts)
+
+    # State.
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        layouts: dict[bytes, int] = {}
+
+        def packed(told: Tick) -> list[Any]:
+            parts = [[layouts.setdefault(part.layout.packed, len(layouts)), part.values] for part in told.parts]
+            return [told.ts, told.offset, told.live, parts]
+
+        sources = [
+            {
+                "hosts": list(hosts),
+                "heard_ts": each.heard_ts,
+                "tick_s": each.tick_s,
+                "single": each.single,
+                "waiting": [packed(told) for told in each.waiting],
+                "seen": each.seen.snapshot(),
+            }
+            for hosts, each in self._sources.items()
+        ]
+        return {
+            "sources": sources,
+            "layouts": list(layouts),
+            "closed_ts": self._closed_ts,
+            "set_back": self._set_back,
+        }
+
+    def restore(self, state: dict[str, Any], place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        layouts = [read_layout(packed, place) for packed in state["layouts"]]
+
+        def told(found: list[Any]) -> Tick:
+            ts, offset, live, parts = found
+            return Tick(float(ts), int(offset), bool(live), tuple(Part(layouts[at], values) for at, values in parts))
+
+        self._sources = {
+            tuple(each["hosts"]): Source(
+                float(each["heard_ts"]),
+                float(each["tick_s"]),
+                int(each["single"]),
+                deque(map(told, each["waiting"])),
+                Seen(each["seen"]),
+            )
+            for each in state["sources"]
+        }
+        waiting = (told for each in self._sources.values() for told in each.waiting)
+        self._held_cells = sum(part.values.size for each in waiting for part in each.parts)
+        self._closed_ts, self._set_back = float(state["closed_ts"]), int(state["set_back"])
+
+
+class _Places(NamedTuple):
+    """How several layouts become one.
+
+    Attributes:
+        layout: of all of them.
+        cells: of each, where its rows and columns are.
+
+    """
+
+    layout: Layout
+    cells: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
+
+
+class Together:
+    """Puts the parts of a tick into one matrix, and remembers how for as long as names do not change."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[bytes, ...], _Places] = OrderedDict()
+
+    def joined(self, parts: Sequence[Part]) -> Part:
+        """All rows and features of the parts; NaN where no part has a value. Of one that several have, the last counts.
+
+        Raises:
+            RecordError: these are too many rows, features or names for one frame.
+
+        """
+        if len(parts) == 1:
+            return parts[0]
+        names = tuple(part.layout.packed for part in parts)
+        places = self._known.get(names)
+        if places is None:
+            places = self._known[names] = _placed([part.layout for part in parts])
+            if len(self._known) > MAX_TOGETHER:
+                self._known.popitem(last=False)
+        values = np.full((len(places.layout.rows), len(places.layout.features)), np.nan)
+        for part, (rows, columns) in zip(parts, places.cells, strict=True):
+            cells = np.ix_(rows, columns)
+            values[cells] = np.where(np.isnan(part.values), values[cells], part.values)
+        values.setflags(write=False)
+        return Part(places.layout, values)
+
+
+def _placed(layouts: Sequence[Layout]) -> _Places:
+    rows: dict[str, tuple[str, str]] = {}
+    for each in layouts:
+        rows |= {
+            row: (name, command)
+            for row, name, command in zip(each.rows, each.names, each.commands or ("",) * len(each.rows), strict=True)
+        }
+    features = dict.fromkeys(feature for each in layouts for feature in each.features)
+    commands = [command for _, command in rows.values()]
+    layout = make_layout(rows, [name for name, _ in rows.values()], features, commands if any(commands) else ())
+    row_of = {row: at for at, row in enumerate(rows)}
+    column_of = {feature: at for at, feature in enumerate(features)}
+    cells = (
+        (
+            np.array([row_of[row] for row in each.rows], np.intp),
+            np.array([column_of[feature] for feature in each.features], np.intp),
+        )
+        for each in layouts
+    )
+    return _Places(layout, tuple(cells))
