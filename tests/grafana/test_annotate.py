@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,6 +157,11 @@ def test_what_an_annotation_says() -> None:
     young = note_of(incoming(outgoing(incident(1, NOW, young=True), TOPICS)))
     assert young is not None
     assert "has not learned long enough yet" in young.text
+    pool = replace(incident(1, NOW), keyed_by="pool", key="web-1/java exec")
+    of_pool = note_of(incoming(outgoing(pool, TOPICS)))
+    assert of_pool is not None
+    assert "pool:web-1/java exec" in of_pool.tags
+    assert of_pool.text.endswith("<br/>laggard pools 'web-1/java exec' --at 1795300000.000")
     marked = note_of(incoming(outgoing(mark(NOW), TOPICS)))
     assert marked is not None
     assert marked.tags[:4] == ["laggard", "mark", "web-1", "host:web-1"]
