@@ -18,6 +18,7 @@ from laggard.pipeline.topics import (
     DIAGNOSES,
     INCIDENTS,
     MODELS,
+    POOLS,
     SERVING,
 )
 
@@ -30,8 +31,9 @@ Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "measurer", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
-    "agent": "`laggard agent`: publishes the counters of its host, and what processes do while something is wrong",
-    "measurer": "`laggard measure`: publishes the performance of applications",
+    "agent": "`laggard agent`: publishes the counters of its host, its pools, and what processes do while something is "
+    "wrong",
+    "measurer": "`laggard measure`: publishes the performance of applications, and members of pools",
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
@@ -119,11 +121,13 @@ def lacking(
 
 def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", "frames")
+    yield _topic(topics.name(POOLS), "Write", "members of its pools")
     yield _topic(topics.name(DIAGNOSES), "Write", "what processes were doing while something was wrong")
 
 
 def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(APPLICATIONS), "Write", "performance of applications, and metrics of their hosts")
+    yield _topic(topics.name(POOLS), "Write", "members of pools")
 
 
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:

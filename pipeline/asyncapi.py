@@ -117,7 +117,7 @@ def _operations() -> list[tuple[str, Schema]]:
     """Who does what with which topic."""
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
-        ("agent", "send", POOLS.name, "Agents publish the counters of threads, and of processes that work alike."),
+        ("agent", "send", POOLS.name, "Agents publish the members of pools that they find, once a tick."),
         ("agent", "send", DIAGNOSES.name, "Agents publish what processes were doing while something was wrong."),
         (
             "measurer",
@@ -125,7 +125,7 @@ def _operations() -> list[tuple[str, Schema]]:
             APPLICATIONS.name,
             "`laggard measure` tells the performance of applications, each interval.",
         ),
-        ("measurer", "send", POOLS.name, "`laggard measure` tells the metrics of a pool's members, each interval."),
+        ("measurer", "send", POOLS.name, "`laggard measure` publishes members of pools, each interval."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
         ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),

@@ -1,4 +1,4 @@
-"""The host agent: at each tick, a frame of all processes, one of the host, and one of what the agent itself costs."""
+"""The host agent: at each tick a frame of all processes, one of the host, one of what the agent costs, its pools'."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from laggard.producers.processes import ProcessTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from laggard.producers.pools.pools import Members, Pools
+
 Publish = Callable[[Sequence[Frame | Mark]], None]
-"""Where a tick's frames go."""
+"""Where a tick's frames go: those of the host, then those of its pools."""
 
 AGENT_FEATURES = (
     "cpu_ratio",
@@ -38,6 +40,9 @@ AGENT_FEATURES = (
     "diagnosed_processes",
     "diagnosis_cpu_ratio",
     "diagnosis_failures",
+    "pools",
+    "pool_members",
+    "pool_members_left_out",
 )
 """What the agent says of itself.
 
@@ -49,7 +54,8 @@ arrived yet, and `dropped_records` how many were lost on their way since it bega
 how many fell out since the last one; `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`);
 `suspended_s` how long the machine was suspended since the last tick; `diagnosed_processes` how many processes are
 looked into now; `diagnosis_cpu_ratio` what that, watching for them and programs that run beside took of one core since
-the last tick; `diagnosis_failures` how often something went wrong in it since the agent began.
+the last tick; `diagnosis_failures` how often something went wrong in it since the agent began; `pools` how many pools
+there are, and `pool_members` and `pool_members_left_out` how many members they have, and how many more for a bound.
 """
 
 logger = logging.getLogger(__name__)
@@ -114,6 +120,7 @@ class Agent:
         descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
         queue: what `publish` puts records into, for what the agent says of itself.
         watch: what looks into processes, likewise.
+        pools: finds the pools among its processes; None for none.
 
     Raises:
         ValueError: the interval is out of its bounds.
@@ -132,6 +139,7 @@ class Agent:
         descriptor_limit: int | None = None,
         queue: Queue | None = None,
         watch: Watch | None = None,
+        pools: Pools | None = None,
     ) -> None:
         self._clock = clock or Clock()
         self._queue = queue
@@ -142,8 +150,14 @@ class Agent:
         self._publish = publish
         self._host = host
         self._processes = ProcessTable(
-            self._clock, interval_s, root=root, command_lines=command_lines, descriptor_limit=descriptor_limit
+            self._clock,
+            interval_s,
+            root=root,
+            command_lines=command_lines,
+            descriptor_limit=descriptor_limit,
+            watches_threads=pools is not None and pools.watches_threads,
         )
+        self._pools = pools
         self._counters = HostCounters(self._clock, root)
         self._sources: dict[str, ProcessTable | HostCounters] = {"process": self._processes, "host": self._counters}
         self._failing: set[str] = set()
@@ -172,11 +186,11 @@ class Agent:
         missed = self._schedule.begin()
         ts = self._timeline.now()
         begun = clock.monotonic(), clock.boottime(), clock.cpu()
-        frames: list[Frame | Mark] = []
+        read: dict[str, tuple[Layout, NDArray[np.float64]]] = {}
         failed = 0
         for scope, source in self._sources.items():
             try:
-                frames.append(self._frame(scope, ts, *source.read()))
+                read[scope] = source.read()
                 self._failing.discard(scope)
             except Exception:
                 failed += 1
@@ -184,7 +198,23 @@ class Agent:
                 if scope not in self._failing:
                     logger.exception("the %s counters could not be read", scope)
                 self._failing.add(scope)
-        frames.append(self._frame("agent", ts, self._layout, self._cost(begun, missed, failed)))
+        pools: list[Members] = []
+        if self._pools is not None and "process" in read:
+            try:
+                pools = self._pools.read(self._processes, *read["process"])
+                self._failing.discard("pool")
+            except Exception:
+                failed += 1
+                if "pool" not in self._failing:
+                    logger.exception("the pools of %s could not be read", self._host)
+                self._failing.add("pool")
+        read["agent"] = self._layout, self._cost(begun, missed, failed)
+        frames: list[Frame | Mark] = [
+            Frame("host", self._host, scope, ts, self._next_sequence(ts), *each) for scope, each in read.items()
+        ]
+        frames += [
+            Frame("pool", each.key, "member", ts, self._next_sequence(ts), each.layout, each.values) for each in pools
+        ]
         self._last = begun
         started = clock.monotonic()
         try:
@@ -199,9 +229,9 @@ class Agent:
         for source in self._sources.values():
             source.close()
 
-    def _frame(self, scope: str, ts: float, layout: Layout, values: NDArray[np.float64]) -> Frame:
+    def _next_sequence(self, ts: float) -> int:
         self._sequence = max(self._sequence + 1, int(ts * 1000))
-        return Frame("host", self._host, scope, ts, self._sequence, layout, values)
+        return self._sequence
 
     def _cost(self, begun: tuple[int, int, int], missed: int, failed: int) -> NDArray[np.float64]:
         cpu_ratio = suspended_s = watch_ratio = np.nan
@@ -232,6 +262,9 @@ class Agent:
                     np.nan if self._watch is None else self._watch.running,
                     watch_ratio,
                     np.nan if self._watch is None else self._watch.failures,
+                    np.nan if self._pools is None else self._pools.count,
+                    np.nan if self._pools is None else self._pools.members,
+                    np.nan if self._pools is None else self._pools.left_out,
                 ]
             ],
             np.float64,

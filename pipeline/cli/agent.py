@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
+    from laggard.producers.pools.pools import Pools
 
 SPOOL: Final = "spool.db"
 """In the directory `state`."""
@@ -29,6 +30,12 @@ DIAGNOSES_SPOOL: Final = "spool-diagnoses.db"
 
 DIAGNOSES_BYTES: Final = 64 << 20
 """Of that file: some hundreds of diagnoses."""
+
+POOLS_SPOOL: Final = "spool-pools.db"
+"""Likewise."""
+
+POOLS_BYTES: Final = 64 << 20
+"""Of that file."""
 
 UNFINISHED: Final = "diagnoses.jsonl"
 """Likewise: the diagnoses that are open."""
@@ -54,26 +61,33 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
         from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
-        from laggard.pipeline.records import Frame  # noqa: PLC0415 - not for a refused claim
-        from laggard.pipeline.topics import COUNTERS, DIAGNOSES  # noqa: PLC0415
+        from laggard.pipeline.records import Frame, Mark  # noqa: PLC0415 - not for a refused claim
+        from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS  # noqa: PLC0415
         from laggard.producers.agent import Agent  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")
         publisher = publisher_of(settings, bus, COUNTERS, stack, spool=SPOOL, spool_bytes=spool_bytes)
-        publishers, watch = Publishers(publisher), None
+        every, watch, of_pools = [publisher], None, None
+        if (pools := _pools(settings, host)) is not None:
+            of_pools = publisher_of(settings, bus, POOLS, stack, spool=POOLS_SPOOL, spool_bytes=POOLS_BYTES)
+            every.append(of_pools)
         if settings.flag("diagnosis.enabled"):
             diagnoses = publisher_of(
                 settings, bus, DIAGNOSES, stack, spool=DIAGNOSES_SPOOL, spool_bytes=DIAGNOSES_BYTES
             )
-            publishers, watch = Publishers(publisher, diagnoses), _watch(settings, host, diagnoses)
+            every.append(diagnoses)
+            watch = _watch(settings, host, diagnoses)
             watch.start()
             stack.callback(watch.close)
-        ticks = 0
+        publishers, ticks = Publishers(*every), 0
 
         def publish(frames: Sequence[Frame | Mark]) -> None:
             nonlocal ticks
-            publisher.publish(frames)
+            of_host = sum(isinstance(frame, Mark) or frame.keyed_by == "host" for frame in frames)
+            publisher.publish(frames[:of_host])
+            if of_pools is not None and len(frames) > of_host:
+                of_pools.publish(frames[of_host:])
             ticks += 1
             rows = sum(len(frame.values) for frame in frames if isinstance(frame, Frame) and frame.scope == "process")
             running.report(ticks=ticks, rows=rows)
@@ -82,10 +96,30 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
             )
 
         command_lines = settings.flag("agent.command_lines")
-        counters = Agent(publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch)
+        counters = Agent(
+            publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch, pools=pools
+        )
         running.say(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
         running.stop.progress = lambda: ticks > 0
         counters.run(running.stop)
+
+
+def _pools(settings: Settings, host: str) -> Pools | None:
+    """What finds the pools of this machine; None where none are asked for."""
+    threads, discover = settings.words("pools.threads"), settings.flag("pools.discover")
+    if not threads and not discover:
+        return None
+    from laggard.producers.clock import Clock  # noqa: PLC0415 - see above
+    from laggard.producers.pools.pools import Pools  # noqa: PLC0415
+
+    return Pools(
+        Clock(),
+        host,
+        threads=threads,
+        discover=discover,
+        minimum=settings.count("pools.minimum"),
+        titles=settings.flag("agent.command_lines"),
+    )
 
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:

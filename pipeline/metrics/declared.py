@@ -437,6 +437,15 @@ METRICS: tuple[Metric, ...] = (
         "Times that something went wrong in it, since the agent began.",
         feature="diagnosis_failures",
     ),
+    Metric("agent_pools", "gauge", ("host",), "Pools that the agent found among its processes.", feature="pools"),
+    Metric("agent_pool_members", "gauge", ("host",), "Members that these have.", feature="pool_members"),
+    Metric(
+        "agent_pool_members_left_out",
+        "gauge",
+        ("host",),
+        "Members that it left out: there are more pools, or members, than it takes.",
+        feature="pool_members_left_out",
+    ),
     Metric(
         "source_expected_places",
         "gauge",
@@ -513,7 +522,8 @@ Prometheus client has, of the worker itself.
 
 A host of 200 processes has some 205 series, and each scrape takes 2.4 ms of CPU and 24 kB for it, 3 kB compressed. With
 1,000 hosts on one worker that is 2.4 s and 24 MB (`python -m tests.benchmarks.scrape`): scrape such a one every 30 s or
-60 s, or set `web.top_rows` to 3, which takes half of it.
+60 s, or set `web.top_rows` to 3, which takes half of it. A pool of ten members or more has 22 series, and five more for
+each member that deviates.
 
 A Prometheus elsewhere needs `web.listen` on an address that it can reach, and a `web.token`:
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,14 +107,44 @@ def _check_applications(hosts: Value) -> None:
     for application, said in hosts.items():
         if not isinstance(said, str) or not said.split():
             raise ValueError(f"for {application!r} hosts, or patterns such as web-*, separated by blanks")
-        _check_key(application)
+        _check_key(application, "applications")
 
 
-def _check_key(name: str) -> None:
-    from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have no applications
+def _check_members(pools: Value) -> None:
+    assert isinstance(pools, dict)
+    for pool, said in pools.items():
+        patterns = said.split() if isinstance(said, str) else []
+        if not patterns or not all(all(each.partition("/")[::2]) for each in patterns if "/" in each):
+            raise ValueError(f"for {pool!r} patterns HOST/PROCESS, or HOST for hosts, separated by blanks")
+        _check_key(pool, "pools")
+
+
+def _check_key(name: str, whose: str) -> None:
+    from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
 
     if not 0 < len(name) <= MAX_KEY or not name.isprintable():
-        raise ValueError(f"names of applications of 1 to {MAX_KEY} characters that can be printed")
+        raise ValueError(f"names of {whose} of 1 to {MAX_KEY} characters that can be printed")
+
+
+def _check_windows(lengths: Value) -> None:
+    assert isinstance(lengths, tuple)
+    expected = f"lengths in ticks from {_SHORTEST_WINDOW} to {_LONGEST_WINDOW:,}, each longer than the one before"
+    if not lengths or not all(each.isdecimal() for each in lengths):
+        raise ValueError(expected)
+    found = [_SHORTEST_WINDOW - 1, *map(int, lengths), _LONGEST_WINDOW + 1]
+    if any(one >= other for one, other in pairwise(found)):
+        raise ValueError(expected)
+
+
+def _check_threads(names: Value) -> None:
+    assert isinstance(names, tuple)
+    for name in map(str, names):
+        if "/" in name:
+            raise ValueError(f"names of processes, not paths; {name!r} is one")
+        if len(name.encode()) > _KEPT_BYTES and not set(name) & set("*?["):
+            raise ValueError(
+                f"names of at most {_KEPT_BYTES} bytes, which is what the kernel keeps; {name!r} is longer"
+            )
 
 
 def _check_pattern(pattern: Value) -> None:
@@ -160,7 +191,11 @@ def _check_token_url(url: Value) -> None:
     check_token_url(str(url))
 
 
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 3, 10_000
+
 DEFAULT_OPERATORS = ("gaussian", "cpu")
+
+_KEPT_BYTES = 15  # of the name of a process
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -183,8 +218,9 @@ SETTINGS: tuple[Setting, ...] = (
         "operators",
         "words",
         "",
-        "The operators that the worker runs. `regression` is about applications, the others about hosts.",
-        choices=("gaussian", "cpu", "river", "regression"),
+        "The operators that the worker runs. `regression` is about applications, `covariance` about pools, the others "
+        "about hosts.",
+        choices=("gaussian", "cpu", "river", "regression", "covariance"),
         found=_operators,
         found_as="`gaussian,cpu`, with `regression` where `applications.hosts`, `applications.pattern` or `sources` is "
         "given",
@@ -351,8 +387,8 @@ SETTINGS: tuple[Setting, ...] = (
         "size",
         "256MiB",
         "With Kafka: how much the agent keeps on disk in the directory `state` while the brokers cannot be reached. "
-        "Beyond that the oldest goes, and is counted. Diagnoses have 64 MiB of their own. `laggard measure` keeps as "
-        "much.",
+        "Beyond that the oldest goes, and is counted. Diagnoses and pools have 64 MiB each of their own. `laggard "
+        "measure` keeps as much.",
         minimum="64MiB",
     ),
     Setting(
@@ -377,6 +413,30 @@ SETTINGS: tuple[Setting, ...] = (
         "What tells what running threads execute: `auto` takes what suits the process and is there; `proc` alone tells "
         "only of blocked ones. `laggard doctor` says what can be used here.",
         choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
+    ),
+    Setting(
+        "pools.threads",
+        "words",
+        "",
+        "Processes whose threads the agent compares with each other: their names, or patterns such as `java*`. Threads "
+        "that are called alike but for a number at the end are a pool.",
+        check=_check_threads,
+    ),
+    Setting(
+        "pools.discover",
+        "flag",
+        "true",
+        "Whether the agent finds pools of prefork workers by itself: processes that one parent forked, and that go on "
+        "with its program. Where `agent.command_lines` is true, those that call themselves by different titles are "
+        "different pools.",
+    ),
+    Setting(
+        "pools.minimum",
+        "count",
+        "3",
+        "From so many members on, each there for 10 s, it is a pool that the agent publishes.",
+        minimum="2",
+        maximum="1000",
     ),
     Setting(
         "sources",
@@ -629,6 +689,45 @@ SETTINGS: tuple[Setting, ...] = (
         "The false-alarm budget of an application for this operator.",
         minimum="1/month",
         maximum="10/minute",
+    ),
+    Setting(
+        "pools.members",
+        "table",
+        "",
+        "Pools of processes or of hosts: by pool patterns `HOST/PROCESS` such as `web-*/gunicorn`, or `HOST` alone, "
+        "separated by blanks. Worth comparing is what does the same work.",
+        check=_check_members,
+    ),
+    Setting(
+        "covariance.method",
+        "choice",
+        "adaptive",
+        "How members of a pool are compared: `published`, as in the paper that the operator comes from, or `adaptive`, "
+        "which finds short deviations too, and says how members deviate.",
+        choices=("adaptive", "published"),
+    ),
+    Setting(
+        "covariance.windows",
+        "words",
+        "12,48,192",
+        "Over how many of the newest ticks members are compared, the shortest first; beside that over all of them.",
+        check=_check_windows,
+    ),
+    Setting(
+        "covariance.false_alarms",
+        "rate",
+        "1/day",
+        "The false-alarm budget of a pool for this operator.",
+        minimum="1/month",
+        maximum="10/minute",
+    ),
+    Setting(
+        "covariance.replicates",
+        "count",
+        "1000",
+        "How many bootstrap samples the p-values of a report on a pool come from; 0 for none.",
+        minimum="0",
+        maximum="100000",
     ),
     Setting(
         "snapshot.records",

@@ -82,6 +82,7 @@ def agent(cluster: Cluster, state: Path, errors: Path) -> Iterator[subprocess.Po
         "LAGGARD_HOST": "watched",
         "LAGGARD_BUS_LOCATION": cluster.location,
         "LAGGARD_AGENT_INTERVAL": f"{INTERVAL_S}s",
+        "LAGGARD_POOLS_DISCOVER": "false",  # there is one topic here
         "LAGGARD_KAFKA_REQUEST_TIMEOUT": "2s",
     }
     with errors.open("ab") as log, subprocess.Popen([*LAGGARD, "agent"], env=environ, stdout=log, stderr=log) as one:

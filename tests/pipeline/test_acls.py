@@ -25,6 +25,7 @@ from laggard.pipeline.topics import (
     DIAGNOSES,
     INCIDENTS,
     MODELS,
+    POOLS,
     SERVING,
     TOPICS,
     Topics,
@@ -100,11 +101,13 @@ def publish(bus: KafkaBus) -> None:
 
 def publish_all(bus: KafkaBus) -> None:
     publish(bus)
+    bus.append([Outgoing(NAMES.name(POOLS), "web-1/nginx", b"frame", time.time())])
     bus.append([Outgoing(NAMES.name(DIAGNOSES), "web-1", b"diagnosis", time.time())])
 
 
 def measure(bus: KafkaBus) -> None:
     bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"frame", time.time())])
+    bus.append([Outgoing(NAMES.name(POOLS), "checkout", b"frame", time.time())])
 
 
 def work(bus: KafkaBus) -> None:

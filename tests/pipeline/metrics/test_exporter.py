@@ -231,7 +231,9 @@ def busy() -> Page:
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
-    page.exporter.received(agent_frame([0.004, 31e6, 2e-3, 1e-3, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0, 2, 0.03, 1]))
+    page.exporter.received(
+        agent_frame([0.004, 31e6, 2e-3, 1e-3, 285, 1140, 3, 1, 2, 30, 7, 1, 0.25, 0.0, 2, 0.03, 1, 2, 24, 5])
+    )
     task = page.telemetry.task("gaussian", Partition("laggard.counters", 0))
     for number, name in enumerate(field.name for field in dataclasses.fields(TaskTelemetry) if field.type == "int"):
         if name != "partition":
