@@ -77,9 +77,9 @@ class Metric:
 _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")
 _INCIDENT = ("host", "scope", "row", "feature")
-_SOURCE = ("application", "source")
 _MODEL = ("application", "performance")
 _DEVIATION = ("pool", "member", "kind", "feature")
+SOURCE_LABELS = ("application", "source")
 TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
@@ -449,45 +449,45 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "source_expected_places",
         "gauge",
-        _SOURCE,
+        SOURCE_LABELS,
         "Targets or files that a source of `laggard measure` was to read at its last interval.",
         feature="expected_places",
     ),
-    Metric("source_read_places", "gauge", _SOURCE, "Those of them that it could read.", feature="read_places"),
-    Metric("source_read_duration_seconds", "gauge", _SOURCE, "How long that took it.", feature="read_duration_s"),
-    Metric("source_samples", "gauge", _SOURCE, "Values or lines that it read then.", feature="samples"),
+    Metric("source_read_places", "gauge", SOURCE_LABELS, "Those of them that it could read.", feature="read_places"),
+    Metric("source_read_duration_seconds", "gauge", SOURCE_LABELS, "How long that took it.", feature="read_duration_s"),
+    Metric("source_samples", "gauge", SOURCE_LABELS, "Values or lines that it read then.", feature="samples"),
     Metric(
         "source_unusable_samples",
         "counter",
-        _SOURCE,
+        SOURCE_LABELS,
         "Values or lines that it could not use, since it began: of another form, not possible, or beyond a bound.",
         feature="unusable_samples",
     ),
     Metric(
         "source_failures",
         "counter",
-        _SOURCE,
+        SOURCE_LABELS,
         "Times that a target or file of it could not be read, since it began.",
         feature="failures",
     ),
     Metric(
         "source_publish_failures",
         "counter",
-        _SOURCE,
+        SOURCE_LABELS,
         "Intervals of it whose frames the bus refused for good, since it began; what only waits for it is not counted.",
         feature="publish_failures",
     ),
     Metric(
         "source_waiting_records",
         "gauge",
-        _SOURCE,
+        SOURCE_LABELS,
         "Records of its `laggard measure` that the bus did not have yet at its last interval.",
         feature="waiting_records",
     ),
     Metric(
         "source_dropped_records",
         "counter",
-        _SOURCE,
+        SOURCE_LABELS,
         "Records that its `laggard measure` lost since it began.",
         feature="dropped_records",
     ),
@@ -509,8 +509,8 @@ Prometheus client has, of the worker itself.
   none.
 - Series of an application have the label `application` in the place of `host`; its `laggard_anomaly_...` and
   `laggard_incident_...` series, whose row is the host that is to blame, also `resource`, what that host is short of.
-- Series of a pool have the label `pool` in the place of `host`, and its rows are the members. Their features have no
-  series of their own; of those that deviate, `laggard_pool_deviation_...` have the worst one.
+- Series of a pool have the label `pool` in the place of `host` or `application`, and its rows are the members. Their
+  features have no series of their own; of those that deviate, `laggard_pool_deviation_...` have the worst one.
 - An incident is what is joined of anomalies of one cause, over time, rows and operators. The worker that joins those of
   a host shows its `laggard_incident_...` series from the moment on that it does; it need not be the one that has the
   host's frames.

@@ -35,6 +35,7 @@ from laggard.pipeline.metrics.declared import (
     MAX_STREAMS,
     METRICS,
     PREFIX,
+    SOURCE_LABELS,
     STALE_S,
     TASK_LABELS,
     TOP_FEATURES,
@@ -154,11 +155,11 @@ class Exporter(Collector, Observer):
 
     def received(self, frame: Frame) -> None:
         """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
-        if not len(frame.values) or (frame.keyed_by == "application") != (frame.scope == SOURCE_SCOPE):
+        if not len(frame.values) or (frame.keyed_by == "host") == (frame.scope == SOURCE_SCOPE):
             return
         if frame.scope in {AGENT_SCOPE, HOST_SCOPE}:
             self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None, None)
-        elif frame.scope == SOURCE_SCOPE:  # an application may have several
+        elif frame.scope == SOURCE_SCOPE:  # an application or a pool may have several
             scope = f"{SOURCE_SCOPE} {frame.layout.rows[0]}"
             self._note(_Stream(frame.keyed_by, frame.key, "", scope), frame, None, None)
 
@@ -274,13 +275,14 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     if scores is None:
         if frame.scope not in {AGENT_SCOPE, SOURCE_SCOPE}:
             return []
+        shown: tuple[str, ...] = ("host",)
         if frame.scope == SOURCE_SCOPE:
-            labels["source"] = label(frame.layout.rows[0])
+            labels["source"], shown = label(frame.layout.rows[0]), SOURCE_LABELS
         values = dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
         return [
             sample(metric.name, labels, values[metric.feature])
             for metric in METRICS
-            if metric.labels == tuple(labels) and not math.isnan(values.get(metric.feature, math.nan))
+            if metric.labels == shown and not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
     # A host may have many pools, most of whose members do what the others do.

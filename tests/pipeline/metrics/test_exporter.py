@@ -343,6 +343,15 @@ def test_sources_of_an_application_are_shown_each() -> None:
     assert shown["laggard_source_failures_total", "shop", "prometheus"] == 15
 
 
+def test_sources_of_a_pool_are_shown_as_those_of_an_application() -> None:
+    page = Page()
+    page.exporter.received(replace(source_frame("log", range(len(SOURCE_FEATURES))), keyed_by="pool", key="checkout"))
+    page.exporter.received(replace(frame(["a"], "member", "checkout"), keyed_by="pool"))
+    text = page.text()
+    assert len(re.findall(r'(?m)^laggard_source_\w+{pool="checkout",source="log"} ', text)) == len(SOURCE_FEATURES)
+    assert "laggard_score" not in text
+
+
 def test_the_process_itself_is_shown_beside() -> None:
     page = busy()
     text = generate_latest(metrics_registry(page.exporter)).decode()
