@@ -25,6 +25,9 @@ COLORS: Final = {
     "orange": "#e07a1f",
     "red": "#d1293d",
     "blue": "#3274d9",
+    "purple": "#8f3bb8",
+    "yellow": "#e0b400",
+    "dark-red": "#8a1220",
     "text": "#8e8e8e",
     "transparent": "#eef1f3",
 }
@@ -35,7 +38,7 @@ COLUMN, ROW = 0.62, 0.42  # inches of a column and a row of the grid
 HEAD = 0.27  # inches of a panel's title
 SMALL = 7.5
 
-WIDE: Final = {"feature": 2.1, "row": 1.4, "instance": 1.4, "scope": 0.8, "cluster": 0.9}
+WIDE: Final = {"feature": 2.1, "row": 1.7, "pool": 2.0, "member": 2.2, "instance": 1.4, "scope": 0.8, "cluster": 0.9}
 """Labels whose columns take more room than others."""
 
 
@@ -227,8 +230,10 @@ class Sheet:
         if custom.get("scaleDistribution", {}).get("type") == "symlog":
             axes.set_yscale("symlog", linthresh=1)
         low = None
+        stacked = custom.get("stacking", {}).get("mode") == "normal"
+        stack: dict[float, float] = {}
         for number, (one, own) in enumerate(overridden):
-            color = COLORS["text"] if "color" in own else LINES[number % len(LINES)]
+            color = COLORS[own["color"]["fixedColor"]] if "color" in own else LINES[number % len(LINES)]
             points = _with_gaps(one.points)
             times = [date2num(datetime.fromtimestamp(ts, UTC)) for ts, _ in points]
             values = [value for _, value in points]
@@ -242,6 +247,11 @@ class Sheet:
                 else:
                     low = one
                 continue
+            if stacked:
+                base = [stack.get(ts, 0.0) for ts, _ in points]
+                values = [bottom + value for bottom, value in zip(base, values, strict=True)]
+                axes.fill_between(times, base, values, color=color, alpha=0.3, linewidth=0)
+                stack |= {ts: value for (ts, _), value in zip(points, values, strict=True) if not math.isnan(value)}
             style = "--" if "custom.lineStyle" in own else "-"
             axes.plot(times, values, style, color=color, linewidth=1.1 if custom.get("lineWidth", 1) < 2 else 1.6)
         steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ())
@@ -269,7 +279,7 @@ class Sheet:
         order = [id(one) for one, _ in overridden]
         for line, (one, own) in enumerate(shown):
             y = (0.145 * (len(shown) - line) - 0.06) / height
-            color = COLORS["text"] if "color" in own else LINES[order.index(id(one)) % len(LINES)]
+            color = COLORS[own["color"]["fixedColor"]] if "color" in own else LINES[order.index(id(one)) % len(LINES)]
             values = [value for _, value in one.points if not math.isnan(value)]
             frame.plot([0.12 / width, 0.28 / width], [y, y], color=color, linewidth=2, transform=frame.transAxes)
             name = one.name + (f"   (and {count - len(shown)} more)" if line == len(shown) - 1 < count - 1 else "")
@@ -282,7 +292,8 @@ class Sheet:
 
     def _timeline(self, frame: Axes, panel: Mapping[str, Any], found: Sequence[Series], place: Place) -> None:
         names = sorted({one.name for one in found}, reverse=True)
-        axes = self._inside(frame, place, 1.25, 0.28)
+        longest = max(map(len, names), default=0)
+        axes = self._inside(frame, place, max(1.25, 0.065 * longest), 0.28)
         self._time(axes)
         axes.grid(visible=False)
         words = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
@@ -307,7 +318,7 @@ class Sheet:
         sort = next(name for name, head in renamed.items() if head == panel["options"]["sortBy"][0]["displayName"])
         ordered = sorted(rows.items(), key=lambda row: -row[1].get(value_of[sort], -math.inf))
         width, height = place.w * COLUMN, place.h * ROW
-        weights = [WIDE.get(name, 1.5 if head == "Began" else 1.0) for name, head in heads]
+        weights = [WIDE.get(name, 1.8 if head in {"Began", "Since"} else 1.0) for name, head in heads]
         total = sum(weights)
         fits = int((height - HEAD - 0.45) / 0.235)
         if not rows:

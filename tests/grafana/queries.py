@@ -53,8 +53,8 @@ def asked() -> Iterator[Asked]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A text with its variables' values. Raises `KeyError` for a variable that nobody knows."""
-    return re.sub(r"\$(\w+)", lambda found: values[found[1]], text)
+    """A text with its variables' values; `$1` is PromQL's own. Raises `KeyError` for a variable that nobody knows."""
+    return re.sub(r"\$([^\W\d]\w*)", lambda found: values[found[1]], text)
 
 
 def without_texts(expression: str) -> str:
