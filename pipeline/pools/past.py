@@ -1,0 +1,181 @@
+"""Pools out of the history on a bus: which there are, who deviates in each, and all that is known of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.history.why import LATELY, UNLEARNED_S, OutsideError
+from laggard.pipeline.pools.ticks import GRACE_S
+from laggard.pipeline.records import Decoder, Frame, RecordError
+from laggard.pipeline.records.outputs import read_output
+from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.topics import ANOMALIES, POOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming, Partition
+    from laggard.pipeline.pools.covariance import Comparing
+    from laggard.pipeline.records.pools import Ranked
+    from laggard.pipeline.topics import Topics
+
+MOST_RECORDS: Final = 10_000
+"""Of each partition of what was told the newest: a bound on what is read of a large topic."""
+
+_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a pool stands.
+
+    Attributes:
+        pool: its name.
+        ts: of its newest frame, seconds since the Unix epoch; NaN where none is among the newest records.
+        members: how many were in its newest frames; None where none is among the newest records.
+        ranking: who deviates, worst first, as was told last.
+
+    """
+
+    pool: str
+    ts: float
+    members: int | None
+    ranking: tuple[Ranked, ...]
+
+
+def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standing]:
+    """How all pools stand, or stood at a moment, those that deviate most first, then by name.
+
+    Args:
+        bus: where they are.
+        topics: the names of the topics.
+        ts: the moment, seconds since the Unix epoch; None for now.
+
+    """
+    counted: dict[str, tuple[float, int]] = {}
+    for partition in bus.partitions(topics.name(POOLS)):
+        counted |= _counted(_newest(bus, partition, LATELY, ts))
+    told: dict[str, PoolOutput] = {}
+    for partition in bus.partitions(topics.name(ANOMALIES)):
+        told |= _told(_newest(bus, partition, MOST_RECORDS, ts), partition.topic)
+    names = {*counted, *told, *(bus.keys(topics.name(POOLS)) if bus.knows_keys and ts is None else ())}
+    found = []
+    for pool in names:
+        newest_ts, members = counted.get(pool, (math.nan, None))
+        found.append(Standing(pool, newest_ts, members, told[pool].ranking if pool in told else ()))
+    return by_worst(found)
+
+
+def known_pools(bus: Bus, topics: Topics) -> list[str]:
+    """The pools that something is recorded of, sorted; of a bus that does not know its keys, those heard of lately."""
+    topic = topics.name(POOLS)
+    if bus.knows_keys:
+        return sorted(bus.keys(topic))
+    return sorted({each.key for partition in bus.partitions(topic) for each in _newest(bus, partition, LATELY, None)})
+
+
+def told_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> list[PoolOutput]:
+    """What `laggard replay --json` told of each pool, by name: of the whole where it did, else last; up to a moment.
+
+    Other lines of it are passed over. Raises `RecordError` naming the line that is none of it.
+    """
+    found: dict[str, PoolOutput] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        one = read_output(line, f"{place}:{number}")
+        if isinstance(one, PoolOutput) and (ts is None or one.ts <= ts):
+            found[one.pool] = one
+    return [found[pool] for pool in sorted(found)]
+
+
+def standing_of(output: PoolOutput) -> Standing:
+    """How a pool stands by what was told of it."""
+    return Standing(output.pool, output.ts, output.members, output.ranking)
+
+
+def by_worst(found: Iterable[Standing]) -> list[Standing]:
+    """Those that deviate most first, then by name."""
+    return sorted(found, key=lambda each: (-max((one.score for one in each.ranking), default=0.0), each.pool))
+
+
+def pool_at(bus: Bus, topics: Topics, stage: Comparing, pool: str, ts: float | None = None) -> PoolOutput | None:
+    """All that is known of a pool now, or was at a moment; None where nothing is recorded of it at all.
+
+    It comes from the newest snapshot and from the records after it, by the task that the worker drives: of one that was
+    never saved, from those of the last four hours.
+
+    Raises `OutsideError` where its history begins after the moment.
+    """
+    reader = Reader(bus, bus.partition_of(topics.name(stage.topic), pool), pool)
+    oldest, end = bus.bounds(reader.partition)
+    stop = end if ts is None else _after(reader, ts, end)
+    newest = next(reader.backwards(stop), None)
+    if newest is None:
+        first = next(reader.forwards(oldest, end), None)
+        if first is None or ts is None:
+            return None
+        last = next(reader.backwards(end))
+        raise OutsideError(pool, ts, first[1].ts, last[1].ts)
+    task = stage.task(reader.partition)
+    snapshots = newest_snapshots(bus, stage, reader.partition, stop)
+    saved = task.states.load(each for each in snapshots if each.key == pool).saved.get(pool, 0)
+    start = max(saved, bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S), oldest)
+    task.replay(reader.stored(start, stop))
+    return task.whole(pool)
+
+
+def _after(reader: Reader, ts: float, end: int) -> int:
+    """The offset of a pool's first record behind a moment."""
+    start = reader.bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
+    return next((offset for offset, each in reader.forwards(start, end) if each.ts > ts), end)
+
+
+def _newest(bus: Bus, partition: Partition, most: int, ts: float | None) -> Sequence[Incoming]:
+    """The newest records, oldest first, up to a moment."""
+    oldest, end = bus.bounds(partition)
+    stop = end if ts is None else bus.offset_at(partition, math.nextafter(ts, math.inf))
+    return list(Reader(bus, partition).stored(max(oldest, stop - most), stop))
+
+
+def _counted(records: Iterable[Incoming]) -> dict[str, tuple[float, int]]:
+    """By pool, the time of its newest frame, and how many members there were then, of all hosts that told of it."""
+    decoder = Decoder()
+    sources: dict[str, dict[tuple[str, ...], tuple[float, frozenset[str]]]] = {}
+    for record in records:
+        try:
+            frame = decoder.decode(record.value, record.key)
+        except RecordError:
+            continue  # a dead letter by now
+        if isinstance(frame, Frame):
+            there = frozenset(frame.layout.rows[row] for row in np.flatnonzero(np.isfinite(frame.values).any(axis=1)))
+            of_pool = sources.setdefault(record.key, {})
+            ts, rows = of_pool.get(frame.hosts, (-math.inf, frozenset()))
+            if frame.ts >= ts:
+                of_pool[frame.hosts] = frame.ts, there | rows if frame.ts == ts else there
+    found = {}
+    for pool, of_pool in sources.items():
+        newest_ts = max(ts for ts, _ in of_pool.values())
+        found[pool] = newest_ts, sum(len(rows) for ts, rows in of_pool.values() if ts >= newest_ts - GRACE_S)
+    return found
+
+
+def _told(records: Iterable[Incoming], topic: str) -> dict[str, PoolOutput]:
+    """By pool, what was told of it last."""
+    kind = PoolOutput.kind.encode()
+    values = {record.key: record.value for record in records if kind in record.value[:_PEEKED]}
+    found = {}
+    for pool, value in values.items():
+        try:
+            output = read_output(value, topic)
+        except RecordError:
+            continue
+        if isinstance(output, PoolOutput):
+            found[pool] = output
+    return found
