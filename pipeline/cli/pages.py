@@ -25,8 +25,10 @@ from laggard.pipeline.explaining.report import (
 from laggard.pipeline.explaining.telling import sentence
 from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.records.pools import PoolOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -180,11 +182,18 @@ class Teller:
                 yield Text(f"{begin}{output.equation}  ({built})")
                 for term in output.terms:
                     yield Text(f"    {term.metric.row}:{term.metric.feature} is {term.metric.description}", "dim")
+            case PoolOutput():
+                yield from self._pool_lines(output)
             case PredictionOutput():
                 is_, predicted = (readable(output.performance, each) for each in (output.value, output.predicted))
                 yield Text(f"{begin}{printable(output.performance)} {is_}, predicted {predicted}")
             case ScoreOutput():
                 yield Text(f"{begin}{output.operator}  {score_digits(output.score)}")
+
+    def _pool_lines(self, output: PoolOutput) -> Iterator[Text]:
+        if output.whole:  # of a moment the worst is told with its anomaly
+            yield Text()
+            yield from pool_lines(output, page_of(self._console), output.ts)
 
 
 def _key(output: Told) -> str:
@@ -193,5 +202,7 @@ def _key(output: Told) -> str:
             return output.host
         case ModelOutput() | PredictionOutput():
             return output.application
+        case PoolOutput():
+            return output.pool
         case _:
             return output.key
