@@ -25,8 +25,11 @@ NULL: Final = 1e-12
 ILL: Final = 1e8
 """Eigenvalues that are further apart than this are taken as squares of singular values, which keep more digits."""
 
-CHUNK: Final = 16_384
-"""So many pairs are compared at once, to bound memory."""
+ALIKE: Final = 1e-6
+"""A shorter distance is 0: rounding, or variances that agree to a millionth."""
+
+CHUNK: Final = 2**19
+"""Matrices of so many entries in all are compared at once, to bound memory."""
 
 STEPS: Final = 200
 CLOSE: Final = 1e-10
@@ -134,21 +137,22 @@ def pairwise(covariances: Matrices, *, noise: Matrices | None = None, floor: flo
     values, vectors = np.linalg.eigh(whitened)
     roots = np.sqrt(np.maximum(values, floor))[:, None, :]
     halves, inverses = vectors * roots, np.ascontiguousarray((vectors / roots).transpose(0, 2, 1))
-    for i, j in _pairs(count):
+    for i, j in _pairs(count, CHUNK // r**2):
         ratios = inverses[i] @ halves[j]
         found = np.linalg.eigvalsh(ratios @ ratios.transpose(0, 2, 1))
         ill = found[:, -1] > ILL * found[:, 0]
         if ill.any():
             found[ill] = np.linalg.svd(ratios[ill], compute_uv=False) ** 2
         distances[i, j] = distances[j, i] = np.sqrt((np.log(found) ** 2).sum(axis=1))
+    distances[distances < ALIKE] = 0.0
     return distances
 
 
-def _pairs(count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """All i < j, in parts of about `CHUNK`."""
+def _pairs(count: int, size: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """All i < j, in parts of about that size, and no less than those of one i."""
     begin = 0
     while begin < count - 1:
-        end = min(begin + max(CHUNK // (count - begin), 1), count - 1)
+        end = min(begin + max(size // (count - begin), 1), count - 1)
         i, j = np.nonzero(np.arange(begin, end)[:, None] < np.arange(begin, count))
         yield i + begin, j + begin
         begin = end

@@ -139,7 +139,7 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
       Its result follows from any difference that is, as is said there.
 
     Parameters:
-        merges: shape (n - 1, 4), as `ward` gives them.
+        merges: shape (n - 1, 4), as `ward` gives them of two members and more.
         p_values: of each merge, in percent, shape (n - 1,); NaN counts as good.
         max_height: of all dendrograms that are analysed together; by default this one's.
 
@@ -157,7 +157,7 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
     heights = np.append(merges[parents[:count], 2], merges[:, 2])
     highest = heights[-1] if max_height is None else max_height
     ranking: list[Ranked] = []
-    waiting = [2 * count - 2]
+    waiting = [2 * count - 2] if highest > 0.0 else []  # where all are alike nobody deviates, though 0 >= 0 / 4
     while waiting:
         cluster = waiting.pop()
         if sizes[cluster] == 1 or sizes[cluster] < (2 * count - 1) / 4 - len(ranking):

@@ -79,6 +79,18 @@ def test_nothing_is_ranked_where_another_pool_is_ten_times_as_high() -> None:
     assert rank(merges, GOOD, max_height=3.0) == ()
 
 
+def test_nobody_is_ranked_where_all_are_alike_to_the_last_digits() -> None:
+    chance = np.random.default_rng(4)
+    samples = chance.normal(size=(100, 3))
+    alike = {f"thread-{each}": samples[chance.permutation(100)] for each in range(8)}
+    found = published({"": alike}, replicates=10)[""]
+    assert found.dendrogram is not None
+    assert found.dendrogram.merges[:, 2].tolist() == [0.0] * 7
+    assert found.ranking == ()
+    other = published({"": {**alike, "other": samples * [1.0, 1.0, 3.0]}}, replicates=10)[""]
+    assert other.ranking == (Ranked((8,), 7),)
+
+
 def test_chains_of_thousands_are_ranked() -> None:
     count = 5000
     merges = tree((0, 1, 1.0), *((each + 1, count + each - 1, 1.0 + each) for each in range(1, count - 1)))
