@@ -41,13 +41,14 @@ class PreforkPools:
         self._titles = titles
         self._layout: Layout | None = None
         self._families = -1
-        self._roles: dict[str, str] = {}
+        self._roles: dict[str, str] = {}  # by row, of those whose titles will stay
+        self._early = False
         self._same: dict[tuple[str, str], bool] = {}  # by row and row of the parent
         self._pools: list[Pool] = []
 
     def read(self, table: ProcessTable, layout: Layout, boot_s: float) -> list[Pool]:
         """The pools among the processes that a table read just now; places are those of its rows."""
-        if self._grouping.waits or layout is not self._layout or table.families != self._families:
+        if self._early or self._grouping.waits or layout is not self._layout or table.families != self._families:
             self._layout, self._families = layout, table.families
             self._pools = self._grouping.group(self._members(table, boot_s), boot_s)
         return self._pools
@@ -55,6 +56,7 @@ class PreforkPools:
     def _members(self, table: ProcessTable, boot_s: float) -> Iterator[Member]:
         roles: dict[str, str] = {}
         same: dict[tuple[str, str], bool] = {}
+        self._early = False
         for place, process in enumerate(table.processes):
             stat = process.stat
             if stat.flags & (PF_KTHREAD | PF_FORKNOEXEC) != PF_FORKNOEXEC or stat.state == b"Z":
@@ -67,13 +69,17 @@ class PreforkPools:
             if not same[pair]:
                 continue
             start_s = stat.start_ticks * table.tick_s
-            pool = part(process.name)
+            # Some put what they are into their name, too: of `gunicorn: worke` it is the first word.
+            pool = name = part(process.name.partition(": ")[0])
             if self._titles:
-                # A title that it gets in its first moments may not be there yet.
-                known = self._roles.get(process.row) if boot_s - start_s > SETTLED_S else None
-                roles[process.row] = found = role(process.read_command()) if known is None else known
+                known = self._roles.get(process.row)
+                found = role(process.read_command()) if known is None else known
+                if boot_s - start_s >= SETTLED_S:
+                    roles[process.row] = found
+                else:
+                    self._early = True  # a title that it gives itself as it begins may not be there yet
                 pool += f"/{part(found)}" if found else ""
-            yield Member(pool, parent.row, process.row, part(process.name), place, start_s)
+            yield Member(pool, parent.row, process.row, name, place, start_s)
         self._roles, self._same = roles, same
 
 

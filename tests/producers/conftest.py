@@ -80,11 +80,9 @@ class Machine:
         fields.update(changes)
         path = self.root / str(pid)
         (path / "fd").mkdir(parents=True, exist_ok=True)
-        stat = STAT.format(**fields).encode()
         if comm is not None:
-            fields["comm"] = "\0"
-            stat = STAT.format(**fields).encode().replace(b"\0", comm)
-        (path / "stat").write_bytes(stat)
+            fields["comm"] = comm
+        (path / "stat").write_bytes(stat(fields))
         (path / "status").write_text(STATUS.format(**fields))
         io = IO.format(**fields)
         (path / "io").write_text(IO.format(**fields | {"write": int(fields["write"]) + int(fields["children_write"])}))  # type: ignore[call-overload]
@@ -100,6 +98,8 @@ class Machine:
         fields.update(changes)
         path = self.root / str(pid) / "task" / str(tid)
         path.mkdir(parents=True, exist_ok=True)
+        (path / "stat").write_bytes(stat(fields))
+        (path / "io").write_text(IO.format(**fields))
         (path / "status").write_text(STATUS.format(**fields))
         (path / "schedstat").write_text("{run_ns} {wait_ns} {timeslices}\n".format(**fields))
 
@@ -116,6 +116,16 @@ class Machine:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def stat(fields: dict[str, object]) -> bytes:
+    """A name may be any bytes."""
+    name = fields["comm"]
+    return (
+        STAT.format(**fields | {"comm": "\0"})
+        .encode()
+        .replace(b"\0", name if isinstance(name, bytes) else str(name).encode())
+    )
 
 
 def remove(path: Path) -> None:
