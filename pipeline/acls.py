@@ -18,6 +18,7 @@ from laggard.pipeline.topics import (
     DIAGNOSES,
     INCIDENTS,
     MODELS,
+    POOLING,
     POOLS,
     SERVING,
 )
@@ -37,7 +38,7 @@ ROLES: Final[dict[Role, str]] = {
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `diagnose` and `mark`: people who ask",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `diagnose` and `mark`: people who ask",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -136,15 +137,19 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
     yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
     yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
-    serving: tuple[str, ...] = ()
+    rekeying: list[str] = []
     if _REGRESSION in operators:
-        serving = (SERVING,)
+        rekeying.append(SERVING)
         yield _topic(topics.name(APPLICATIONS), "Read", "performance of applications, and counters of their hosts")
         yield _topic(topics.name(APPLICATIONS), "Write", "these counters, re-keyed")
         yield _topic(topics.name(MODELS), "Write", "performance models")
+    if _COVARIANCE in operators:
+        rekeying.append(POOLING)
+        yield _topic(topics.name(POOLS), "Read", "members of pools")
+        yield _topic(topics.name(POOLS), "Write", "counters of members, re-keyed")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
-    for operator in (*operators, *serving, INCIDENTS):
+    for operator in (*operators, *rekeying, INCIDENTS):
         yield Rule("group", topics.group(operator), False, ("Read",), "sharing partitions, and how far they are read")
         yield Rule(
             "transactional-id",
@@ -175,12 +180,14 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
-        if operator != _REGRESSION:  # of that one it is not asked
+        if operator not in {_REGRESSION, _COVARIANCE}:  # of these it is not asked
             yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
         yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`")
+    if _COVARIANCE in operators:
+        yield _topic(topics.name(POOLS), "Read", "`laggard pools`")
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
@@ -188,6 +195,8 @@ def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
     if _REGRESSION in operators:
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard reset`: likewise")
+    if _COVARIANCE in operators:
+        yield _topic(topics.name(POOLS), "Read", "`laggard reset`: likewise")
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
@@ -215,6 +224,7 @@ _RULES: Final = {
 
 
 _REGRESSION: Final = "regression"
+_COVARIANCE: Final = "covariance"
 
 
 def _upper(operation: str) -> str:

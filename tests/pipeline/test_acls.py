@@ -25,6 +25,7 @@ from laggard.pipeline.topics import (
     DIAGNOSES,
     INCIDENTS,
     MODELS,
+    POOLING,
     POOLS,
     SERVING,
     TOPICS,
@@ -46,6 +47,7 @@ pytestmark = pytest.mark.slow
 NAMES = Topics("laggard.")
 OPERATOR = "gaussian"
 REGRESSION = "regression"
+COVARIANCE = "covariance"
 GROUP = "anomaly-readers"
 NOBODY = "nobody"
 PASSWORDS: dict[str, str] = {user: f"hush-{user}" for user in (*ROLES, NOBODY)}
@@ -68,7 +70,7 @@ def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 
 def rules_of(role: Role) -> tuple[Rule, ...]:
-    return rules(role, NAMES, [OPERATOR, REGRESSION], GROUP)
+    return rules(role, NAMES, [OPERATOR, REGRESSION, COVARIANCE], GROUP)
 
 
 def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
@@ -88,7 +90,7 @@ def work_as(role: Role, cluster: Cluster) -> None:
 
 
 def administrate(bus: KafkaBus) -> None:
-    specs = NAMES.specs((*TOPICS, *map(NAMES.snapshots, (OPERATOR, REGRESSION, INCIDENTS))), 1, 48 * 3600.0)
+    specs = NAMES.specs((*TOPICS, *map(NAMES.snapshots, (OPERATOR, REGRESSION, COVARIANCE, INCIDENTS))), 1, 48 * 3600.0)
     bus.create(specs)
     for found in bus.admin.describe(spec.name for spec in specs).values():
         assert found is not None
@@ -117,9 +119,11 @@ def work(bus: KafkaBus) -> None:
         (OPERATOR, COUNTERS, ANOMALIES),
         (SERVING, COUNTERS, APPLICATIONS),
         (REGRESSION, APPLICATIONS, MODELS),
+        (POOLING, COUNTERS, POOLS),
+        (COVARIANCE, POOLS, ANOMALIES),
         (INCIDENTS, ANOMALIES, ANOMALIES),
     ):
-        remembers = stage != SERVING
+        remembers = stage not in {SERVING, POOLING}
         (partition,) = bus.partitions(NAMES.name(topic))
         for number in range(2):
             member = bus.subscribe(NAMES.group(stage), [NAMES.name(topic)])
@@ -165,10 +169,12 @@ def view(bus: KafkaBus) -> None:
     (partition,) = bus.partitions(topic)
     assert bus.committed(NAMES.group(OPERATOR), partition) > 0
     assert bus.snapshots(OPERATOR, partition)
-    for found in (ANOMALIES, DIAGNOSES, MODELS, APPLICATIONS):
+    for found in (ANOMALIES, DIAGNOSES, MODELS, APPLICATIONS, POOLS):
         (partition,) = bus.partitions(NAMES.name(found))
         assert list(bus.read(partition, 0))
-    assert bus.snapshots(REGRESSION, partition)
+    for operator, read in ((REGRESSION, APPLICATIONS), (COVARIANCE, POOLS)):
+        (partition,) = bus.partitions(NAMES.name(read))
+        assert bus.snapshots(operator, partition)
     publish(bus)
     bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"wish", time.time())])
 
@@ -311,7 +317,8 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
-        stages = [ANNOTATIONS] if role == "annotator" else [OPERATOR, SERVING, REGRESSION, INCIDENTS]
+        stages = [OPERATOR, SERVING, REGRESSION, POOLING, COVARIANCE, INCIDENTS]
+        stages = [ANNOTATIONS] if role == "annotator" else stages
         assert rule.name in said or any(f"group {NAMES.group(stage)}: " in said for stage in stages)
     finally:
         owner.create_acls(acls)
