@@ -19,7 +19,7 @@ from laggard.pipeline.records.strict_json import json_number
 from laggard.producers.agent import Agent
 from laggard.producers.clock import Clock
 from laggard.producers.pools.pools import Pools
-from tests.evaluation.pools.lab.load import Item, items
+from tests.evaluation.pools.lab.load import WAIT_MS, Item, items
 from tests.evaluation.pools.lab.programs import POOLS
 from tests.evaluation.pools.workers import spread
 
@@ -104,7 +104,7 @@ def record(pool: str, fault: Fault, seed: int, seconds: float, folder: Path) -> 
     draw = random.Random(f"{pool} {fault} {seed}")
     members = draw.randint(*MEMBERS)
     onset_s = draw.uniform(*ONSET) * seconds
-    spike_ms = draw.uniform(*SPIKE_S) * 1000
+    cause = Item(0.0, round(ROUNDS), 1000 * draw.uniform(*SPIKE_S) if fault == "spike" else WAIT_MS)
     file = _file(folder, pool, fault, seed)
     with POOLS[pool](members) as working, _load(working, seed, members), file.open("w") as written:
         time.sleep(WARM_S)
@@ -116,7 +116,7 @@ def record(pool: str, fault: Fault, seed: int, seconds: float, folder: Path) -> 
                 time.sleep(seconds)
             else:
                 time.sleep(onset_s)
-                working.give(fault, Item(0.0, round(ROUNDS), spike_ms))
+                working.give(fault, cause)
                 time.sleep(seconds - onset_s)
         truth = Truth(pool, watched.key, members, fault, seed)
         if fault != "healthy":

@@ -42,9 +42,7 @@ def test_items_come_in_bursts_at_the_mean_rate_that_is_asked_for_and_again_with_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pool", "fault"), [("prefork", "stuck"), ("java", "spin"), ("python", "slow"), ("prefork", "leak")]
-)
+@pytest.mark.parametrize(("pool", "fault"), [("prefork", "leak"), ("java", "spin"), ("python", "slow")])
 def test_the_member_that_takes_the_item_goes_wrong_and_no_other(tmp_path: Path, pool: str, fault: Fault):
     truth, frames = read(record(pool, fault, 1, 30.0, tmp_path))
     assert 28 <= len(frames) <= 33  # a busy machine may miss a tick
@@ -67,9 +65,7 @@ def test_the_member_that_takes_the_item_goes_wrong_and_no_other(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pool", "fault"), [("prefork", "left"), ("java", "left"), ("python", "left"), ("nginx", "replaced")]
-)
+@pytest.mark.parametrize(("pool", "fault"), [("java", "left"), ("python", "left"), ("nginx", "replaced")])
 def test_a_member_that_is_lost_is_told_and_one_comes_in_its_place_or_none(tmp_path: Path, pool: str, fault: Fault):
     truth, frames = read(record(pool, fault, 1, 20.0, tmp_path))
     assert truth.row in frames[0].layout.rows
