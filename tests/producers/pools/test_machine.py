@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -379,7 +380,7 @@ def test_an_agent_publishes_pools_behind_its_host(machine, time):
     machine.write("loadavg", "1 2 3 1/2 3\n")
     machine.run(7, comm=b"nginx")
     fork(machine, 7, (8, 9, 10), comm=b"nginx")
-    published = []
+    published: list[Any] = []
     agent = Agent(
         published.append, "web-1", 5.0, root=str(machine.root), clock=time.clock, pools=Pools(time.clock, "web-1")
     )
@@ -400,7 +401,7 @@ def test_pools_that_fail_take_nothing_else_with_them(machine, time, caplog):
 
     machine.write("loadavg", "1 2 3 1/2 3\n")
     machine.run(7)
-    published = []
+    published: list[Any] = []
     pools = Failing(time.clock, "web-1")
     agent = Agent(published.append, "web-1", 5.0, root=str(machine.root), clock=time.clock, pools=pools)
     for _ in range(2):

@@ -1,0 +1,260 @@
+"""Pools of the machine that the tests run on: real servers, real threads."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.producers.clock import Clock
+from laggard.producers.pools.pools import Members, Pools
+from laggard.producers.processes import ProcessTable
+from tests.nginx import nginx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PREFORK = """
+import os, signal, sys, time
+for number in range(4):
+    if os.fork() == 0:
+        while True:
+            sum(range(10_000)) if number == 2 else time.sleep(0.01)
+print(flush=True)
+sys.stdin.readline()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.killpg(0, signal.SIGTERM)
+"""
+
+THREADS = """
+import itertools, os, sys, threading, time
+def named(name):
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as comm:
+        comm.write(name)
+def work(number):
+    named(f"exec /{number}")
+    sink = open(f"{sys.argv[1]}/{number}", "wb", buffering=0)
+    while True:
+        if number == 1:
+            sum(range(10_000))
+        elif number == 2:
+            sink.write(bytes(1 << 16))
+            time.sleep(0.01)
+        else:
+            time.sleep(0.01)
+def short(number):
+    named(f"once-{number}")
+    time.sleep(0.2)
+for number in range(4):
+    threading.Thread(target=work, args=(number,), daemon=True).start()
+print(flush=True)
+for number in itertools.count():
+    thread = threading.Thread(target=short, args=(number,))
+    thread.start()
+    thread.join()
+"""
+
+
+class Looks:
+    """Ticks on this machine; a pool is one as soon as it is there."""
+
+    def __init__(self, **told: object) -> None:
+        clock = Clock()
+        self.pools = Pools(clock, "here", settled_s=0.0, **told)  # type: ignore[arg-type]
+        self.table = ProcessTable(clock, 0.5, watches_threads=self.pools.watches_threads)
+
+    def look(self) -> dict[str, Members]:
+        layout, values = self.table.read()
+        return {each.key: each for each in self.pools.read(self.table, layout, values)}
+
+    def of(self, pid: int) -> dict[str, Members]:
+        """Pools with members of this process: others may run on the machine."""
+        return {key: each for key, each in self.look().items() if any(f"[{pid}@" in row for row in each.layout.rows)}
+
+    def rows(self, key: str, pid: int) -> dict[str, dict[str, float]]:
+        """The rows of this process's members, by what follows it."""
+        found = self.of(pid)[key]
+        return {
+            row.split("/")[1]: dict(zip(found.layout.features, values, strict=True))
+            for row, values in zip(found.layout.rows, found.values.tolist(), strict=True)
+            if f"[{pid}@" in row.split("/")[0]
+        }
+
+
+@pytest.fixture
+def looks() -> Iterator[Callable[..., Looks]]:
+    made: list[Looks] = []
+
+    def new(**told: object) -> Looks:
+        made.append(Looks(**told))
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.table.close()
+
+
+@contextmanager
+def running(*command: object, user: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a session of its own, all of which ends with it."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        user=user,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def until(true: Callable[[], object], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def python(program: str, *words: object) -> tuple[object, ...]:
+    return (sys.executable, "-S", "-E", "-c", program, *words)
+
+
+def test_workers_that_a_program_forked_and_the_one_that_spins(looks: Callable[..., Looks]) -> None:
+    one = looks(threads=())
+    with running(*python(PREFORK)) as process:
+        assert process.stdout
+        process.stdout.readline()
+        [key] = one.of(process.pid)
+        assert key.startswith("here/python")
+        until(lambda: len(one.rows(key, process.pid)) == 4)
+        time.sleep(1)
+        rows = one.rows(key, process.pid)
+        by_cpu = sorted(rows, key=lambda row: rows[row]["cpu_user_ratio"])
+        assert rows[by_cpu[-1]]["cpu_user_ratio"] > 4 * rows[by_cpu[-2]]["cpu_user_ratio"]
+        assert not {row for row in rows if f"[{process.pid}@" in row}, "the parent is no member"
+        process.communicate(b"\n", timeout=30)
+    assert one.of(process.pid) == {}
+
+
+def test_threads_that_work_spin_and_write_while_others_come_and_go(looks: Callable[..., Looks], tmp_path: Path) -> None:
+    one = looks(threads=("pyth*",))
+    with running(*python(THREADS, tmp_path)) as process:
+        assert process.stdout
+        process.stdout.readline()
+        key = f"here/{Path(f'/proc/{process.pid}/comm').read_text().strip()}/exec"
+        until(lambda: key in one.of(process.pid))
+        seen: set[str] = set()
+        for _ in range(6):
+            time.sleep(0.3)
+            rows = one.rows(key, process.pid)
+            seen |= set(rows)
+        assert {row.split("[")[0] for row in seen} == {f"exec :{number}" for number in range(4)}
+        assert len(seen) == 4, "the same threads at each tick"
+        time.sleep(1)
+        rows = {row.split("[")[0][-1]: values for row, values in one.rows(key, process.pid).items()}
+        assert max(rows, key=lambda number: rows[number]["cpu_user_ratio"]) == "1"
+        assert max(rows, key=lambda number: rows[number]["io_write_characters_per_s"]) == "2"
+        assert rows["2"]["io_write_bytes_per_s"] > 0
+        assert rows["3"]["switches_voluntary_per_s"] > 20
+        assert rows["0"]["io_write_bytes_per_s"] == 0
+        held = one.table.held_files
+    one.look()
+    assert one.table.held_files < held, "they went with the process"
+
+
+def test_many_that_fork_while_they_are_read(looks: Callable[..., Looks]) -> None:
+    """Nothing raises, nothing of what has ended stays, and what lives for a moment is no pool."""
+    program = (
+        "import os, sys, time\nprint(flush=True)\nend = time.monotonic() + 4\n"
+        "while time.monotonic() < end:\n    if os.fork() == 0: os._exit(0)\n    os.wait()\n"
+    )
+    one = looks()
+    one.pools = Pools(Clock(), "here")
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    with running(*python(program)) as process:
+        assert process.stdout
+        process.stdout.readline()
+        for _ in range(100):
+            assert one.of(process.pid) == {}
+    one.table.close()
+    assert len(os.listdir("/proc/self/fd")) <= files  # noqa: PTH208 - names
+
+
+@pytest.mark.slow
+def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callable[..., Looks], tmp_path: Path) -> None:
+    configuration = tmp_path / "nginx.conf"
+    paths = "".join(
+        f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    configuration.write_text(
+        f"daemon off; pid {tmp_path}/nginx.pid; error_log stderr; worker_processes 3;\n"
+        f"{'user root;' if os.geteuid() == 0 else ''} events {{}}\n"
+        f"http {{ access_log off; {paths} proxy_cache_path {tmp_path}/cache keys_zone=a:1m;\n"
+        f"server {{ listen unix:{tmp_path}/socket; }} }}\n"
+    )
+    with running(nginx(), "-c", configuration, "-e", "stderr") as process:
+        one = looks()
+        until(lambda: [len(each.values) for each in one.of(process.pid).values()] == [3])
+        assert list(one.of(process.pid)) == ["here/nginx/worker process"]
+
+
+@pytest.mark.slow
+def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
+    looks: Callable[..., Looks], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None  # it does not run as root
+    if user is not None:
+        for each in (tmp_path, *tmp_path.parents[:2]):
+            each.chmod(0o755)
+        folder.mkdir()
+        os.chown(folder, user, -1)
+    initdb = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    subprocess.run([initdb, "-D", folder, "-A", "trust", "-U", "shop"], check=True, capture_output=True, user=user)
+    programs = initdb.parent
+    with running(programs / "postgres", "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
+        until((folder / ".s.PGSQL.5432").exists)
+        one = looks()
+        assert one.of(process.pid) == {}, "checkpointer, writers and launchers have different work"
+        psql = [str(programs / "psql"), "-h", str(folder), "-U", "shop", "postgres", "-c", "select pg_sleep(60)"]
+        clients = [subprocess.Popen(psql, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
+        try:
+            until(lambda: "here/postgres/shop postgres" in one.of(process.pid))
+            assert len(one.of(process.pid)["here/postgres/shop postgres"].values) == 3
+        finally:
+            for client in clients:
+                client.kill()
+                client.wait()
+
+
+@pytest.mark.slow
+def test_a_build_makes_no_pool(looks: Callable[..., Looks], tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        "all: a b c d sub\na b c d:\n\tsleep 3; true\nsub:\n\t$(MAKE) e f g h\ne f g h:\n\t$(MAKE) i\ni:\n\tsleep 3\n"
+    )
+    one = looks()
+    with running("make", "-j8", "-C", tmp_path) as process:
+        pids = {process.pid}
+        while process.poll() is None:
+            for key, each in one.look().items():
+                parents = {int(row.split("/")[0].rsplit("[", 1)[1].split("@")[0]) for row in each.layout.rows}
+                assert not parents & pids, key
+            children = {each.pid for each in one.table.processes if each.stat.parent in pids}
+            pids |= children
+            time.sleep(0.2)
+        assert len(pids) > 8
