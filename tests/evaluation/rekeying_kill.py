@@ -1,0 +1,266 @@
+"""kill -9 at random moments, of a worker that re-keys: what its evaluations for applications and pools have in common.
+
+As `kill.py`: a producer and a worker run as processes of their own over one embedded bus, and one of them gets SIGKILL
+now and then. The producer appends what a case says, number by number. In the end what is on the bus is compared with
+that of a run that nobody disturbed. How re-keyed counters interleave with others depends on who was quicker, and with
+it their places in the topic, which ids and states name: these alone are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from laggard.pipeline.bus import Partition
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS, Topics
+from tests.evaluation.kill import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Outgoing
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.topics import Topic
+
+ROOT: Final = Path(__file__).parents[2]
+TOPICS: Final = Topics()
+INPUT: Final = Partition(TOPICS.name(COUNTERS), 0)
+SNAPSHOT_RECORDS: Final = 50
+PLACES: Final = ("id", "anomaly", "merged_into")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is produced and run.
+
+    Attributes:
+        module: whose `main` it is; its processes run that.
+        stages: what the worker runs.
+        operator: of the stages the one whose states are compared.
+        records: what the producer appends for the numbers from one to another, each from its number alone; the last one
+            of a number is of `INPUT`, and has it as its sequence.
+        told: the topics that results are on.
+        key: the field of a result that names whom it is about.
+        without_places: takes from a state what names places, in place.
+        holds: what else holds of the undisturbed result.
+
+    """
+
+    module: str
+    stages: Sequence[Stage]
+    operator: Stage
+    records: Callable[[int, int], Iterator[Outgoing]]
+    told: tuple[Topic, ...]
+    key: str
+    without_places: Callable[[dict[str, Any]], None]
+    holds: Callable[[Result], dict[str, bool]]
+
+    @property
+    def joined(self) -> Partition:
+        """Where the re-keyed frames are, and what the operator reads."""
+        return Partition(TOPICS.name(self.operator.topic), 0)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is on the bus in the end, without places in the topic that is re-keyed to."""
+
+    inputs: list[bytes]
+    rekeyed: dict[str, list[bytes]]
+    told: dict[str, list[dict[str, Any]]]
+    letters: list[str]
+    states: dict[str, dict[str, Any]]
+
+
+def produce(case: Case, path: Path, frames: int, per_s: float) -> None:
+    """Append what is not on the bus yet, a few numbers at once, as fast as asked for."""
+    with EmbeddedBus(path) as bus:
+        end = bus.bounds(INPUT)[1]
+        number = 0
+        for last in bus.read(INPUT, end - 1):
+            number = Decoder().decode(last.value, "the last record").sequence + 1
+        while number < frames:
+            began = time.monotonic()
+            until = min(frames, number + 1 + number % 7)
+            bus.append(list(case.records(number, until)))
+            time.sleep(max(0.0, (until - number) / per_s - (time.monotonic() - began)))
+            number = until
+
+
+def work(case: Case, path: Path, stop: threading.Event) -> None:
+    with EmbeddedBus(path) as bus:
+        Runner(bus, case.stages, TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
+
+
+def without_places(found: Any) -> Any:
+    """A record without the ids that follow from where its input was."""
+    if isinstance(found, dict):
+        return {name: without_places(value) for name, value in found.items() if name not in PLACES}
+    return [without_places(each) for each in found] if isinstance(found, list) else found
+
+
+def state_of(case: Case, value: bytes) -> dict[str, Any]:
+    """A state without places: how many records it has seen, and what of them waits, is the same."""
+    state = decode_state(value, "state")
+    state["heard"] = None
+    case.without_places(state)
+    for stream in state["streams"].values():
+        for one in (stream.get("incidents") or {}, *stream.get("courses", ())):
+            one.pop("id", None)
+            if isinstance(one.get("open"), dict):
+                one["open"].pop("id")
+    return dict(json.loads(json.dumps(state, default=lambda array: [array.dtype.str, array.shape, array.tobytes().hex()]
+                                      if isinstance(array, np.ndarray) else array.hex())))  # fmt: skip
+
+
+def result(case: Case, path: Path) -> Result:
+    with EmbeddedBus(path) as bus:
+        decoder = Decoder()
+        received = [(one, decoder.decode(one.value, "joined")) for one in bus.read(case.joined, 0)]
+        rekeyed: dict[str, list[bytes]] = {}
+        for one, found in received:
+            if isinstance(found, Frame) and found.hosts:
+                rekeyed.setdefault(one.key, []).append(one.value)
+        others = [one.value for one, found in received if not (isinstance(found, Frame) and found.hosts)]
+        told = {
+            topic.name: [without_places(json.loads(one.value)) for one in bus.read(Partition(TOPICS.name(topic), 0), 0)]
+            for topic in case.told
+        }
+        letters = [
+            dict(one.headers)["laggard-reason"].decode() for one in bus.read(Partition(TOPICS.name(DEAD_LETTERS), 0), 0)
+        ]
+        snapshots = bus.snapshots(case.operator.snapshots, case.joined)
+        return Result(
+            [*(one.value for one in bus.read(INPUT, 0)), *others],
+            rekeyed,
+            # Records of several keys, and those of who joins anomalies, come in an order of their own each.
+            {
+                name: sorted(found, key=lambda one: (one[case.key], one["ts"], one["kind"] == "incident"))
+                for name, found in told.items()
+            },
+            letters,
+            {one.key: state_of(case, one.value) for one in snapshots if one.key},
+        )
+
+
+def done(case: Case, bus: EmbeddedBus, frames: int) -> bool:
+    """Whether all is there and processed, and what came of it too."""
+    if bus.bounds(INPUT)[1] < frames:
+        return False
+    inputs = ((stage.name, Partition(TOPICS.name(stage.topic), 0)) for stage in case.stages)
+    return all(bus.committed(TOPICS.group(name), each) >= bus.bounds(each)[1] for name, each in inputs)
+
+
+def settle(case: Case, path: Path, frames: int) -> None:
+    """Let one more worker recover all states, and save them: the last one may have been killed as it began."""
+    stop = threading.Event()
+    with EmbeddedBus(path) as bus:
+        last = Runner(bus, case.stages, TOPICS, snapshot_records=SNAPSHOT_RECORDS)
+        while last.recovering() or not done(case, bus, frames):
+            last.step(stop)
+        stop.set()
+        last.run(stop)
+
+
+def undisturbed(case: Case, path: Path, frames: int) -> Result:
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+        bus.append(list(case.records(0, frames)))
+    settle(case, path, frames)
+    return result(case, path)
+
+
+class Processes(Parts):
+    """The producer and the worker as processes."""
+
+    def __init__(self, case: Case, path: Path, frames: int, per_s: float) -> None:
+        super().__init__(path, frames, per_s)
+        this = [sys.executable, "-m", case.module]
+        self._commands = {
+            "producer": [*this, "--part", "producer", str(path), "--frames", str(frames), "--per-second", str(per_s)],
+            "worker": [*this, "--part", "worker", str(path)],
+        }
+
+    def start(self, name: str) -> None:
+        self.running[name] = subprocess.Popen(self._commands[name], cwd=ROOT)
+
+
+def disturbed(
+    case: Case, path: Path, frames: int, seconds: float, draw: random.Random
+) -> tuple[Result, dict[str, int]]:
+    """Let both parts work for so long, killing them meanwhile; then let them come to their end."""
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+    parts = Processes(case, path, frames, frames / seconds)
+    deadline = time.monotonic() + 4 * seconds + 60
+    try:
+        for name in parts.kills:
+            parts.start(name)
+        calm_from = time.monotonic() + seconds
+        while time.monotonic() < calm_from:
+            time.sleep(draw.uniform(0.3, 2.0))
+            parts.kill(draw.choice(("producer", "worker")))
+        with EmbeddedBus(path) as bus:
+            while parts.running["producer"].poll() is None or not done(case, bus, frames):
+                if time.monotonic() > deadline or parts.running["worker"].poll() is not None:
+                    raise RuntimeError("the parts do not come to their end")
+                time.sleep(0.05)
+    finally:
+        parts.end()
+    settle(case, path, frames)
+    return result(case, path), parts.kills
+
+
+def compare(case: Case, folder: Path, frames: int, seconds: float, seed: int) -> int:
+    got, kills = disturbed(case, folder / "disturbed.db", frames, seconds, random.Random(seed))
+    want = undisturbed(case, folder / "undisturbed.db", frames)
+    checks = {
+        "every record is on the bus once": got.inputs == want.inputs,
+        "every frame was re-keyed once": got.rekeyed == want.rekeyed and len(want.rekeyed) > 0,
+        **{f"what is on {name} is equal": got.told[name] == told and len(told) > 0 for name, told in want.told.items()},
+        "nothing was late or refused": got.letters == want.letters == [],
+        "states are equal": got.states == want.states,
+        **case.holds(want),
+    }
+    print(
+        f"{sum(kills.values())} kills ({kills['producer']} of the producer, {kills['worker']} of the worker), "
+        f"{frames} frames of counters, {sum(map(len, want.rekeyed.values()))} re-keyed, "
+        + ", ".join(f"{len(told)} records of {name}" for name, told in want.told.items())
+    )
+    for check, holds in checks.items():
+        print(f"{check}: {'yes' if holds else 'NO'}")
+    return 0 if all(checks.values()) else 1
+
+
+def main(case: Case, description: str | None) -> int:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=6_000, help="how many frames of counters")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for how long parts are killed")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments and victims")
+    parser.add_argument("--part", choices=("producer", "worker"), help=argparse.SUPPRESS)
+    parser.add_argument("--per-second", type=float, default=1000.0, help=argparse.SUPPRESS)
+    parser.add_argument("path", nargs="?", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part == "producer":
+        produce(case, given.path, given.frames, given.per_second)
+        return 0
+    if given.part == "worker":
+        work(case, given.path, threading.Event())
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(case, Path(folder), given.frames, given.seconds, given.seed)
