@@ -34,22 +34,22 @@ def said(**changes: object) -> str:
         (
             {"kind": "spike", "features": (CPU,), "end_ts": TS - 270.0},
             (
-                "`worker-7` had a CPU spike at 22:07:20 UTC for 90 s: cpu_user_ratio came to 96 %, in the pool usually "
-                "12 ± 3 %."
+                "`worker-7` had a CPU spike at 22:07:20 UTC for 90 s: cpu_user_ratio came to 96 %, in the pool "
+                "usually 12 ± 3 %."
             ),
         ),
         (
             {"kind": "spike", "features": (CPU,), "begin_ts": TS - 20.0},
             (
-                "`worker-7` has a CPU spike since 22:13:00 UTC (20 s): cpu_user_ratio came to 96 %, in the pool usually "
-                "12 ± 3 %."
+                "`worker-7` has a CPU spike since 22:13:00 UTC (20 s): cpu_user_ratio came to 96 %, in the pool "
+                "usually 12 ± 3 %."
             ),
         ),
         (
             {"kind": "stuck", "features": (replace(CPU, value=0.0),)},
             (
-                "`worker-7` is stuck: it does nothing while others work; it uses 0 % of one core in user mode, in the pool "
-                "usually 12 ± 3 %, since 22:07:20 UTC (6 min)."
+                "`worker-7` is stuck: it does nothing while others work; it uses 0 % of one core in user mode, in the "
+                "pool usually 12 ± 3 %, since 22:07:20 UTC (6 min)."
             ),
         ),
         (
