@@ -11,8 +11,8 @@ told something new. That is one whose next frame is due by no more than `GRACE_S
 up by that, or by a tick where that is longer, once, and its members are not there from then on. The price: hosts'
 clocks have to agree to within that grace. What is older than the newest closed tick by more is late.
 
-Bounds, for each pool: `MAX_SOURCES`, each forgotten when silent for an hour; so many frames of a source that wait, or
-values of all of them, then the tick closes without those who are waited for.
+Bounds, for each pool: `MAX_SOURCES`, each forgotten when silent for an hour; `MAX_HELD_CELLS` values that wait, then
+the tick closes without those who are waited for. A frame costs the same however many sources there are.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ FORGOTTEN_S: Final = 3600.0
 """A source that was silent for so long is forgotten."""
 
 MAX_SOURCES: Final = 4_096
-MAX_WAITING: Final = 256
 MAX_HELD_CELLS: Final = 4_000_000
+FRAME_CELLS: Final = 100
+"""A frame that waits counts for so many values more."""
+
 MAX_TOGETHER: Final = 256
 """So many combinations of layouts are remembered."""
 
@@ -121,6 +123,8 @@ class Ticks:
 
     def __init__(self) -> None:
         self._sources: dict[tuple[str, ...], Source] = {}
+        self._unready: dict[tuple[str, ...], None] = {}  # those of the sources that have nothing whole that waits
+        self._heard_ts = -math.inf  # the time of the newest frame of all
         self._closed_ts = -math.inf
         self._held_cells = 0
         self._set_back = 0
@@ -151,6 +155,7 @@ class Ticks:
             while len(self._sources) >= MAX_SOURCES:
                 self._forget(min(self._sources, key=lambda each: self._sources[each].heard_ts))
             source = self._sources[frame.hosts] = Source()
+            self._unready[frame.hosts] = None
         if source.seen.again(frame):
             return "duplicate"
         if self._is_late(source, frame.ts):
@@ -165,10 +170,13 @@ class Ticks:
             source.waiting.append(Tick(last.ts, offset, last.live and live, (*last.parts, part)))
         else:
             source.hear(frame.ts)
+            self._heard_ts = max(self._heard_ts, frame.ts)
             if frame.ts <= self._closed_ts:
                 return "new"  # the tick that it is of has closed: it tells only that its source is there
             source.waiting.append(Tick(frame.ts, offset, live, (part,)))
-        self._held_cells += part.values.size
+        self._held_cells += _cells(part)
+        if source.is_ready:
+            self._unready.pop(frame.hosts, None)
         return "new"
 
     def _is_late(self, source: Source, ts: float) -> bool:
@@ -190,18 +198,16 @@ class Ticks:
             yield self._close()
 
     def _may_close(self) -> bool:
-        if not any(each.is_ready for each in self._sources.values()):
+        if len(self._unready) == len(self._sources):
             return False
-        heard_ts = max(each.heard_ts for each in self._sources.values())
-        if all(each.is_ready or not each.is_awaited(heard_ts) for each in self._sources.values()):
-            return True
-        longest = max(len(each.waiting) for each in self._sources.values())
-        return longest > MAX_WAITING or self._held_cells > MAX_HELD_CELLS
+        awaited = (key for key in self._unready if self._sources[key].is_awaited(self._heard_ts))
+        return next(awaited, None) is None or self._held_cells > MAX_HELD_CELLS
 
     def _close(self) -> Tick:
-        there = [each for each in self._sources.values() if each.waiting]
-        ts = self._closed_ts = max(each.waiting[0].ts for each in there)
-        taken = [self._taken(each, ts) for each in there]
+        there = {key: each for key, each in self._sources.items() if each.waiting}
+        ts = self._closed_ts = max(each.waiting[0].ts for each in there.values())
+        taken = [self._taken(each, ts) for each in there.values()]
+        self._unready |= {key: None for key, each in there.items() if not each.is_ready}
         for key in [key for key, each in self._sources.items() if each.heard_ts < ts - FORGOTTEN_S]:
             self._forget(key)
         return Tick(
@@ -215,12 +221,13 @@ class Ticks:
         """The newest up to a time, of which there is at least one; those before it are let go."""
         while True:
             told = source.waiting.popleft()
-            self._held_cells -= sum(part.values.size for part in told.parts)
+            self._held_cells -= sum(map(_cells, told.parts))
             if not source.waiting or source.waiting[0].ts > ts:
                 return told
 
     def _forget(self, key: tuple[str, ...]) -> None:
-        self._held_cells -= sum(part.values.size for told in self._sources.pop(key).waiting for part in told.parts)
+        self._held_cells -= sum(_cells(part) for told in self._sources.pop(key).waiting for part in told.parts)
+        self._unready.pop(key, None)
 
     # State.
 
@@ -269,8 +276,14 @@ class Ticks:
             for each in state["sources"]
         }
         waiting = (told for each in self._sources.values() for told in each.waiting)
-        self._held_cells = sum(part.values.size for each in waiting for part in each.parts)
+        self._held_cells = sum(_cells(part) for each in waiting for part in each.parts)
+        self._unready = {key: None for key, each in self._sources.items() if not each.is_ready}
+        self._heard_ts = max((each.heard_ts for each in self._sources.values()), default=-math.inf)
         self._closed_ts, self._set_back = float(state["closed_ts"]), int(state["set_back"])
+
+
+def _cells(part: Part) -> int:
+    return part.values.size + FRAME_CELLS
 
 
 class _Places(NamedTuple):
