@@ -28,7 +28,7 @@ from laggard.pipeline.incidents.telling import incident_sentence
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import Blame, read_output
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, Topics
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, POOLS, Topics
 from tests.pipeline.diagnoses.conftest import diagnosis, thread
 from tests.pipeline.incidents.joined import NGINX, closed, incident
 
@@ -429,3 +429,29 @@ def test_an_application_that_nobody_knows_is_told_from_one_without_incidents(bus
     code, _, err = call("--application", "shap")
     assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
     assert call("--application", "shop", "--host", "web-1")[0] == USAGE
+
+
+def test_an_incident_of_a_pool_is_told_with_who_is_unlike_the_others(bus: EmbeddedBus, call: Called) -> None:
+    opened = time.time() - 60.0
+    told = incident(1, opened, operators=("covariance",))
+    of_pool = replace(told, keyed_by="pool", key="workers")
+    append(bus, of_pool, incident(2, opened, host="workers"))
+    code, out, _ = call("--pool", "workers", "--json")
+    assert (code, [json.loads(line)["id"] for line in out.splitlines()]) == (0, [of_pool.id])
+    assert of_pool.id[:8] not in call("--host", "workers")[1]
+    _, out, _ = call(of_pool.id[:8])
+    assert out.startswith("pool workers from ")
+    assert "`laggard pools workers` for who is unlike the others now" in out
+    assert f"`laggard pools workers --at {opened:.0f}` for when it began" in out
+
+
+def test_a_pool_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
+    code, _, err = call("--pool", "workers")
+    assert (code, "nothing is recorded of any pool; " in err) == (NO_DATA, True)
+    layout = make_layout(["w-1"], ["w-1"], ["cpu_user_ratio"])
+    frame = Frame("pool", "workers", "member", NOW, 1, layout, np.array([[1.0]]))
+    bus.append([Outgoing(TOPICS.name(POOLS), "workers", encode(frame), NOW)])
+    assert call("--pool", "workers")[0] == 0
+    code, _, err = call("--pool", "worker")
+    assert (code, "nothing is recorded of pool worker; near it are workers" in err) == (NO_DATA, True)
+    assert call("--pool", "workers", "--host", "web-1")[0] == USAGE

@@ -1,0 +1,263 @@
+"""`laggard pools`: which member of a pool behaves unlike the others, and the dendrograms that show it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.times import FORMS, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.text import Text
+
+    from laggard.pipeline.history.why import OutsideError
+    from laggard.pipeline.pools.past import Standing
+    from laggard.pipeline.records.pools import PoolOutput
+    from laggard.pipeline.settings import Settings
+
+LISTED: Final = 10
+"""Pools that an error names."""
+
+STANDARD: Final = "-"
+
+_FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
+
+
+@click.command()
+@with_settings
+@click.argument("pool", metavar="[POOL]", default="")
+@click.option("--at", metavar="TIME", help=f"The moment: {FORMS}.  [default: now]")
+@click.option(
+    "--file",
+    "path",
+    metavar="FILE",
+    help="Of what `laggard replay --json` wrote into this file, or - for standard input.  [default: of the bus]",
+)
+@click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for any browser.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, svg: str | None, as_json: bool) -> None:
+    """Say which members of a pool behave unlike the others: of POOL with dendrograms, else of all pools in a line each.
+
+    A pool is what should behave alike: threads, prefork workers, replicas, hosts. POOL is compared anew over its whole
+    life, from its top down: first hosts or other groups, then the members of those that deviate. The numbers at merges
+    are approximately unbiased p-values in percent.
+
+    FILE of --svg may be `-` for standard output, in the place of the page. --json prints a record of the kind `pool`,
+    whose fields deploy/anomalies.md explains; of all pools four of its fields. The exit code is 3 where nothing is
+    recorded of what was asked for.
+    """
+    _check(pool, svg, as_json=as_json)
+    now = time.time()
+    ts = _moment(at, now)
+    told = [] if path is None else _of_file(path, ts)
+    if pool:
+        output = _of_bus(settings, pool, at, ts) if path is None else _named(told, pool, path)
+        _write_pool(settings, output, svg, now, path, as_json=as_json)
+    elif path is None:
+        found = _standings(settings, ts)
+        _write_all(settings, found, now if ts is None else ts, path, as_json=as_json)
+    else:
+        from laggard.pipeline.pools.past import by_worst, standing_of  # noqa: PLC0415
+
+        _write_all(settings, by_worst(map(standing_of, told)), math.nan, path, as_json=as_json)
+
+
+def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
+    """Refuse what does not fit together, before anything is looked at."""
+    if svg is None:
+        return
+    if not pool:
+        raise click.UsageError("--svg draws one pool; expected a POOL")
+    if svg == STANDARD and as_json:
+        raise click.UsageError("only one of --json and --svg can go to standard output")
+    if svg != STANDARD and not Path(svg).parent.is_dir():
+        raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")
+
+
+def _moment(at: str | None, now: float) -> float | None:
+    if at is None:
+        return None
+    try:
+        ts = parse_time(at, now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--at") from None
+    if ts > now:
+        raise CommandError(f"--at {at} is not over yet", USAGE)
+    return ts
+
+
+# Of a file.
+
+
+def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
+    from laggard.pipeline.pools.past import told_pools  # noqa: PLC0415 - a wrong option is said without
+    from laggard.pipeline.records import RecordError  # noqa: PLC0415
+
+    try:
+        with click.open_file(path, "rb") as lines:
+            found = told_pools(lines, path, ts)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", NO_DATA) from None
+    except RecordError as error:
+        raise CommandError(f"{error}; expected what `laggard replay --json` prints", USAGE) from None
+    if not found:
+        when = "" if ts is None else f" up to {_told_moment(ts)}"
+        raise CommandError(f"{path}: nothing is told of any pool in it{when}", NO_DATA)
+    return found
+
+
+def _named(found: Sequence[PoolOutput], pool: str, path: str) -> PoolOutput:
+    for each in found:
+        if each.pool == pool:
+            return each
+    raise CommandError(f"{path}: {_others(pool, [each.pool for each in found])}", NO_DATA)
+
+
+# Of the bus.
+
+
+def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> PoolOutput:
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.history.why import OutsideError  # noqa: PLC0415
+    from laggard.pipeline.pools.past import known_pools, pool_at  # noqa: PLC0415
+    from laggard.pipeline.wiring import comparing  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        topics = topics_of(settings)
+        try:
+            found = pool_at(bus, topics, comparing(settings), pool, ts)
+        except OutsideError as error:
+            raise CommandError(_outside(error, at), NO_DATA) from None
+        if found is None:
+            raise CommandError(unknown(settings, pool, known_pools(bus, topics)), NO_DATA)
+    return found
+
+
+def _standings(settings: Settings, ts: float | None) -> list[Standing]:
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.pools.past import standings  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        found = standings(bus, topics_of(settings), ts)
+    if not found:
+        none = _none(settings) if ts is None else f"nothing is recorded of any pool up to {_told_moment(ts)}"
+        raise CommandError(none, NO_DATA)
+    return found
+
+
+def _none(settings: Settings) -> str:
+    """Say where pools come from."""
+    start = to_type(settings, "up")
+    finds = f"`{start}` finds prefork workers by itself"
+    if not settings.flag("pools.discover"):
+        finds = "pools.discover = true lets the agent find prefork workers by itself"
+    more = "pools.threads names processes whose threads are compared, pools.members processes and hosts that are"
+    return f"nothing is recorded of any pool; {finds}, {more}, and [[sources]] with a pool replicas"
+
+
+def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:
+    """Says that nothing is recorded of a pool, and of which there is something; or where pools come from."""
+    return _others(pool, known) if known else _none(settings)
+
+
+def _others(pool: str, known: Sequence[str]) -> str:
+    """Say of which pools there is something: near ones, or the first."""
+    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+
+    near = nearest(pool, known)
+    others = ", ".join(map(printable, near or known[:LISTED]))
+    more = ", ..." if not near and len(known) > LISTED else ""
+    return f"nothing is recorded of pool {printable(pool)}; {'near it are' if near else 'recorded are'} {others}{more}"
+
+
+def _outside(error: OutsideError, at: str | None) -> str:
+    reach = f"from {_told_moment(error.first)} to {_told_moment(error.last)}"
+    return f"nothing is recorded of pool {error.host} at {at}; its history reaches {reach}"
+
+
+def _told_moment(ts: float) -> str:
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+
+    return moment(ts)
+
+
+# What is written.
+
+
+def _write(lines: Iterable[Text]) -> None:
+    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
+
+    write(lines, console_of(sys.stdout))
+
+
+def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: str | None, *, as_json: bool) -> None:
+    from laggard.pipeline.pools.report import pools_lines, standing_json  # noqa: PLC0415
+
+    if as_json:
+        for each in found:
+            click.echo(json.dumps(standing_json(each), separators=(",", ":"), allow_nan=False))
+        return
+    _write(pools_lines(found, now))
+    command = to_type(settings, "pools", found[0].pool, *_from(path))
+    click.echo(f"\nNext: `{command}` for all that is known of it")
+
+
+def _write_pool(
+    settings: Settings, output: PoolOutput, svg: str | None, now: float, path: str | None, *, as_json: bool
+) -> None:
+    from laggard.pipeline.pools.report import FEWEST, pool_lines  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    if svg is not None:
+        _write_svg(output, svg)
+    if as_json:
+        click.echo(write_output(output))
+    elif svg != STANDARD:
+        if output.members < FEWEST and not output.ranking and not output.levels:
+            raise CommandError(_too_few(output), NO_DATA)
+        from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
+
+        _write(pool_lines(output, page_of(console_of(sys.stdout)), now))
+        if svg is None and any(level.merges for level in output.levels):
+            command = to_type(settings, "pools", output.pool, *_from(path), "--svg", "pool.svg")
+            click.echo(f"\nNext: `{command}` draws it for a browser")
+
+
+def _from(path: str | None) -> list[str]:
+    return [] if path is None else ["--file", path]
+
+
+def _too_few(output: PoolOutput) -> str:
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
+    from laggard.pipeline.pools.report import FEWEST  # noqa: PLC0415
+
+    has = f"{printable(output.pool)} has {counted(output.members, 'member')}"
+    return f"{has}; it takes {FEWEST}, for of fewer nobody can say which one is unlike the others"
+
+
+def _write_svg(output: PoolOutput, path: str) -> None:
+    from laggard.pipeline.pools.report import pool_svg  # noqa: PLC0415
+
+    if not any(level.merges for level in output.levels):
+        raise CommandError(f"nothing is to be drawn of {output.pool}: no dendrogram is known of it", NO_DATA)
+    text = pool_svg(output)
+    if path == STANDARD:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--svg {path}: {error.strerror or error}") from None
+    click.echo(f"Wrote {path}", err=True)
