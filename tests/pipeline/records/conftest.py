@@ -70,7 +70,7 @@ def frames(draw: st.DrawFn) -> Frame:
         draw(SEQUENCES),
         layout,
         values,
-        tuple(draw(st.lists(KEYS, max_size=3, unique=True))) if keyed_by == "application" else (),
+        tuple(draw(st.lists(KEYS, max_size=3, unique=True))) if keyed_by != "host" else (),
     )
 
 

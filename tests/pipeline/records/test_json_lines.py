@@ -93,7 +93,8 @@ def test_frame_of_an_application() -> None:
 def test_frame_of_a_pool() -> None:
     frame = read('{"ts": 1, "pool": "workers", "rows": {"worker-1": {"cpu_ratio": 0.4, "memory_rss_bytes": 1.2e8}}}')
     assert (frame.keyed_by, frame.key, frame.scope, frame.sequence) == ("pool", "workers", "member", UNNUMBERED)
-    assert frame.values.tolist() == [[0.4, 1.2e8]]
+    assert (frame.values.tolist(), frame.hosts) == ([[0.4, 1.2e8]], ())
+    assert read('{"ts": 1, "pool": "workers", "hosts": ["web-1"], "rows": {}}').hosts == ("web-1",)
 
 
 def test_mark() -> None:
