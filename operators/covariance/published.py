@@ -135,6 +135,7 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
     - `num_clusters` is the number of all clusters of the dendrogram, leaves included, 2 n - 1: section VI.B has two
       waves of eight ranked together by lines 4 and 5, and 2 < num_clusters / 4 holds for 15, not for 8.
     - Where both parts are as large, the left one counts as the smaller.
+    - Line 14 says nothing: where line 16 does not hold, a quarter of the height is less than line 15's tenth.
     - By its own numbers step 3 of the worked example would recurse: the difference of 0.3 is not below 10 % of 2.5.
       Its result follows from any difference that is, as is said there.
 

@@ -181,9 +181,6 @@ class Windows:
         means -= step
         step += deviation
         squares -= deviation[:, self._i] * step[:, self._j]
-        # What is left of rounding where nothing can be.
-        np.copyto(means, 0.0, where=(counts < 1.0)[:, None])
-        np.copyto(squares, 0.0, where=(counts < 2.0)[:, None])
 
     def _settle(self) -> None:
         """Build anew whose turn it is, and who lost digits."""

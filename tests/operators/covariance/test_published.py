@@ -74,6 +74,13 @@ def test_a_cluster_as_high_as_a_third_is_looked_into() -> None:
     assert rank(merges, GOOD, max_height=1.03) == (Ranked((5,), 4),)
 
 
+@pytest.mark.parametrize(("below", "looked_into"), [(0.201, False), (0.199, True)])
+def test_a_part_that_is_much_lower_is_looked_into(below: float, looked_into: bool) -> None:
+    """Line 15, by 10 % of 1; a third is 0.333."""
+    merges = tree((0, 1, 0.1), (2, 6, 0.15), (3, 7, below), (4, 8, 0.3), (5, 9, 1.0))
+    assert rank(merges, GOOD)[1:] == ((Ranked((4,), 3),) if looked_into else ())
+
+
 def test_nothing_is_ranked_where_another_pool_is_ten_times_as_high() -> None:
     merges = tree((0, 1, 0.1), (2, 3, 0.2), (4, 5, 0.2), (6, 7, 0.25), (8, 9, 0.3))
     assert rank(merges, GOOD, max_height=3.0) == ()

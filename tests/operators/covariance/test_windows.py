@@ -126,6 +126,23 @@ def test_no_error_builds_up_in_100_000_ticks() -> None:
     long_stream(100_000, (12, 48, 192), every=501)
 
 
+def test_an_error_is_gone_after_a_cycle() -> None:
+    windows = Windows(1, (20,))
+    slots = windows.claim(3)
+    values = np.random.default_rng(1).normal(size=(CYCLE, 3, 1))
+    for each in values[:-20]:
+        windows.add(slots, each)
+    windows._squares[0] += 1e-3
+    for each in values[-20:]:
+        windows.add(slots, each)
+    wanted = [batch(values[-20:, slot])[1][0, 0] for slot in range(3)]
+    assert (windows.covariances(20)[:, 0, 0] > np.array(wanted) + 1e-5).all()
+    for each in values[:3]:
+        windows.add(slots, each)
+    for slot in range(3):
+        check(windows, 20, slot, np.concatenate([values[-17:, slot], values[:3, slot]]), rtol=1e-14)
+
+
 def test_around_1e9_a_spread_of_1_keeps_its_digits_for_life() -> None:
     values = 1e9 + np.random.default_rng(1).normal(size=(20_000, 1, 2))
     windows = Windows(2, (12,))
