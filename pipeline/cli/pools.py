@@ -216,6 +216,7 @@ def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: 
 def _write_pool(
     settings: Settings, output: PoolOutput, svg: str | None, now: float, path: str | None, *, as_json: bool
 ) -> None:
+    from laggard.pipeline.pools.dendrogram import members_of  # noqa: PLC0415
     from laggard.pipeline.pools.report import FEWEST, pool_lines  # noqa: PLC0415
     from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
@@ -224,7 +225,7 @@ def _write_pool(
     if as_json:
         click.echo(write_output(output))
     elif svg != STANDARD:
-        if output.members < FEWEST and not output.ranking and not output.levels:
+        if not output.ranking and max([output.members, *map(members_of, output.levels)]) < FEWEST:
             raise CommandError(_too_few(output), NO_DATA)
         from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
 
