@@ -1,15 +1,18 @@
 """The stage of pools: joins what is told of a pool's members into ticks, and asks the operator who deviates.
 
 It does with each tick what `engine.task` does with each frame of a host: scores it before it is learned, tells
-anomalies, what becomes of them, and of silence and clocks that were set back. Beside that it tells who is ranked when
-that changes; and at the end of recorded data what all of it says of each pool.
+anomalies, what becomes of them, and of silence and clocks that were set back. Beside that it tells who is ranked: when
+another one is, and when one has not been for a minute; and at the end of recorded data what all of it says of each
+pool.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
 
+from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine import stream as streams
 from laggard.pipeline.engine.stage import REPLAY_HEADER
@@ -78,26 +81,42 @@ class Pool(Keyed):
 
     Attributes:
         ticks: joins its frames.
-        ranked: who is ranked, as it was told last: of each the kind, and the ids of its rows.
+        ranked: who is ranked, as it was told last: by the kind and the ids of its rows when that was so last, seconds
+            since the Unix epoch.
 
     """
 
     ticks: Ticks = field(default_factory=Ticks)
-    ranked: tuple[tuple[str, ...], ...] = ()
+    ranked: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
-        return Keyed.snapshot(self) | {"ticks": self.ticks.snapshot(), "ranked": [list(each) for each in self.ranked]}
+        ranked = [[ts, list(each)] for each, ts in self.ranked.items()]
+        return Keyed.snapshot(self) | {"ticks": self.ticks.snapshot(), "ranked": ranked}
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         Keyed.restore(self, state, decoder, place)
         self.ticks.restore(state["ticks"], place)
-        self.ranked = tuple(tuple(each) for each in state["ranked"])
+        self.ranked = {tuple(each): float(ts) for ts, each in state["ranked"]}
+
+    def others(self, deviations: Sequence[Deviation], ts: float) -> bool:
+        """Whether others deviate at this tick than was told last; it is told then.
+
+        One that does not any more counts for a while, lest it be told each time that a score is about 1.
+        """
+        now = {(each.kind, *each.rows): ts for each in deviations}
+        kept = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < QUIET_S}
+        if now.keys() <= self.ranked.keys() and (kept | now).keys() == self.ranked.keys():
+            self.ranked = self.ranked | now
+            return False
+        self.ranked = now
+        return True
 
     def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
         """Forget what was learned, and what waits."""
         self.ticks = Ticks()
+        self.ranked = dict.fromkeys(self.ranked, -math.inf)  # by the clock from here on that is long ago
         return Keyed.begin_anew(self, scope, operator)
 
 
@@ -166,8 +185,7 @@ class CovarianceTask(Task):
             scores = cast("Scores", stream.scores())
             found, members = scores.deviations, scores.members
             worst = deviating(found)
-            ranked = tuple(sorted((each.kind, *each.rows) for each in worst))
-            if ranked != pool.ranked:
+            if pool.others(worst, frame.ts):
                 ranking = scores.ranking(rows=1, features=1)
                 told = moment_output(
                     worst,
@@ -181,7 +199,6 @@ class CovarianceTask(Task):
                     live=self._is_live(record),
                 )
                 self.outputs.append(told)
-                pool.ranked = ranked
         except Exception as error:  # noqa: BLE001 - an operator's error on one tick must not stop the partition
             self._refuse_frame(record, frame, f"a ranking that cannot be told: {type(error).__name__}: {error}")
             return

@@ -85,12 +85,23 @@ def test_a_member_that_deviates_is_an_anomaly_and_the_ranking_is_told_as_it_chan
     # Another one beside it, then none: told each time, and a ranking of the same is not.
     (both,) = give(task, calm(130, 150, **{"b[2]": 3.0, "c[3]": 2.0}))
     assert [each.rows for each in both.ranking] == [("b[2]",), ("c[3]",)]
-    (none,) = give(task, calm(150, 200))
+    # A minute after one is not any more: the first of them was so last at 145 s.
+    assert give(task, calm(150, 205)) == []
+    (none,) = give(task, calm(205, 210))
     assert (none.ranking, none.levels) == ((), ())
-    (ended,) = give(task, calm(200, 170.0 + JOINED_S))
+    (ended,) = give(task, calm(210, 170.0 + JOINED_S))
     assert isinstance(ended, Progress)
     assert (ended.change, ended.until_ts) == ("ended", T0 + 145.0)
     assert ended.sentence == "It is over; it lasted 45 s. The member that deviated most was `b`."
+
+
+def test_a_score_about_the_budget_is_told_once() -> None:
+    task = new_task()
+    values = [1.1, 0.9] * 10 + [0.9] * 20
+    outputs = give(task, [*calm(0, 100), *(one for at, value in enumerate(values)
+                                           for one in busy(100 + 5 * at, 105 + 5 * at, value))])  # fmt: skip
+    rankings = [[each.kind for each in one.ranking] for one in outputs if isinstance(one, PoolOutput)]
+    assert rankings == [["busy"], []]
 
 
 def test_what_is_within_the_budget_is_not_ranked() -> None:
@@ -279,7 +290,7 @@ def test_a_state_says_which_version_it_is_of() -> None:
 
 def test_at_the_end_of_recorded_data_the_rest_is_judged_and_the_whole_is_told() -> None:
     task = new_task(live=False)
-    assert give(task, [*calm(0, 50), *busy(50, 55), *calm(55, 60)])[-1].ranking == ()
+    assert kinds(give(task, [*calm(0, 50), *busy(50, 55), *calm(55, 60)])) == ["Anomaly", "PoolOutput"]
     give(task, [told(5.0 * number, {"x": 0.1, "y": 4.0}, pool="other") for number in range(2)])
     task.finish()
     *rest, other = task.outputs
