@@ -1,10 +1,11 @@
-"""From the tables `[[sources]]` of the settings to sources of performance: the only place that knows them all."""
+"""From the tables `[[sources]]` of the settings to sources: the only place that knows them all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from laggard.pipeline.settings.sources import key_of, performs_of
 from laggard.producers.measuring import Timed
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def _read_every_s(source: Settings) -> float:
 
 def state_of(settings: Settings, source: Settings) -> Path:
     """The file where a source may keep how far it has read."""
-    name = f"{quote(source.text('application'), safe='')} {quote(source.text('name'), safe='')}.json"
+    keyed_by, key = key_of(source)
+    name = f"{quote(key, safe='')} {quote(source.text('name'), safe='')}.json"
+    if keyed_by == "pool":
+        name = f"pool {name}"
     return settings.path("state") / "sources" / name
 
 
@@ -48,12 +52,14 @@ def _prometheus(_: Settings, source: Settings) -> Source[Any]:
     from laggard.producers.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
     from laggard.producers.prometheus.targets import Targets  # noqa: PLC0415
 
-    application, name, metrics = source.text("application"), source.text("name"), _selector(source, "metrics")
-    interval_s, ports = source.seconds("interval"), source.flag("ports")
+    (keyed_by, key), name, metrics = key_of(source), source.text("name"), _selector(source, "metrics")
+    interval_s = source.seconds("interval")
+    # Members may be on one machine.
+    ports = source.flag("ports") or (keyed_by == "pool" and source.place("ports") == "default")
     red, access, max_series = _red(source), _access(source), source.count("max_series")
     if server := source.text("server"):
         return Server(
-            application,
+            key,
             server,
             name,
             red=red,
@@ -64,9 +70,10 @@ def _prometheus(_: Settings, source: Settings) -> Source[Any]:
             lookback_s=source.seconds("lookback"),
             ports=ports,
             max_series=max_series,
+            keyed_by=keyed_by,
         )
     return Targets(
-        application,
+        key,
         source.words("targets"),
         name,
         red=red,
@@ -75,14 +82,15 @@ def _prometheus(_: Settings, source: Settings) -> Source[Any]:
         interval_s=interval_s,
         ports=ports,
         max_series=max_series,
+        keyed_by=keyed_by,
     )
 
 
 def _lines(settings: Settings, source: Settings) -> Source[Any]:
     from laggard.producers.lines import JsonLines  # noqa: PLC0415 - see above
 
-    state = state_of(settings, source)
-    return JsonLines(source.text("application"), source.text("path"), source.text("name"), state=state)
+    (keyed_by, key), state = key_of(source), state_of(settings, source)
+    return JsonLines(key, source.text("path"), source.text("name"), state=state, keyed_by=keyed_by)
 
 
 def _log(settings: Settings, source: Settings) -> Source[Any]:
@@ -112,7 +120,7 @@ def _red(source: Settings) -> Red | None:
     from laggard.producers.prometheus.red import Red  # noqa: PLC0415 - see above
 
     told = any(source.text(name) for name in ("response_time", "throughput", "errors"))
-    if not source.flag("performance") or (source.text("server") and not told):
+    if not performs_of(source) or (source.text("server") and not told):
         return None
     unit = source.choice("unit")
     return Red(

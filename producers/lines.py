@@ -17,6 +17,8 @@ from laggard.producers.performance import Taken, Trouble
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from laggard.pipeline.records.frame import KeyedBy
+
 STANDARD_INPUT: Final = "-"
 
 BUDGET_BYTES: Final = 4 << 20
@@ -67,18 +69,19 @@ class ReadLines(NamedTuple):
 
 
 class JsonLines:
-    """Frames of an application, as `laggard replay` reads them; any other line is counted, told and passed over.
+    """Frames of an application or a pool, as `laggard replay` reads them; others are counted, told and passed over.
 
     A file is followed by name, through rotation; what is in it at the first start is left alone. `state` says how far
     it was read: what comes twice because this program was killed has the same sequence and is known by it. What is in a
     pipe when this program ends is lost, or its writer's to write again.
 
     Parameters:
-        application: whose frames are read.
+        key: whose frames are read.
         path: of the file or the named pipe; `-` for standard input.
         name: of the source.
         state: the file that says how far a file was read.
         standard_input: its descriptor.
+        keyed_by: whether that is an application or a pool.
 
     Attributes:
         finished: whether standard input has ended.
@@ -86,9 +89,17 @@ class JsonLines:
     """
 
     def __init__(
-        self, application: str, path: str, name: str = "lines", *, state: Path, standard_input: int = 0
+        self,
+        key: str,
+        path: str,
+        name: str = "lines",
+        *,
+        state: Path,
+        standard_input: int = 0,
+        keyed_by: KeyedBy = "application",
     ) -> None:
-        self.application = application
+        self.keyed_by = keyed_by
+        self.key = key
         self.name = name
         self.finished = False
         self._path = path
@@ -192,9 +203,9 @@ class JsonLines:
 
     def _frame(self, line: bytes, place: str) -> Frame:
         record = read_line(line, place)
-        if not isinstance(record, Frame) or record.keyed_by != "application" or record.key != self.application:
+        if not isinstance(record, Frame) or record.keyed_by != self.keyed_by or record.key != self.key:
             got = f"one of {record.keyed_by} {record.key!r}" if isinstance(record, Frame) else "another record"
-            raise RecordError(place, "", f"a frame of the application {self.application!r}", got)
+            raise RecordError(place, "", f"a frame of the {self.keyed_by} {self.key!r}", got)
         # A number that is the same when the line is read again.
         return replace(record, sequence=int(record.ts * 1000)) if record.sequence == UNNUMBERED else record
 

@@ -1,4 +1,4 @@
-"""Runs the sources of applications: each at its own interval and in its own thread, so that none waits for another."""
+"""Runs sources: each at its own interval and in its own thread, so that none waits for another."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Measuring:
 
     @property
     def frames(self) -> int:
-        """How many frames of applications were published."""
+        """How many frames of applications and pools were published."""
         return sum(each.frames for each in self._runs)
 
     @property
@@ -116,8 +116,8 @@ class SourceRun:
     """One source as it runs.
 
     Attributes:
-        place: application and name, for the log.
-        frames: how many frames of the application were published.
+        place: application or pool, and name, for the log.
+        frames: how many frames of it were published.
         reads: how often it was read.
         failing: whether something of it could not be read at the last time.
 
@@ -125,7 +125,7 @@ class SourceRun:
 
     def __init__(self, timed: Timed, publish: Publish, clock: Clock, queue: Queue | None) -> None:
         self.source = timed.source
-        self.place = f"{timed.source.application}/{timed.source.name}"
+        self.place = f"{timed.source.key}/{timed.source.name}"
         self.frames = 0
         self.reads = 0
         self.failing = False
@@ -197,7 +197,8 @@ class SourceRun:
             np.float64,
         )
         values.setflags(write=False)
-        return Frame("application", self.source.application, SOURCE, ts, int(ts * 1000), self._layout, values)
+        source = self.source
+        return Frame(source.keyed_by, source.key, SOURCE, ts, int(ts * 1000), self._layout, values)
 
 
 class Troubles:

@@ -1,4 +1,4 @@
-"""What a source of an application's performance is, and the words that it uses.
+"""What a source of an application's performance, or of a pool's members, is, and the words that it uses.
 
 A source is asked once an interval: `read` touches the outside (a socket, a file) and raises nothing, for what failed is
 a part of what it gives; `parse` makes frames of that and touches nothing but the source's own memory, so that the same
@@ -17,6 +17,8 @@ from laggard.pipeline.records import Frame, make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from laggard.pipeline.records.frame import KeyedBy
 
 PERFORMANCE: Final = "performance"
 """The scope of frames with one row, called like the application, whose features are its performance."""
@@ -104,15 +106,19 @@ Read = TypeVar("Read")
 
 
 class Source(Protocol[Read]):
-    """What tells of one application. Used by one thread."""
+    """What tells of one application or pool. Used by one thread."""
 
     @property
     def name(self) -> str:
-        """What it is called in the log and in `SOURCE` frames: unique among the sources of an application."""
+        """What it is called in the log and in `SOURCE` frames: unique among the sources of an application or pool."""
 
     @property
-    def application(self) -> str:
-        """Whose performance it tells."""
+    def keyed_by(self) -> KeyedBy:
+        """What it tells of: an application or a pool."""
+
+    @property
+    def key(self) -> str:
+        """Which one."""
 
     @property
     def finished(self) -> bool:

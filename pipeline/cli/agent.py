@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
-    from laggard.producers.pools.pools import Pools
 
 SPOOL: Final = "spool.db"
 """In the directory `state`."""
@@ -61,15 +60,17 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
         from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
+        from laggard.pipeline.pools.found import pools_here  # noqa: PLC0415
         from laggard.pipeline.records import Frame, Mark  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS  # noqa: PLC0415
         from laggard.producers.agent import Agent  # noqa: PLC0415
+        from laggard.producers.clock import Clock  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")
         publisher = publisher_of(settings, bus, COUNTERS, stack, spool=SPOOL, spool_bytes=spool_bytes)
         every, watch, of_pools = [publisher], None, None
-        if (pools := _pools(settings, host)) is not None:
+        if (pools := pools_here(settings, Clock())) is not None:
             of_pools = publisher_of(settings, bus, POOLS, stack, spool=POOLS_SPOOL, spool_bytes=POOLS_BYTES)
             every.append(of_pools)
         if settings.flag("diagnosis.enabled"):
@@ -102,24 +103,6 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         running.say(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
         running.stop.progress = lambda: ticks > 0
         counters.run(running.stop)
-
-
-def _pools(settings: Settings, host: str) -> Pools | None:
-    """What finds the pools of this machine; None where none are asked for."""
-    threads, discover = settings.words("pools.threads"), settings.flag("pools.discover")
-    if not threads and not discover:
-        return None
-    from laggard.producers.clock import Clock  # noqa: PLC0415 - see above
-    from laggard.producers.pools.pools import Pools  # noqa: PLC0415
-
-    return Pools(
-        Clock(),
-        host,
-        threads=threads,
-        discover=discover,
-        minimum=settings.count("pools.minimum"),
-        titles=settings.flag("agent.command_lines"),
-    )
 
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:

@@ -1,4 +1,4 @@
-"""`laggard measure`: publishes the performance of applications."""
+"""`laggard measure`: publishes the performance of applications, and members of pools."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ import click
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, to_type, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.cli.publishing import is_remote, publisher_of
+from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from laggard.pipeline.cli.publishing import Publisher
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.settings import Settings
 
 SPOOL: Final = "spool-applications.db"
 """In the directory `state`."""
+
+POOLS_SPOOL: Final = "spool-members.db"
+"""Likewise: the agent has one for its own pools."""
 
 STANDARD_INPUT: Final = "-"
 
@@ -29,7 +34,7 @@ STANDARD_INPUT: Final = "-"
 @duration_option
 @supervised_option
 def measure(settings: Settings, duration_s: float | None, supervised: bool) -> None:
-    """Publish the performance of applications until ^C: from each of the `[[sources]]` that the settings name."""
+    """Publish applications' performance and pools' members until ^C: from each of the `[[sources]]` in the settings."""
     if not settings.sources:
         raise CommandError(
             f"{settings.place('sources')}: there are no sources; expected some tables [[sources]] in the configuration "
@@ -41,29 +46,40 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
     with session(settings, "measure", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.measuring import sources_of  # noqa: PLC0415
-        from laggard.pipeline.topics import APPLICATIONS  # noqa: PLC0415
+        from laggard.pipeline.topics import APPLICATIONS, POOLS  # noqa: PLC0415
         from laggard.producers.measuring import Measuring  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")
-        publisher = publisher_of(settings, bus, APPLICATIONS, stack, spool=SPOOL, spool_bytes=spool_bytes)
-        remote = is_remote(settings)
+        sources, remote = sources_of(settings), is_remote(settings)
+        publishers: dict[KeyedBy, Publisher] = {}
+        for keyed_by in dict.fromkeys(each.source.keyed_by for each in sources):
+            topic, spool = (POOLS, POOLS_SPOOL) if keyed_by == "pool" else (APPLICATIONS, SPOOL)
+            publishers[keyed_by] = publisher_of(settings, bus, topic, stack, spool=spool, spool_bytes=spool_bytes)
+        queue = Publishers(*publishers.values())
 
         def publish(frames: Sequence[Frame]) -> bool:
-            publisher.publish(frames)
+            publishers[frames[0].keyed_by].publish(frames)  # of one source, with one of its own at least
             running.report(frames=measuring.frames, failing=measuring.failing)
             running.manager.status(
-                f"{measuring.frames} frames, {measuring.failing} sources in trouble, {publisher.waiting} records wait"
+                f"{measuring.frames} frames, {measuring.failing} sources in trouble, {queue.waiting} records wait"
             )
             # A spool has them on disk; what waits before an embedded bus does so in memory.
-            return remote or not publisher.waiting
+            return remote or not queue.waiting
 
-        sources = sources_of(settings)
-        measuring = Measuring(publish, sources, queue=publisher)
-        applications = ", ".join(dict.fromkeys(each.source.application for each in sources))
-        running.say(f"laggard measure publishes the performance of {applications}. ^C stops it.")
+        measuring = Measuring(publish, sources, queue=queue)
+        told = told_of((each.source.keyed_by, each.source.key) for each in sources)
+        running.say(f"laggard measure publishes {told}. ^C stops it.")
         running.stop.progress = lambda: measuring.has_read
         measuring.run(running.stop)
+
+
+def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
+    """What is told of which applications and pools, in words."""
+    found = list(dict.fromkeys(keys))
+    words = {"application": "the performance of", "pool": "the members of"}
+    names = {each: ", ".join(key for keyed_by, key in found if keyed_by == each) for each in words}
+    return " and ".join(f"{said} {names[each]}" for each, said in words.items() if names[each])
 
 
 def check_supervised(settings: Settings) -> None:

@@ -15,7 +15,7 @@ import click
 
 from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
-from laggard.pipeline.cli.measure import check_supervised
+from laggard.pipeline.cli.measure import check_supervised, told_of
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.explaining.units import counted
@@ -118,8 +118,11 @@ def introduction(settings: Settings, url: str) -> str:
         to_type(settings, "watch"): "the same, live",
     }
     width = max(map(len, commands))
-    sources = dict.fromkeys(source.text("application") for source in settings.sources)
-    measured = [f"  sources  of the performance of {', '.join(sources)}"] if sources else []
+    measured: list[str] = []
+    if settings.sources:
+        from laggard.pipeline.settings.sources import key_of  # noqa: PLC0415 - most machines have none
+
+        measured = [f"  sources  of {told_of(map(key_of, settings.sources))}"]
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [

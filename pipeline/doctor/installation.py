@@ -15,6 +15,7 @@ from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
+from laggard.pipeline.doctor.pools import examine_pools
 from laggard.pipeline.doctor.profilers import examine_profilers
 from laggard.pipeline.doctor.sources import examine_hosts, examine_sources
 from laggard.pipeline.explaining.explain import printable
@@ -52,6 +53,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     """All checks of laggard's own installation, with usable settings."""
     yield configuration(settings)
     yield examine_profilers(settings)
+    yield from examine_pools(settings)
     yield from examine_sources(settings)
     bus = bus_path(settings)
     yield from examine_hosts(settings, alone=bus is not None)

@@ -1,4 +1,4 @@
-"""Whether the sources of applications' performance can be read from this machine."""
+"""Whether the sources of applications and pools can be read from this machine."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
         return  # what hosts are called is not known here
     served = set(ServedBySettings(hosts, pattern)(here) if alone else hosts)
     where = "" if alone else " of the workers"
-    for source in settings.sources:
+    of_applications = [source for source in settings.sources if source.text("application")]
+    for source in of_applications:
         # What lines tell of hosts is not known before they come.
         if source.choice("kind") == "lines" or (source.choice("kind") == "prometheus" and source.text("metrics")):
             served.add(source.text("application"))
-    for application in dict.fromkeys(source.text("application") for source in settings.sources):
+    for application in dict.fromkeys(source.text("application") for source in of_applications):
         if application not in served:
             told = f"no host is known to serve {application}: without counters there is no model of it"
             example = f"applications.hosts = {{{json.dumps(application)} = {json.dumps(here)}}}"
@@ -59,7 +60,7 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
 
 def _examine(timed: Timed) -> list[Finding]:
     source = timed.source
-    place = f"{source.name} of {source.application}"
+    place = f"{source.name} of {source.key}"
     try:
         troubles = source.check()
     finally:

@@ -98,7 +98,11 @@ def _host(_: Mapping[str, Value], __: Mapping[str, str]) -> str:
 
 
 def _operators(read: Mapping[str, Value], _: Mapping[str, str]) -> tuple[str, ...]:
-    has_applications = any(read.get(name) for name in ("applications.hosts", "applications.pattern", "sources"))
+    sources = read.get("sources", ())
+    assert isinstance(sources, tuple)
+    has_applications = any(read.get(name) for name in ("applications.hosts", "applications.pattern")) or any(
+        isinstance(each, dict) and "application" in each for each in sources
+    )
     return (*DEFAULT_OPERATORS, "regression") if has_applications else DEFAULT_OPERATORS
 
 
@@ -129,9 +133,9 @@ def _check_key(name: str, whose: str) -> None:
 def _check_windows(lengths: Value) -> None:
     assert isinstance(lengths, tuple)
     expected = f"lengths in ticks from {_SHORTEST_WINDOW} to {_LONGEST_WINDOW:,}, each longer than the one before"
-    if not lengths or not all(each.isdecimal() for each in lengths):
+    if not lengths or not all(str(each).isdecimal() for each in lengths):
         raise ValueError(expected)
-    found = [_SHORTEST_WINDOW - 1, *map(int, lengths), _LONGEST_WINDOW + 1]
+    found = [_SHORTEST_WINDOW - 1, *(int(str(each)) for each in lengths), _LONGEST_WINDOW + 1]
     if any(one >= other for one, other in pairwise(found)):
         raise ValueError(expected)
 
@@ -222,8 +226,8 @@ SETTINGS: tuple[Setting, ...] = (
         "about hosts.",
         choices=("gaussian", "cpu", "river", "regression", "covariance"),
         found=_operators,
-        found_as="`gaussian,cpu`, with `regression` where `applications.hosts`, `applications.pattern` or `sources` is "
-        "given",
+        found_as="`gaussian,cpu`, with `regression` where `applications.hosts`, `applications.pattern` or a source of "
+        "an application is given",
     ),
     Setting(
         "bus.location",
@@ -415,35 +419,11 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
     ),
     Setting(
-        "pools.threads",
-        "words",
-        "",
-        "Processes whose threads the agent compares with each other: their names, or patterns such as `java*`. Threads "
-        "that are called alike but for a number at the end are a pool.",
-        check=_check_threads,
-    ),
-    Setting(
-        "pools.discover",
-        "flag",
-        "true",
-        "Whether the agent finds pools of prefork workers by itself: processes that one parent forked, and that go on "
-        "with its program. Where `agent.command_lines` is true, those that call themselves by different titles are "
-        "different pools.",
-    ),
-    Setting(
-        "pools.minimum",
-        "count",
-        "3",
-        "From so many members on, each there for 10 s, it is a pool that the agent publishes.",
-        minimum="2",
-        maximum="1000",
-    ),
-    Setting(
         "sources",
         "tables",
         "",
-        "Where the performance of applications comes from, for `laggard measure`: a table `[[sources]]` for each "
-        "source, see below.",
+        "Where the performance of applications, and members of pools, come from, for `laggard measure`: a table "
+        "`[[sources]]` for each source, see below.",
     ),
     Setting(
         "worker.instance",
@@ -689,6 +669,30 @@ SETTINGS: tuple[Setting, ...] = (
         "The false-alarm budget of an application for this operator.",
         minimum="1/month",
         maximum="10/minute",
+    ),
+    Setting(
+        "pools.threads",
+        "words",
+        "",
+        "Processes whose threads the agent compares with each other: their names, or patterns such as `java*`. Threads "
+        "that are called alike but for a number at the end are a pool.",
+        check=_check_threads,
+    ),
+    Setting(
+        "pools.discover",
+        "flag",
+        "true",
+        "Whether the agent finds pools of prefork workers by itself: processes that one parent forked, and that go on "
+        "with its program. Where `agent.command_lines` is true, those that call themselves by different titles are "
+        "different pools.",
+    ),
+    Setting(
+        "pools.minimum",
+        "count",
+        "3",
+        "From so many members on, each there for 10 s, it is a pool that the agent publishes.",
+        minimum="2",
+        maximum="1000",
     ),
     Setting(
         "pools.members",

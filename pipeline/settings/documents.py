@@ -47,6 +47,12 @@ _EXAMPLE = (
     "performance = false",
     'server = "http://prometheus:9090"',
     "metrics = '{job=\"node\"}'",
+    "",
+    "[[sources]]  # replicas that do the same work, to be compared with each other",
+    'kind = "prometheus"',
+    'pool = "checkout"',
+    'targets = ["http://web-1:8000/metrics", "http://web-2:8000/metrics", "http://web-3:8000/metrics"]',
+    "metrics = '{__name__=~\"process_.*|python_gc_.*\"}'",
 )
 
 

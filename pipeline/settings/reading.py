@@ -238,10 +238,10 @@ def _sources(tables: Value, given: Given, config: Path | None, problems: list[st
         assert isinstance(table, dict)
         kind = sources.BY_KIND.get(str(table.get("kind")))
         declared = {"kind": sources.KIND} if kind is None else sources.keys_of(kind)
-        of_kind = str(table.get("application")), str(table.get("kind"))
+        of_kind = str(table.get("application", table.get("pool"))), str(table.get("kind"))
         numbers[of_kind] += 1
         said = {"name": sources.default_name(of_kind[1], numbers[of_kind])} | table
-        missing = [name for name in sources.required_of(kind) if name not in table] if kind else []
+        missing = [name for name in sources.required_of(kind, table) if name not in table] if kind else []
         problems += [f"{_within(given, index, name)}: source {index + 1}: expected {name} in it" for name in missing]
         source = None if missing else _source(index, said, declared, given, config=config, problems=problems)
         if source is None or kind is None:

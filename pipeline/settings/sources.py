@@ -14,6 +14,7 @@ from laggard.pipeline.settings.declared import Setting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.settings.kinds import Value
     from laggard.pipeline.settings.reading import Settings
 
@@ -40,6 +41,9 @@ class SourceKind:
     performs: Callable[[Settings], bool] = lambda _: True
 
 
+_MAX_KEY: Final = 253
+
+
 @contextmanager
 def _unheard() -> Iterator[None]:
     """Threads that begin meanwhile hear no signals: numpy's own would take ^C from the one that waits for it."""
@@ -51,8 +55,8 @@ def _unheard() -> Iterator[None]:
 
 
 def _check_key(value: Value) -> None:
-    if not 0 < len(str(value)) <= 253:
-        raise ValueError("a name of 1 to 253 characters")
+    if len(str(value)) > _MAX_KEY:
+        raise ValueError(f"a name of 1 to {_MAX_KEY} characters")
 
 
 def _check_url(value: Value) -> None:
@@ -93,6 +97,15 @@ def _check_queries(value: Value) -> None:
     if not all(isinstance(query, str) and query and 0 < len(name) <= 253 for name, query in value.items()):
         raise ValueError("features with a PromQL expression each")
 
+
+POOL: Final = Setting(
+    "pool",
+    "text",
+    "",
+    "The pool whose members it tells of, in the place of an application; of a pool there is one source.",
+    check=_check_key,
+)
+"""What some kinds can be told."""
 
 EVERY: Final[tuple[Setting, ...]] = (
     Setting("application", "text", "", "The application that it tells of.", check=_check_key),
@@ -155,19 +168,9 @@ def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
     if bool(source.words("targets")) == bool(server):
         yield "targets", "either targets, the pages to read, or server, a Prometheus to ask"
         return
-    if source.table("queries") and not server:
-        yield "queries", "a server to ask them"
     if source.place("lookback") != "default" and not server:
         yield "lookback", "a server that it is about"
-    if not source.flag("performance") and not source.text("metrics") and not source.table("queries"):
-        yield "performance", "true, or metrics to read instead"
-    requests = source.text("response_time") or source.text("throughput") or source.table("queries")
-    if server and source.flag("performance") and not requests:
-        yield "response_time", """which of the server's metrics are the application's, such as '{job="shop"}'"""
-    if not source.flag("performance"):
-        for name in ("response_time", "throughput", "errors"):
-            if source.text(name):
-                yield name, "it only with performance = true"
+    yield from _check_members(source) if source.text("pool") else _check_performance(source, server)
     has_password = bool(source.text("password_variable") or source.file("password_file"))
     if bool(source.text("username")) != has_password:
         yield "username", "a username together with password_file or password_variable"
@@ -175,6 +178,36 @@ def _check_prometheus(source: Settings) -> Iterator[tuple[str, str]]:
         yield "username", "either a user with a password, or a token"
     if source.file("key_file") and not source.file("certificate_file"):
         yield "key_file", "a certificate_file that it belongs to"
+
+
+def _check_members(source: Settings) -> Iterator[tuple[str, str]]:
+    for name in ("performance", *_OF_REQUESTS, "unit", "queries"):
+        if source.place(name) != "default":
+            yield name, "it only for an application"
+    if not source.text("metrics"):
+        yield "metrics", "which metrics the members are compared by, such as '{job=\"shop\"}'"
+
+
+def _check_performance(source: Settings, server: str) -> Iterator[tuple[str, str]]:
+    if source.table("queries") and not server:
+        yield "queries", "a server to ask them"
+    if not source.flag("performance") and not source.text("metrics") and not source.table("queries"):
+        yield "performance", "true, or metrics to read instead"
+    requests = source.text("response_time") or source.text("throughput") or source.table("queries")
+    if server and source.flag("performance") and not requests:
+        yield "response_time", """which of the server's metrics are the application's, such as '{job="shop"}'"""
+    if not source.flag("performance"):
+        for name in _OF_REQUESTS:
+            if source.text(name):
+                yield name, "it only with performance = true"
+
+
+_OF_REQUESTS: Final = ("response_time", "throughput", "errors")
+
+
+def performs_of(source: Settings) -> bool:
+    """Whether a source of metrics tells of requests."""
+    return source.flag("performance") and not source.text("pool")
 
 
 def _check_log(source: Settings) -> Iterator[tuple[str, str]]:
@@ -196,6 +229,7 @@ KINDS: Final[tuple[SourceKind, ...]] = (
         "metrics that an application serves for Prometheus: its own pages (`targets`), or what a Prometheus has "
         "scraped (`server`).",
         (
+            POOL,
             Setting(
                 "targets",
                 "words",
@@ -264,14 +298,16 @@ KINDS: Final[tuple[SourceKind, ...]] = (
                 "text",
                 "",
                 'Which other metrics to read, as a selector: `{job="node"}`. They become metrics of the hosts that '
-                "serve the application, a host for each instance. Empty for none.",
+                "serve the application, a host for each instance; or of the members of the pool, a member for each. "
+                "Empty for none.",
                 check=_check_selector,
             ),
             Setting(
                 "ports",
                 "flag",
                 "false",
-                "Whether the port is a part of the name of an instance's host: of `web-1:9100` it is `web-1` without.",
+                "Whether the port is a part of the name of an instance's host: of `web-1:9100` it is `web-1` without. "
+                "Of a pool's members it is one unless this is given.",
             ),
             Setting(
                 "max_series",
@@ -293,12 +329,13 @@ KINDS: Final[tuple[SourceKind, ...]] = (
             *_REACHING,
         ),
         check=_check_prometheus,
-        performs=lambda source: source.flag("performance") or bool(source.table("queries")),
+        performs=lambda source: performs_of(source) or bool(source.table("queries")),
     ),
     SourceKind(
         "lines",
         "JSON lines, as `laggard replay` reads them, while they are written.",
         (
+            POOL,
             Setting(
                 "path",
                 "text",
@@ -370,35 +407,52 @@ def keys_of(kind: SourceKind) -> dict[str, Setting]:
     return {key.name: key for key in (KIND, *EVERY, *kind.keys)}
 
 
-def required_of(kind: SourceKind) -> tuple[str, ...]:
-    """What a source of a kind has to be told."""
-    return ("application", *kind.required)
+def required_of(kind: SourceKind, table: Mapping[str, object]) -> tuple[str, ...]:
+    """What a source of a kind has to be told that is told this."""
+    return ("pool" if POOL in kind.keys and "pool" in table else "application", *kind.required)
+
+
+def key_of(source: Settings) -> tuple[KeyedBy, str]:
+    """What a source tells of: an application or a pool, and which."""
+    if POOL in BY_KIND[source.choice("kind")].keys and source.text("pool"):
+        return "pool", source.text("pool")
+    return "application", source.text("application")
 
 
 def wrong(source: Settings) -> Iterator[tuple[str, str]]:
     """What is wrong with a source as a whole: the key, and what was expected."""
     kind = BY_KIND[source.choice("kind")]
-    for key in kind.keys:
-        if key.excludes and source.place(key.name) != "default" and source.place(key.excludes) != "default":
-            yield key.name, f"only one of it and {key.excludes}"
+    keyed_by, key = key_of(source)
+    if not key:
+        said = "pool" if source.place("application") == "default" else "application"
+        yield said, f"a name of 1 to {_MAX_KEY} characters"
+        return
+    if keyed_by == "pool" and source.text("application"):
+        yield "pool", "an application or a pool, not both"
+        return
+    for each in kind.keys:
+        if each.excludes and source.place(each.name) != "default" and source.place(each.excludes) != "default":
+            yield each.name, f"only one of it and {each.excludes}"
     if kind.check is not None:
         yield from kind.check(source)
 
 
 def wrong_together(sources: Sequence[Settings]) -> Iterator[tuple[Settings, str, str]]:
     """What is wrong with several sources together: the later one, its key, and what was expected."""
-    performing: dict[str, Settings] = {}
-    named: dict[tuple[str, str], Settings] = {}
+    alone: dict[tuple[str, str], Settings] = {}
+    named: dict[tuple[str, str, str], Settings] = {}
     for source in sources:
-        application, name = source.text("application"), source.text("name")
-        if BY_KIND[source.choice("kind")].performs(source):
-            first = performing.setdefault(application, source)
+        (keyed_by, key), name = key_of(source), source.text("name")
+        if keyed_by == "pool" or BY_KIND[source.choice("kind")].performs(source):
+            first = alone.setdefault((keyed_by, key), source)
             if first is not source:
-                said = f"one source for the performance of {application}; there is {first.text('name')} already"
-                yield source, "application", f"{said} ({first.place('kind')})"
-        first = named.setdefault((application, name), source)
+                what = f"the performance of {key}" if keyed_by == "application" else f"the members of {key}"
+                said = f"one source for {what}; there is {first.text('name')} already"
+                yield source, keyed_by, f"{said} ({first.place('kind')})"
+                continue
+        first = named.setdefault((keyed_by, key, name), source)
         if first is not source:
-            yield source, "name", f"a name that no other source of {application} has ({first.place('kind')})"
+            yield source, "name", f"a name that no other source of {key} has ({first.place('kind')})"
 
 
 def default_name(kind: str, number: int) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.producers.access_log.intervals import Interval
     from laggard.producers.access_log.requests import Parser, Requests
 
@@ -84,7 +85,8 @@ class AccessLog:
         if closed := [path for path in paths if compressed(path)]:
             raise ValueError(f"expected logs that are written to, got the compressed {', '.join(closed)}")
         self.name = name
-        self.application = application
+        self.keyed_by: KeyedBy = "application"
+        self.key = application
         self.finished = False
         self._paths = tuple(paths)
         self._parser = parser
@@ -218,7 +220,7 @@ class AccessLog:
         return min([ts, *reached]) - self._grace_s
 
     def _frame(self, interval: Interval) -> Frame:
-        return performance_frame(self.application, interval.ts, interval.features)
+        return performance_frame(self.key, interval.ts, interval.features)
 
     def _save(self) -> None:
         assert self._tail is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.producers import processes
@@ -12,7 +13,7 @@ from laggard.producers.pools.prefork import PreforkPools
 from laggard.producers.pools.threads import ThreadPools
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -71,11 +72,16 @@ class Pools:
     ) -> None:
         self.count = self.members = self.left_out = 0
         self.watches_threads = bool(threads)
+        self._named = tuple(threads)
         self._clock = clock
         self._of_threads = Grouping(host, thread.FEATURES, minimum, settled_s)
         self._of_processes = Grouping(host, processes.FEATURES, minimum, settled_s)
         self._threads = ThreadPools(threads, self._of_threads) if threads else None
         self._prefork = PreforkPools(self._of_processes, titles=titles) if discover else None
+
+    def unmatched(self, names: Collection[str]) -> list[str]:
+        """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""
+        return [each for each in self._named if not any(fnmatchcase(name, each) for name in names)]
 
     def read(self, table: ProcessTable, layout: Layout, values: NDArray[np.float64]) -> list[Members]:
         """All pools, each with its members' values.

@@ -1,7 +1,7 @@
-"""Other metrics of instances as frames of an application's hosts: a row for each instance, a feature for each series.
+"""Metrics of instances as frames: of an application's hosts, one each, or of a pool's members, all of them in one.
 
-Pure. A feature is called as Prometheus writes the series, without `instance` and `job`: `node_load1`,
-`node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, and their names say so:
+Pure. A row for each instance, a feature for each series, which is called as Prometheus writes it, without `instance`
+and `job`: `node_load1`, `node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, and their names say so:
 `node_cpu_seconds_total` becomes `node_cpu_seconds_per_s{cpu="0",mode="idle"}`. Buckets of histograms, the times at
 which series were created, and metrics that only hold labels (`_info`) are left out.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from laggard.pipeline.records import Frame, make_layout
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.producers.prometheus.page import Series
 
 LEFT_OUT: Final = ("_bucket", "_created", "_info")
@@ -29,16 +31,17 @@ PLACES: Final = frozenset({"instance", "job"})
 """Labels that say whose series it is."""
 
 _MAX_FEATURES: Final = 10_000
+_MAX_CELLS: Final = 4_000_000
 _MAX_NAME: Final = 1_024
 _MAX_KEY: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
-class HostFrames:
+class InstanceFrames:
     """What became of series.
 
     Attributes:
-        frames: one for each instance, in the order of their names.
+        frames: one for each instance, in the order of their names; of a pool one, if there are any.
         unusable: how many series were left out: beyond a bound, or told twice.
         told: the first reason why.
 
@@ -81,22 +84,24 @@ def feature_of(one: Series, *, rate: bool) -> str:
     return found if found.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in found)
 
 
-def host_frames(
-    application: str,
+def instance_frames(
+    key: str,
     ts: float,
     gauges: Mapping[Series, float],
     rates: Mapping[Series, float],
     *,
+    keyed_by: KeyedBy = "application",
     ports: bool = False,
     max_series: int = 50_000,
-) -> HostFrames:
+) -> InstanceFrames:
     """Frames at `ts` of all series whose labels have an `instance`.
 
     Args:
-        application: their key.
+        key: theirs.
         ts: their time, in seconds since the Unix epoch.
         gauges: by series.
         rates: of counters, by series and second; NaN where it is not known yet.
+        keyed_by: whether instances are hosts of an application or members of a pool.
         ports: whether ports count.
         max_series: how many series are used at most; those whose names come last are left out.
 
@@ -110,6 +115,8 @@ def host_frames(
         if one.name.endswith(LEFT_OUT):
             continue
         instance = instance_of(one.label("instance"), ports=ports)
+        if keyed_by == "pool":
+            instance = instance.replace("/", ":")  # what stands between two is a level
         feature = feature_of(one, rate=rate)
         wrong = ""
         if not 0 < len(instance) <= _MAX_KEY or not instance.isprintable():
@@ -128,7 +135,26 @@ def host_frames(
             continue
         rows.setdefault(instance, {})[feature] = value if math.isfinite(value) else math.nan
         used += 1
-    return HostFrames(tuple(_frame(application, ts, row, rows[row]) for row in sorted(rows)), unusable, told)
+    if keyed_by == "application":
+        return InstanceFrames(tuple(_frame(key, ts, row, rows[row]) for row in sorted(rows)), unusable, told)
+    if not rows:
+        return InstanceFrames((), unusable, told)
+    frame, left_out = _pool_frame(key, ts, rows)
+    if left_out:
+        told = told or f"of all instances together: expected at most {_MAX_FEATURES:,}"
+    return InstanceFrames((frame,), unusable + left_out, told)
+
+
+def _pool_frame(pool: str, ts: float, rows: Mapping[str, Mapping[str, float]]) -> tuple[Frame, int]:
+    """One frame of all instances, and how many features it has no room for: those that fewest of them have."""
+    counts = Counter(feature for row in rows.values() for feature in row)
+    most = min(_MAX_FEATURES, _MAX_CELLS // len(rows))
+    features = sorted(sorted(counts, key=lambda feature: (-counts[feature], feature))[:most])
+    members = sorted(rows)
+    values = np.array([[rows[member].get(feature, math.nan) for feature in features] for member in members])
+    values.setflags(write=False)
+    layout = make_layout(members, members, features)
+    return Frame("pool", pool, "member", ts, int(ts * 1000), layout, values), len(counts) - len(features)
 
 
 def _frame(application: str, ts: float, row: str, features: Mapping[str, float]) -> Frame:

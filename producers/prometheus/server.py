@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from laggard.producers.performance import Taken, Trouble, performance_frame
 from laggard.producers.prometheus.answers import AnswerError, Points, parse_matrix, parse_number
 from laggard.producers.prometheus.fetching import Access, FetchError, fetch
-from laggard.producers.prometheus.hosts import host_frames, is_counter
+from laggard.producers.prometheus.hosts import instance_frames, is_counter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.producers.prometheus.page import Series
     from laggard.producers.prometheus.red import Red
     from laggard.producers.prometheus.selectors import Selector
@@ -31,10 +32,10 @@ class Answers:
 
 
 class Server:
-    """What a Prometheus server knows of an application: its performance, and metrics of its hosts.
+    """What a Prometheus server knows of an application: its performance, metrics of its hosts; or of a pool's members.
 
     Parameters:
-        application: whose.
+        key: of the application or pool that it is asked about.
         url: of the server, with the path that it is served under.
         name: of the source.
         red: what tells of requests; None for no such.
@@ -45,6 +46,7 @@ class Server:
         lookback_s: how long before an interval samples are looked for.
         ports: whether a port is a part of the name of a host.
         max_series: how many series of `metrics` are used at most.
+        keyed_by: whether that is an application or a pool, whose members instances are then.
 
     """
 
@@ -52,7 +54,7 @@ class Server:
 
     def __init__(
         self,
-        application: str,
+        key: str,
         url: str,
         name: str = "prometheus",
         *,
@@ -64,8 +66,10 @@ class Server:
         lookback_s: float = 60.0,
         ports: bool = False,
         max_series: int = 50_000,
+        keyed_by: KeyedBy = "application",
     ) -> None:
-        self.application = application
+        self.keyed_by = keyed_by
+        self.key = key
         self.name = name
         self._url = url.rstrip("/")
         self._red = red
@@ -98,13 +102,13 @@ class Server:
         if self._red is not None and requests:
             features = self._red.features(_rates(requests, begin, read.ts), _gauges(requests, begin, read.ts))
         if self._red is not None and not features and not troubles:
-            troubles.append(Trouble(f"{self._url}, {self.application}", f"expected {self._red.expected}"))
+            troubles.append(Trouble(f"{self._url}, {self.key}", f"expected {self._red.expected}"))
         for feature, expression in self._queries.items():
             if (number := self._number(read, feature, expression, troubles)) is not None:
                 features[feature] = number
                 samples += 1
         if features:
-            frames.append(performance_frame(self.application, read.ts, features))
+            frames.append(performance_frame(self.key, read.ts, features))
         metrics, count = self._matrix(read, self._of_metrics(), troubles)
         samples += count
         if self._red is not None:  # what the performance is made of explains nothing of it
@@ -113,11 +117,12 @@ class Server:
             names = {one.name for one in metrics}
             counters = {one: points for one, points in metrics.items() if is_counter(one, frozenset(), names)}
             others = {one: points for one, points in metrics.items() if one not in counters}
-            found = host_frames(
-                self.application,
+            found = instance_frames(
+                self.key,
                 read.ts,
                 _gauges(others, begin, read.ts),
                 {one: points.rate(begin, read.ts) for one, points in counters.items()},
+                keyed_by=self.keyed_by,
                 ports=self._ports,
                 max_series=self._max_series,
             )
@@ -125,7 +130,7 @@ class Server:
             unusable += found.unusable
             if found.unusable:
                 told = f"{found.unusable} series: {found.told}"
-                troubles.append(Trouble(f"{self._url}, {self.application}, {self.name}", told, lasting=False))
+                troubles.append(Trouble(f"{self._url}, {self.key}, {self.name}", told, lasting=False))
         failed = any(isinstance(answer, str) for answer in read.by.values())
         return Taken(frames, troubles, 1, int(not failed), samples, unusable)
 
@@ -176,14 +181,14 @@ class Server:
             samples += count
             if not series and expression in self._of_metrics():
                 told = f"expected series of {expression.removesuffix(self._range)}, got none"
-                troubles.append(Trouble(f"{self._url}, {self.application}, metrics", told))
+                troubles.append(Trouble(f"{self._url}, {self.key}, metrics", told))
         return found, samples
 
     def _number(self, read: Answers, feature: str, expression: str, troubles: list[Trouble]) -> float | None:
         try:
             return parse_number(self._answer(read, expression))
         except AnswerError as error:
-            troubles.append(Trouble(f"{self._url}, {self.application}, {feature}", str(error)))
+            troubles.append(Trouble(f"{self._url}, {self.key}, {feature}", str(error)))
             return None
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.producers.performance import Taken, Trouble, performance_frame
 from laggard.producers.prometheus.fetching import Access, FetchError, fetch
-from laggard.producers.prometheus.hosts import host_frames, is_counter
+from laggard.producers.prometheus.hosts import instance_frames, is_counter
 from laggard.producers.prometheus.page import ACCEPT, Page, PageError, Series, parse_page, series
 from laggard.producers.prometheus.rates import increases
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.producers.prometheus.fetching import Fetched
     from laggard.producers.prometheus.red import Red
     from laggard.producers.prometheus.selectors import Selector
@@ -65,10 +66,10 @@ class _Before:
 
 
 class Targets:
-    """The pages of an application, as one performance, and as metrics of its hosts.
+    """The pages of an application, as one performance and as metrics of its hosts; or those of a pool's members.
 
     Parameters:
-        application: whose they are.
+        key: of the application or pool whose they are.
         urls: of the pages.
         name: of the source.
         red: what tells of requests; None for no performance.
@@ -77,6 +78,7 @@ class Targets:
         interval_s: how long an interval is.
         ports: whether a port is a part of the name of a host.
         max_series: how many series of `metrics` are used at most.
+        keyed_by: whether that is an application or a pool, whose members instances are then.
         monotonic: the clock that rates divide by, in seconds.
 
     """
@@ -85,7 +87,7 @@ class Targets:
 
     def __init__(
         self,
-        application: str,
+        key: str,
         urls: Sequence[str],
         name: str = "prometheus",
         *,
@@ -95,9 +97,11 @@ class Targets:
         interval_s: float = 10.0,
         ports: bool = False,
         max_series: int = 50_000,
+        keyed_by: KeyedBy = "application",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.application = application
+        self.keyed_by = keyed_by
+        self.key = key
         self.name = name
         self._urls = tuple(urls)
         self._red = red
@@ -169,25 +173,24 @@ class Targets:
         if self._red is not None and looked_twice:
             features = self._red.features(rates, gauges)
             if features:
-                frames.append(performance_frame(self.application, read.ts, features))
+                frames.append(performance_frame(self.key, read.ts, features))
             else:
                 place = self._urls[0] if len(self._urls) == 1 else f"{len(self._urls)} targets"
-                troubles.append(Trouble(f"{self.application}, {place}", f"expected {self._red.expected}"))
+                troubles.append(Trouble(f"{self.key}, {place}", f"expected {self._red.expected}"))
         if self._metrics is not None and looked_twice:
-            found = host_frames(
-                self.application,
+            found = instance_frames(
+                self.key,
                 read.ts,
                 {one: value for one, value in gauges.items() if self._is_metric(one)},
                 {one: value for one, value in metric_rates.items() if self._is_metric(one)},
+                keyed_by=self.keyed_by,
                 ports=self._ports,
                 max_series=self._max_series,
             )
             frames += found.frames
             unusable += found.unusable
             if found.unusable:
-                troubles.append(
-                    Trouble(f"{self.application}, {self.name}", f"{found.unusable} series: {found.told}", False)
-                )
+                troubles.append(Trouble(f"{self.key}, {self.name}", f"{found.unusable} series: {found.told}", False))
         return Taken(frames, troubles, len(self._urls), places, samples, unusable)
 
     def published(self) -> None:

@@ -23,6 +23,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
 from laggard.pipeline.cli.exits import UNAVAILABLE
 from laggard.pipeline.doctor import Finding, installation, machine, profilers
+from laggard.pipeline.doctor.pools import examine_pools
 from laggard.pipeline.doctor.sources import examine_hosts
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment, read_settings
@@ -178,6 +179,7 @@ def settings(tmp_path: Path, *assignments: str) -> Settings:
 
 
 LOG = '{"kind": "log", "application": "shop", "paths": ["/var/log/access.log"], "format": "nginx"}'
+POOL = '{"kind": "lines", "pool": "jobs", "path": "/run/jobs"}'
 METRICS = (
     '{"kind": "prometheus", "application": "shop", "targets": ["http://p/metrics"], "performance": false, '
     '"metrics": "{job=\\"node\\"}"}'
@@ -196,6 +198,8 @@ METRICS = (
         (LOG, ("applications.pattern=(?P<application>shop)-.*",), True, True),
         (LOG, ("applications.pattern=(?P<application>shop)-.*",), False, False),
         (f"{LOG}, {METRICS}", (), True, False),
+        (POOL, (), True, False),
+        (f"{POOL}, {LOG}", (), True, True),
     ],
 )
 def test_an_application_that_no_host_serves_is_told(
@@ -231,7 +235,17 @@ def record(tmp_path: Path, host: str, age_s: float, count: int = 1) -> None:
 def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = examined(tmp_path)
-    assert list(found) == ["configuration", "diagnosis", "file system", "disk", "bus", "agent", "worker", "port"]
+    assert list(found) == [
+        "configuration",
+        "diagnosis",
+        "pools",
+        "file system",
+        "disk",
+        "bus",
+        "agent",
+        "worker",
+        "port",
+    ]
     assert found["bus"].found == "nothing is recorded yet"
     assert found["agent"].level == found["worker"].level == "warning"
     assert not (tmp_path / "state").exists(), "looking changes nothing"
@@ -388,3 +402,25 @@ def test_the_port(tmp_path: Path) -> None:
     assert "token" in open_to_all.found + open_to_all.advice
     silent = installation.port(settings(tmp_path), Holder(1, 0.0, f"http://{address}"))
     assert (silent.level, silent.advice) == ("problem", "restart the worker")
+
+
+def test_pools_that_are_here_and_processes_that_are_not(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, threading, time\n"
+        "for _ in range(3): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "print(flush=True)\nsys.stdin.readline()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        name = Path(f"/proc/{process.pid}/comm").read_text().strip()
+        said = settings(tmp_path, f"pools.threads={name},nobody-is", "pools.discover=false")
+        missing, here = examine_pools(said)
+        process.communicate(b"\n")
+    assert (missing.level, missing.found) == (
+        "warning",
+        "pools.threads names 'nobody-is', which no process here is called",
+    )
+    assert here.level == "ok"
+    assert re.match(r"\d+ pools? here", here.found)
+    assert not list(examine_pools(settings(tmp_path, "pools.discover=false")))

@@ -20,7 +20,7 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.topics import APPLICATIONS, Topics
+from laggard.pipeline.topics import APPLICATIONS, POOLS, Topics
 from tests.brokers.ports import free_port
 
 if TYPE_CHECKING:
@@ -81,19 +81,19 @@ class Measures:
                 pytest.fail(f"it reads nothing: {process.communicate()}, {process.returncode}")
             time.sleep(0.1)
 
-    def frames(self, scope: str = "performance") -> list[Frame]:
+    def frames(self, scope: str = "performance", topic: str = TOPIC, key: str = "shop") -> list[Frame]:
         if not (self.folder / "laggard.db").exists():
             return []
         with suppress(BusError), EmbeddedBus(self.folder / "laggard.db") as bus:  # its topics may not be there yet
-            return frames_on(bus, scope)
+            return frames_on(bus, scope, topic, key)
         return []
 
 
-def frames_on(bus: Bus, scope: str) -> list[Frame]:
-    """Those of the application, in the order of their arrival."""
+def frames_on(bus: Bus, scope: str, topic: str = TOPIC, key: str = "shop") -> list[Frame]:
+    """Those of the application, or another key, in the order of their arrival."""
     decoder = Decoder()
-    partition = bus.partition_of(TOPIC, "shop")
-    found = [decoder.decode(each.value, "test") for each in bus.read(partition, bus.bounds(partition)[0], key="shop")]
+    partition = bus.partition_of(topic, key)
+    found = [decoder.decode(each.value, "test") for each in bus.read(partition, bus.bounds(partition)[0], key=key)]
     return [each for each in found if isinstance(each, Frame) and each.scope == scope]
 
 
@@ -153,6 +153,30 @@ def test_standard_input_to_its_end(measures: Callable[..., Measures]) -> None:
     assert times(one.frames()) == [1, 3]
     [own] = one.frames("source")
     assert own.layout.rows == ("lines",)
+
+
+def test_members_of_pools_go_to_their_topic(measures: Callable[..., Measures], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "jobs")
+    one = measures(source("-") + source(tmp_path / "jobs").replace('application = "shop"', 'pool = "jobs"'))
+    process = one.start("measure", "--duration", "20s")
+    rows = {"worker-1": {"cpu_ratio": 0.4}, "worker-2": {"cpu_ratio": 0.1}}
+    with (tmp_path / "jobs").open("w") as jobs:
+        assert process.stdin
+        for ts in (1, 2):
+            jobs.write(json.dumps({"ts": ts, "pool": "jobs", "rows": rows}) + "\n")
+        jobs.flush()
+        process.stdin.write(line(3))
+        process.stdin.flush()
+        topic = Topics().name(POOLS)
+        until(lambda: len(one.frames("member", topic, "jobs")) == 2 and bool(one.frames() and one.frames("source")))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out == "laggard measure publishes the performance of shop and the members of jobs. ^C stops it.\n"
+    assert times(one.frames("member", topic, "jobs")) == [1, 2]
+    assert {each.layout.rows for each in one.frames("member", topic, "jobs")} == {("worker-1", "worker-2")}
+    assert {each.layout.rows for each in one.frames("source", topic, "jobs")} == {("lines",)}
+    assert times(one.frames()) == [3]
 
 
 def test_without_sources_it_says_what_to_do(measures: Callable[..., Measures]) -> None:

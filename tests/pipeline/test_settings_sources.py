@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.measuring import sources_of
+from laggard.pipeline.measuring import sources_of, state_of
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.documents import _EXAMPLE
-from laggard.pipeline.settings.sources import KINDS, keys_of
+from laggard.pipeline.settings.sources import KINDS, key_of, keys_of
+from laggard.producers.lines import JsonLines
 from laggard.producers.prometheus.server import Server
 from laggard.producers.prometheus.targets import Targets
 
@@ -39,14 +40,15 @@ def test_none_are_usual(tmp_path: Path) -> None:
 
 def test_what_tables_say(tmp_path: Path) -> None:
     found = settings(tmp_path, f'host = "a"\n[[sources]]\n{TARGETS}interval = "2s"\n\n' + "\n".join(_EXAMPLE[5:]))
-    first, second = found.sources
+    first, second, third = found.sources
     assert (first.seconds("interval"), second.seconds("interval")) == (2.0, 10.0)
     assert (first.text("name"), second.text("name")) == ("prometheus", "prometheus-2")
     assert first.words("targets") == ("http://web-1:8000/metrics",)
     assert first.place("interval") == f"{tmp_path}/laggard.toml:6"
     assert second.place("metrics") == f"{tmp_path}/laggard.toml:13"
-    assert [type(each.source) for each in sources_of(found)] == [Targets, Server]
-    assert [each.interval_s for each in sources_of(found)] == [2.0, 10.0]
+    assert [type(each.source) for each in sources_of(found)] == [Targets, Server, Targets]
+    assert [each.interval_s for each in sources_of(found)] == [2.0, 10.0, 10.0]
+    assert key_of(third) == ("pool", "checkout")
     for each in sources_of(found):
         each.source.close()
 
@@ -68,7 +70,7 @@ def test_a_variable_or_a_flag_says_it_in_json(tmp_path: Path) -> None:
         ('application = "shop"', ":2: source 1: expected a kind, one of "),
         ('kind = "graphite"', ':3: source 1: kind is "graphite"; expected one of '),
         ('kind = ["a"]', ":3: source 1: kind is ['a']; expected a text on one line"),
-        (TARGETS.replace("shop", ""), ':4: source 1: application is ""; expected a name of 1 to 253 characters'),
+        (TARGETS.replace("shop", ""), ":4: source 1: application: expected a name of 1 to 253 characters"),
         (TARGETS.replace('application = "shop"\n', ""), ":2: source 1: expected application in it"),
         ('kind = "lines"\napplication = "shop"', ":2: source 1: expected path in it"),
         (
@@ -122,3 +124,53 @@ def test_each_key_is_declared_once_and_its_default_can_be_read() -> None:
             if key.name not in found.required:
                 key.read(key.default)
             assert not key.excludes or key.excludes in names
+
+
+def test_a_pool_in_the_place_of_an_application(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        '[[sources]]\nkind = "prometheus"\npool = "checkout"\ntargets = ["http://web-1:8000/metrics"]\nmetrics = "up"\n'
+        '[[sources]]\nkind = "prometheus"\npool = "cart"\nserver = "http://p:9090"\nmetrics = "up"\n'
+        '[[sources]]\nkind = "lines"\npool = "jobs"\npath = "-"\n',
+    )
+    assert [key_of(each) for each in found.sources] == [("pool", "checkout"), ("pool", "cart"), ("pool", "jobs")]
+    sources = sources_of(found)
+    assert [type(each.source) for each in sources] == [Targets, Server, JsonLines]
+    assert [(each.source.keyed_by, each.source.key) for each in sources] == [key_of(each) for each in found.sources]
+    assert {each.source.name for each in sources} == {"prometheus", "lines"}
+    for each in sources:
+        each.source.close()
+    assert "regression" not in found.words("operators"), "there is no application"
+
+
+POOL = 'kind = "prometheus"\npool = "checkout"\ntargets = ["http://web-1:8000/metrics"]\nmetrics = "up"\n'
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (POOL.replace("checkout", ""), ":4: source 1: pool: expected a name of 1 to 253 characters"),
+        (POOL + 'application = "shop"', ":4: source 1: pool: expected an application or a pool, not both"),
+        (POOL.replace('metrics = "up"', ""), ":2: source 1: metrics: expected which metrics the members are compared"),
+        (POOL + "performance = true", ":7: source 1: performance: expected it only for an application"),
+        (POOL + 'throughput = "a"', ":7: source 1: throughput: expected it only for an application"),
+        (
+            'kind = "log"\npool = "checkout"\npaths = ["/var/log/a"]\nformat = "nginx"\n',
+            ":2: source 1: expected application in it",
+        ),
+        (f"{POOL}[[sources]]\n{POOL}", ":9: source prometheus-2: pool: expected one source for the members of checkou"),
+    ],
+)
+def test_errors_of_pools_name_the_table_and_what_was_expected(tmp_path: Path, table: str, expected: str) -> None:
+    problem, *_ = problems(tmp_path, f"\n[[sources]]\n{table}\n")
+    assert problem.startswith(f"laggard.toml{expected}")
+
+
+def test_an_application_and_a_pool_of_one_name_keep_how_far_they_were_read_apart(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        '[[sources]]\nkind = "lines"\napplication = "shop"\npath = "/a"\n'
+        '[[sources]]\nkind = "lines"\npool = "shop"\npath = "/b"\n',
+    )
+    first, second = (state_of(found, each) for each in found.sources)
+    assert first != second

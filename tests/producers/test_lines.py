@@ -172,3 +172,20 @@ def test_whatever_the_parts_are_in_which_they_come(tmp_path: Path, pipe: tuple[i
         found += times(run.look())
     os.close(writes)
     assert found + times(run.look()) == list(range(100))
+
+
+def test_members_of_a_pool(tmp_path: Path, pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    source = JsonLines("jobs", "-", state=tmp_path / "lines.json", standard_input=reads, keyed_by="pool")
+    rows = b'"rows":{"worker-1":{"cpu_ratio":0.4},"worker-2":{"cpu_ratio":0.1}}'
+    os.write(writes, b'{"ts":1,"pool":"jobs",%b}\n{"ts":2,"pool":"others",%b}\n' % (rows, rows) + line(3, "jobs"))
+    os.close(writes)
+    taken = source.parse(source.read(100.0))
+    [frame] = taken.frames
+    assert (frame.keyed_by, frame.key, frame.scope, frame.sequence) == ("pool", "jobs", "member", 1000)
+    assert frame.layout.rows == ("worker-1", "worker-2")
+    assert taken.unusable == 2
+    assert [each.told for each in taken.troubles] == [
+        "expected a frame of the pool 'jobs', got one of pool 'others'",
+        "expected a frame of the pool 'jobs', got one of application 'jobs'",
+    ]

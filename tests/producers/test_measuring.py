@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     import pytest
 
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
 
 
 class Counting:
     """A source that gives a frame with each read, so many times."""
 
     def __init__(self, name: str, reads: int = 3, do: Callable[[], object] = lambda: None) -> None:
-        self.name, self.application = name, "shop"
+        self.name, self.key = name, "shop"
+        self.keyed_by: KeyedBy = "application"
         self.left, self.kept, self.closed = reads, 0, False
         self._do = do
 

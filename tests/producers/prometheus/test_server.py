@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from laggard.producers.performance import ERRORS, MEAN, QUANTILES, THROUGHPUT
 from laggard.producers.prometheus.answers import AnswerError, Points, parse_matrix, parse_number
 from laggard.producers.prometheus.fetching import Access
+from laggard.producers.prometheus.hosts import instance_frames
 from laggard.producers.prometheus.page import series
 from laggard.producers.prometheus.red import Red
 from laggard.producers.prometheus.selectors import Selector
@@ -157,6 +158,48 @@ def test_instances_of_one_host() -> None:
     assert [(each.layout.rows, features(each)) for each in taken.frames] == [(("h",), {"a": 1})]
     assert "h has two series of this name" in taken.troubles[0].told
     assert [each.layout.rows[0] for each in separate.frames] == ["h:1", "h:2"]
+
+
+def test_instances_are_the_members_of_a_pool() -> None:
+    places = ("h:1", "http://h:2/a", "h:3")
+    answer = matrix(
+        *(
+            {"metric": {"__name__": "a", "instance": place}, "values": [[99.0, str(n)]]}
+            for n, place in enumerate(places)
+        ),
+        {"metric": {"__name__": "b", "instance": "h:3"}, "values": [[99.0, "9"]]},
+    )
+    with served(Served(answer)) as url:
+        server = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool", ports=True)
+        taken = server.parse(server.read(100.0))
+        none = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool", max_series=1)
+        alone = none.parse(none.read(100.0))
+    [frame] = taken.frames
+    assert (frame.keyed_by, frame.key, frame.scope, frame.ts) == ("pool", "checkout", "member", 100.0)
+    assert frame.layout.rows == ("h:1", "h:3", "http:::h:2:a"), "a slash would be a level"
+    assert frame.layout.features == ("a", "b")
+    assert str(frame.values.tolist()) == "[[0.0, nan], [2.0, 9.0], [1.0, nan]]"
+    assert [(each.layout.rows, each.values.shape) for each in alone.frames] == [(("h",), (1, 1))]
+    assert alone.unusable == 3
+
+
+def test_a_pool_without_instances_has_no_frame() -> None:
+    with served(Served(matrix({"metric": {"__name__": "a"}, "values": [[99.0, "1"]]}))) as url:
+        server = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool")
+        taken = server.parse(server.read(100.0))
+    assert not taken.frames
+    assert taken.unusable == 1
+
+
+def test_of_more_features_than_a_frame_has_those_that_fewest_members_have_are_left_out() -> None:
+    gauges = {series("a", {"instance": f"h{member}", "n": str(n)}): 1.0 for member in range(2) for n in range(9_000)}
+    gauges |= {series("b", {"instance": "h1", "n": str(n)}): 1.0 for n in range(1_000)}
+    gauges |= {series("c", {"instance": "h0", "n": str(n)}): 1.0 for n in range(100)}
+    found = instance_frames("checkout", 1.0, gauges, {}, keyed_by="pool")
+    [frame] = found.frames
+    assert frame.values.shape == (2, 10_000)
+    assert (found.unusable, found.told) == (100, "of all instances together: expected at most 10,000")
+    assert not any(feature.startswith("c") for feature in frame.layout.features)
 
 
 @pytest.mark.parametrize(

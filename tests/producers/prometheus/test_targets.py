@@ -335,3 +335,37 @@ class _Meeting(list[dict[str, str]]):
 
     def append(self, _: dict[str, str]) -> None:
         self._barrier.wait()
+
+
+def test_instances_are_the_members_of_a_pool(stack: ExitStack) -> None:
+    one, other = Program(stack), Program(stack)
+    down = f"http://127.0.0.1:{free_port()}/metrics"
+    ts = 1_700_000_000.0
+    members = Targets(
+        "checkout",
+        [one.url, other.url, down],
+        metrics=Selector.parse('{__name__=~"queue|loaded_bytes_total|idle"}'),
+        monotonic=lambda: ts,
+        keyed_by="pool",
+        ports=True,
+    )
+    stack.callback(members.close)
+    idle = Gauge("idle", "x", registry=other.registry)
+    for _ in range(2):
+        taken = members.parse(members.read(ts))
+        ts += 10.0
+        one.queue.set(7)
+        one.loaded.inc(50)
+        idle.set(1)
+    [frame] = taken.frames
+    assert (frame.keyed_by, frame.key, frame.scope, frame.hosts) == ("pool", "checkout", "member", ())
+    assert (frame.ts, frame.sequence) == (ts - 10.0, (ts - 10.0) * 1000)
+    places = [each.url.removeprefix("http://").removesuffix("/metrics") for each in (one, other)]
+    assert sorted(frame.layout.rows) == sorted(places)
+    assert frame.layout.names == frame.layout.rows
+    assert frame.layout.features == ("idle", "loaded_bytes_per_s", "queue")
+    rows = dict(zip(frame.layout.rows, frame.values.tolist(), strict=True))
+    assert rows[places[0]][1:] == [5.0, 7.0]
+    assert math.isnan(rows[places[0]][0])
+    assert rows[places[1]] == [1.0, 0.0, 0.0]
+    assert (taken.expected, taken.places, taken.unusable) == (3, 2, 0)

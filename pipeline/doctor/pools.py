@@ -1,0 +1,48 @@
+"""Which pools the agent finds on this machine, and whether the processes are there whose threads it is to watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.pools.found import pools_here
+from laggard.producers.clock import Clock
+from laggard.producers.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.settings import Settings
+
+MOST_NAMED = 5
+"""Pools; the others are counted."""
+
+
+def examine_pools(settings: Settings, root: str = "/proc") -> Iterator[Finding]:
+    """What is found at one look, and one warning for each name that no process has.
+
+    Args:
+        settings: valid ones.
+        root: where procfs is mounted.
+
+    """
+    clock = Clock()
+    if (pools := pools_here(settings, clock)) is None:
+        return
+    table = ProcessTable(clock, 1.0, root=root, watches_threads=pools.watches_threads)
+    try:
+        for _ in range(2):  # at the second look threads are watched
+            found = pools.read(table, *table.read())
+        named = {process.name for process in table.processes}
+    finally:
+        table.close()
+    for name in pools.unmatched(named):
+        advice = "`ps -eo comm` has the names; that is what it is called, not what it was started by"
+        yield Finding("pools", "warning", f"pools.threads names {name!r}, which no process here is called", advice)
+    keys = ", ".join(f"{each.key} ({len(each.values)})" for each in found[:MOST_NAMED])
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    yield Finding("pools", "ok", f"{counted(len(found), 'pool')} here{f': {keys}{more}' if found else ''}")
+    if pools.left_out:
+        told = f"{counted(pools.left_out, 'member')} of pools are left out, for there are too many"
+        yield Finding("pools", "warning", told, "name fewer processes in pools.threads")
