@@ -139,7 +139,10 @@ def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> 
         except OutsideError as error:
             raise CommandError(_outside(error, at), NO_DATA) from None
         if found is None:
-            raise CommandError(unknown(settings, pool, known_pools(bus, topics)), NO_DATA)
+            known = known_pools(bus, topics)
+            if pool in known:
+                raise CommandError(f"the members of {pool} have not been compared yet; ask again in a minute", NO_DATA)
+            raise CommandError(unknown(settings, pool, known), NO_DATA)
     return found
 
 

@@ -126,7 +126,7 @@ def pool_lines(output: PoolOutput, page: Page, now: float) -> Iterator[Text]:
 
 def level_heading(level: LevelOutput) -> str:
     """What a dendrogram is of, and how many members or groups it compares."""
-    return f"{f'Inside {level.path}' if level.path else 'The whole pool'} ({members_of(level):,})"
+    return f"{f'Inside {level.path}' if level.path else 'The pool'}: {members_of(level):,} compared"
 
 
 def _ranked_lines(ranked: Ranked, longest: int, page: Page) -> Iterator[Text]:
