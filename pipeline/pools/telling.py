@@ -158,7 +158,10 @@ def whole_output(report: Report, *, operator: str, pool: str, place: str, live: 
         age_s=report.age_s,
         young=report.young,
         whole=True,
-        ranking=tuple(ranked(each, report.ts) for each in deviating(report.ranking)[:MAX_RANKED]),
+        # As published there is no budget: who is ranked may have just 1.
+        ranking=tuple(
+            ranked(each, report.ts) for each in report.ranking if each.score >= 1.0 and each.kind != "younger"
+        )[:MAX_RANKED],
         levels=tuple(
             level_output(each.path, each.dendrogram, _kinds(each))
             for each in report.levels[:MAX_LEVELS]
@@ -175,7 +178,7 @@ def _kinds(level: Level) -> dict[str, Kind]:
         label: each.kind
         for each in reversed(level.deviations)  # where a label has several, the worst counts
         for label in (each.name, *each.rows)
-        if label in labels and (each.score > 1.0 or each.kind == "younger")
+        if label in labels and (each.score >= 1.0 or each.kind == "younger")
     }
 
 

@@ -40,7 +40,7 @@ class Ranked:
         rows: ids of the members: one, or all of a group.
         name: of the member or of the group.
         kind: how they deviate.
-        score: above 1.
+        score: above 1; where all of the data are ranked as published, which knows no budget, at least 1.
         height: at which they merge with others in the dendrogram; NaN without one.
         p_value: the approximately unbiased p-value of that merge in percent, 0 to 100; NaN where none was computed.
         begin_ts: since when, seconds since the Unix epoch; NaN where that is not known.

@@ -266,7 +266,7 @@ RANKED: Final = _object(
             "version may have more.",
             minLength=1,
         ),
-        "score": _perhaps("How unusual: above 1. Null where it is too great for a number."),
+        "score": _perhaps("How unusual: 1 or more. Null where it is too great for a number."),
         "height": _perhaps("At which they merge with others in the dendrogram; null without one."),
         "p_value": _perhaps(
             "The approximately unbiased p-value of that merge in percent; null where none was computed.",
