@@ -37,7 +37,7 @@ class Ranked:
     """Members that behave unlike the others.
 
     Attributes:
-        rows: ids of the members: one, or all of a group.
+        rows: the id of the member; of a group its path. As published they are clusters, with all of theirs.
         name: of the member or of the group.
         kind: how they deviate.
         score: above 1; where all of the data are ranked as published, which knows no budget, at least 1.

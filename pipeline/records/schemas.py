@@ -257,7 +257,7 @@ LEVEL: Final = _object(
 RANKED: Final = _object(
     "Members of a pool that behave unlike the others: one, or a group.",
     {
-        "rows": _texts("The ids of the members."),
+        "rows": _texts("The id of the member; of a group, such as those of a host, its path."),
         "name": _text("Of the member, or of the group."),
         "kind": _text(
             "How they deviate: for a while they did much more, and are back (`spike`), or go on doing so (`busy`); "
