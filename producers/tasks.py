@@ -117,10 +117,12 @@ class Threads:
             task.unwatch()
 
     def release(self) -> None:
-        """Close their files and forget them."""
+        """Close their files and forget them, and what they did: the next update adds up all that they did again."""
         for task in self._tasks.values():
             task.release()
         self._tasks.clear()
+        self.wait_ns = self.timeslices = 0
+        self.switches = (0, 0)
 
     def _update(self, tid: str, task: Task) -> None:
         try:

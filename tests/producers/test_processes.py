@@ -526,6 +526,24 @@ def test_a_process_of_very_many_threads_has_no_wait(machine, time, table):
     assert row["cpu_user_ratio"] == pytest.approx(1)
 
 
+def test_threads_that_were_not_looked_at_for_a_while_did_nothing_twice(machine, time, table):
+    machine.run(7, threads=2)
+    machine.thread(7, 8, wait_ns=5 * 10**9)
+    for threads in (2, MAX_THREADS + 1):
+        machine.run(7, threads=threads)
+        rows(table)
+        time.pass_(1)
+    machine.thread(7, 8, wait_ns=6 * 10**9)
+    machine.run(7, threads=2)
+    assert math.isnan(only(table)["cpu_wait_ratio"]), "it was not known before"
+    time.pass_(1)
+    machine.thread(7, 8, wait_ns=6 * 10**9 + 10**8)
+    machine.run(7)
+    assert only(table)["cpu_wait_ratio"] == pytest.approx(0.1)
+    process = next(iter(table.processes))
+    assert process.threads.wait_ns == 6 * 10**9 + 10**8
+
+
 def test_children_are_counted(machine, time, table):
     machine.run(1, parent=0)
     machine.run(7, parent=1)
