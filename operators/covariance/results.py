@@ -23,11 +23,12 @@ class Deviation:
     """Members of a pool that behave unlike the others.
 
     Attributes:
-        rows: ids of the members; a group, such as a host or a wave, stands with all of its own.
+        rows: id of the member; a group, such as a host or a wave, stands as its path. The published ranking has
+            clusters, with all of theirs.
         name: of the member or of the group, for people.
         kind: how they deviate.
         score: above 1 is more than the false-alarm budget allows. For `younger`, which is no trouble, at most 1.
-        features: what sets them apart, worst first: the value, and the pool's usual band as mean and standard deviation.
+        features: what sets them apart, worst first: the value, and the pool's band as mean and standard deviation.
         begin_ts: since when, seconds since the Unix epoch; NaN where that is not known.
         end_ts: until when; NaN while it lasts.
         window: ticks of the window that shows it best; 0 for the whole life.

@@ -1,0 +1,110 @@
+"""How a member deviates, from what sets it apart and for how long (section V.H, and what else happens to pools)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.covariance.results import Kind
+
+Nature = Literal["use", "stock", "wait"]
+
+WAITS: Final = ("wait", "delay", "throttled", "pressure", "latency", "response_time", "queue", "blocked", "stolen")
+USES: Final = ("_ratio", "_per_s", "_percent", "_rate")
+
+SHORT_S: Final = 300.0
+SHORT_TICKS: Final = 96
+"""What is over and took no longer, with what windows remember of it, was a spike: section V.H has them of 1 to 3 min."""
+
+SUDDEN_S: Final = 60.0
+SUDDEN_TICKS: Final = 30
+"""What goes on is a spike as yet for so long."""
+
+NOTHING: Final = 0.1
+"""Who does less than this share of what the others do is stuck."""
+
+YOUNGER: Final = 0.5
+"""Who is not this share of the others' age holds less for that reason."""
+
+
+def nature(feature: str) -> Nature:
+    """What a metric counts, by its name: use of something, what is held, or waiting."""
+    name = feature.lower()
+    if any(word in name for word in WAITS):
+        return "wait"
+    if name.endswith(USES) or "cpu" in name:
+        return "use"
+    return "stock"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One metric that sets a member apart.
+
+    Attributes:
+        feature: its name; empty for the covariance.
+        above: whether it is above the others'.
+        evidence: how far out, as a share of what the budget allows.
+        value: the member's when it was furthest out.
+        usual: the others' then.
+        rising: whether it is further out than it was some ticks ago, and then than long ago.
+        lasting: whether it is still out now.
+
+    """
+
+    feature: str
+    above: bool
+    evidence: float
+    value: float
+    usual: float
+    rising: bool
+    lasting: bool
+
+
+def kind_of(  # noqa: PLR0911 - a decision list
+    signs: Sequence[Sign], *, duration_s: float, interval_s: float, age_share: float
+) -> Kind:
+    """How a member deviates.
+
+    Args:
+        signs: those that count, worst first.
+        duration_s: for how long it has been out; NaN where that is not known.
+        interval_s: of the ticks.
+        age_share: its age, as a share of the others'.
+
+    """
+    told = [sign for sign in signs if sign.feature]
+    if not told:
+        return "different"
+    if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
+        return "stuck"
+    worst = told[0]
+    what = nature(worst.feature)
+    if what == "wait":
+        return "slower" if worst.above else "different"
+    longest = (SUDDEN_S, SUDDEN_TICKS) if worst.lasting else (SHORT_S, SHORT_TICKS)
+    short = not duration_s > max(longest[0], longest[1] * interval_s)
+    if what == "use":
+        if not worst.above:
+            return "slower"
+        return "spike" if short else "busy"
+    if worst.above:
+        if any(not sign.above and nature(sign.feature) == "use" and sign.evidence > 1.0 for sign in told):
+            return "slower"  # it holds more because it gets less done
+        if worst.lasting:
+            return "leak" if worst.rising or short else "different"
+        return "spike" if short else "different"
+    return "younger" if age_share < YOUNGER else "different"
+
+
+def _is_idle(sign: Sign) -> bool:
+    return (
+        nature(sign.feature) == "use"
+        and not sign.above
+        and math.isfinite(sign.usual)
+        and abs(sign.value) <= NOTHING * abs(sign.usual)
+    )
