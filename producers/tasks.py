@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from laggard.producers.held import BUFFER
+from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.proc import Schedstat, parse_schedstat, parse_switches
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ class Threads:
                 if task.thread is None:
                     task.thread = self.watch(tid, task.path)
                 task.thread.read(schedstat, switches)
-        except OSError:
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                raise
             task.release()  # it ended
             del self._tasks[tid]
             return

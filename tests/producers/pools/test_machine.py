@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -412,3 +413,23 @@ def test_pools_that_fail_take_nothing_else_with_them(machine, time, caplog):
     told = dict(zip(AGENT_FEATURES, published[1][2].values[0].tolist(), strict=True))
     assert told["read_errors"] >= 1
     assert [record.getMessage() for record in caplog.records].count("the pools of web-1 could not be read") == 1
+
+
+def test_short_of_descriptors_it_holds_fewer_and_loses_no_member(machine, looks):
+    serve(machine, threads=40)
+    one = looks(threads=("java",), descriptor_limit=100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + 60, hard))
+    try:
+        errors, sizes = 0, []
+        for _ in range(8):
+            machine.run(7)
+            found = one.look()
+            sizes.append(len(found["web-1/java/exec"].values) if found else 0)
+            errors += one.table.read_errors
+        assert one.table.held_files <= 60
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert errors > 0
+    assert sizes[-1] == 40, sizes
