@@ -77,7 +77,7 @@ class Pools:
         self._of_threads = Grouping(host, thread.FEATURES, minimum, settled_s)
         self._of_processes = Grouping(host, processes.FEATURES, minimum, settled_s)
         self._threads = ThreadPools(threads, self._of_threads) if threads else None
-        self._prefork = PreforkPools(self._of_processes, titles=titles) if discover else None
+        self._prefork = PreforkPools(self._of_processes, settled_s, titles=titles) if discover else None
 
     def unmatched(self, names: Collection[str]) -> list[str]:
         """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""

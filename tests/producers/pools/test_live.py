@@ -67,7 +67,7 @@ class Looks:
 
     def __init__(self, **told: object) -> None:
         clock = Clock()
-        self.pools = Pools(clock, "here", settled_s=0.0, **told)  # type: ignore[arg-type]
+        self.pools = Pools(clock, "here", **{"settled_s": 0.0, **told})  # type: ignore[arg-type]
         self.table = ProcessTable(clock, 0.5, watches_threads=self.pools.watches_threads)
 
     def look(self) -> dict[str, Members]:
@@ -229,7 +229,8 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
     programs = initdb.parent
     with running(programs / "postgres", "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
         until((folder / ".s.PGSQL.5432").exists)
-        one = looks()
+        one = looks(settled_s=2.0)  # they have their titles then
+        time.sleep(4)
         assert one.of(process.pid) == {}, "checkpointer, writers and launchers have different work"
         psql = [str(programs / "psql"), "-h", str(folder), "-U", "shop", "postgres", "-c", "select pg_sleep(60)"]
         clients = [subprocess.Popen(psql, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
