@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, SERVING
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.engine.task import Task
+    from laggard.pipeline.pools.covariance import Comparing
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic
 
@@ -129,22 +130,24 @@ def asked(settings: Settings) -> Wired:
 def inputs(settings: Settings) -> Mapping[str, Topic]:
     """What a worker with these settings reads: the topic of each stage, by its name, without loading any of them."""
     operators = settings.words("operators")
-    topics = {name: APPLICATIONS if name == _REGRESSION else COUNTERS for name in operators}
+    topics = {name: {_REGRESSION: APPLICATIONS, _COVARIANCE: POOLS}.get(name, COUNTERS) for name in operators}
     serving = {SERVING: COUNTERS} if _REGRESSION in operators and _serves(settings) else {}
-    return {**topics, **serving, INCIDENTS: ANOMALIES}
+    pooling = {POOLING: COUNTERS} if _COVARIANCE in operators and settings.table("pools.members") else {}
+    return {**topics, **serving, **pooling, INCIDENTS: ANOMALIES}
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """All that a worker runs: the operators, what re-keys the input of some, and what joins their anomalies."""
     from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - as above
 
-    return (*wire(settings), *_of_applications(settings, _served(settings)), Joining())
+    return (*wire(settings), *_of_applications(settings, _served(settings)), *_of_pools(settings), Joining())
 
 
 def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
     """The operators for recorded data.
 
-    That of applications is among them by default, for there is no other sign of applications than the data themselves.
+    Those of applications and pools are among them by default, for there is no other sign of these than the data
+    themselves.
 
     Args:
         settings: which operators, and their parameters.
@@ -155,7 +158,7 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
         of_applications = _serving_and_regression(settings, served)
     else:
         of_applications = _of_applications(settings, _served(settings) or served)
-    return (*wire(settings), *of_applications)
+    return (*wire(settings), *of_applications, *_of_pools(settings))
 
 
 def _of_applications(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
@@ -166,6 +169,16 @@ def _serving_and_regression(settings: Settings, served: Served | None) -> tuple[
     from laggard.pipeline.applications.serving import Serving  # noqa: PLC0415 - as above
 
     return (regressing(settings),) if served is None else (Serving(served), regressing(settings))
+
+
+def _of_pools(settings: Settings) -> tuple[Stage, ...]:
+    if _COVARIANCE not in settings.words("operators"):
+        return ()
+    if not (patterns := settings.table("pools.members")):
+        return (comparing(settings),)
+    from laggard.pipeline.pools.pooling import Members, Pooling  # noqa: PLC0415 - as above
+
+    return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)
 
 
 def _serves(settings: Settings) -> bool:
@@ -232,6 +245,38 @@ def regressing(settings: Settings) -> Regressing:
             "false_alarms_per_day": false_alarms_per_day,
             "false_rebuilds_per_day": false_rebuilds_per_day,
         },
+    )
+
+
+def comparing(settings: Settings) -> Comparing:
+    """What compares the members of pools, whether or not a worker with these settings runs it."""
+    from laggard.operators.covariance import Covariance  # noqa: PLC0415 - as above
+    from laggard.pipeline.pools.covariance import MEMBER, Comparing  # noqa: PLC0415
+
+    method = cast('Literal["adaptive", "published"]', settings.choice("covariance.method"))
+    windows = tuple(map(int, settings.words("covariance.windows")))
+    false_alarms_per_day = settings.per_day("covariance.false_alarms")
+    replicates = settings.count("covariance.replicates")
+    return Comparing(
+        _COVARIANCE,
+        POOLS,
+        (MEMBER,),
+        partial(
+            Covariance,
+            method=method,
+            windows=windows,
+            false_alarms_per_day=false_alarms_per_day,
+            resolution=RESOLUTION,
+            replicates=replicates,
+        ),
+        Covariance.state_version,
+        {
+            "method": method,
+            "windows": ", ".join(map(str, windows)),
+            "false_alarms_per_day": false_alarms_per_day,
+            "replicates": replicates,
+        },
+        answers_marks=False,
     )
 
 
@@ -364,4 +409,5 @@ def _river(settings: Settings) -> Wired:
 
 
 _REGRESSION = "regression"
+_COVARIANCE = "covariance"
 _WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}

@@ -195,9 +195,9 @@ def _check_token_url(url: Value) -> None:
     check_token_url(str(url))
 
 
-_SHORTEST_WINDOW, _LONGEST_WINDOW = 3, 10_000
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
 
-DEFAULT_OPERATORS = ("gaussian", "cpu")
+DEFAULT_OPERATORS = ("gaussian", "cpu", "covariance")
 
 _KEPT_BYTES = 15  # of the name of a process
 
@@ -226,8 +226,8 @@ SETTINGS: tuple[Setting, ...] = (
         "about hosts.",
         choices=("gaussian", "cpu", "river", "regression", "covariance"),
         found=_operators,
-        found_as="`gaussian,cpu`, with `regression` where `applications.hosts`, `applications.pattern` or a source of "
-        "an application is given",
+        found_as="`gaussian,cpu,covariance`, with `regression` where `applications.hosts`, `applications.pattern` or a "
+        "source of an application is given",
     ),
     Setting(
         "bus.location",

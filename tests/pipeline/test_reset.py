@@ -29,6 +29,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedB
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("laggard.pipeline.wiring.wire", lambda _: (WIRED,))
+    monkeypatch.setenv("LAGGARD_OPERATORS", "gaussian")  # those of pools are wired apart
     monkeypatch.setattr("laggard.pipeline.engine.runner.IDLE_S", 0.0)
     # The records are of 1970, which nobody means who types so few digits.
     monkeypatch.setattr("laggard.pipeline.cli.reset.parse_time", lambda text, _: float(text))

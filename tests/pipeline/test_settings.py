@@ -124,7 +124,7 @@ def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
     assert settings.seconds("gaussian.context") == 14400
     assert settings.size("bus.max_bytes") == 1 << 30
     assert settings.address("web.listen") == Address("127.0.0.1", 9464)
-    assert settings.words("operators") == ("gaussian", "cpu")
+    assert settings.words("operators") == ("gaussian", "cpu", "covariance")
     assert settings.flag("agent.command_lines") is True
     for setting in SETTINGS:
         if not setting.found:

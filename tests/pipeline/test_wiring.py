@@ -6,12 +6,14 @@ import sys
 import numpy as np
 import pytest
 
+from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.regression import Regression
 from laggard.operators.river import River
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
+from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import make_layout
 from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
@@ -19,7 +21,7 @@ from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import asked, inputs, machines, replayed, stages, wire
 
 
-@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression"}))
+@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression", "covariance"}))
 def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None:
     (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={name}")]))
     assert wired.name == name
@@ -107,12 +109,18 @@ def settings_of(*flags: str):
     return read_settings(environ={}, flags=[parse_assignment(each) for each in flags])
 
 
+APPLICATIONS = ["gaussian", "cpu", "serving", "regression"]
+
+
 @pytest.mark.parametrize(
     ("flags", "run"),
     [
-        ((), ["gaussian", "cpu", "incidents"]),
-        (("applications.hosts=shop=web-*",), ["gaussian", "cpu", "serving", "regression", "incidents"]),
-        ((r"applications.pattern=(?P<application>\w+)-.*",), ["gaussian", "cpu", "serving", "regression", "incidents"]),
+        ((), ["gaussian", "cpu", "covariance", "incidents"]),
+        (("pools.members=web=*/nginx",), ["gaussian", "cpu", "pooling", "covariance", "incidents"]),
+        (("pools.members=web=*/nginx", "operators=cpu"), ["cpu", "incidents"]),
+        (("operators=covariance",), ["covariance", "incidents"]),
+        (("applications.hosts=shop=web-*",), [*APPLICATIONS, "covariance", "incidents"]),
+        ((r"applications.pattern=(?P<application>\w+)-.*",), [*APPLICATIONS, "covariance", "incidents"]),
         (("applications.hosts=shop=web-*", "operators=gaussian"), ["gaussian", "incidents"]),
         (("operators=regression",), ["regression", "incidents"]),
     ],
@@ -129,9 +137,10 @@ def test_recorded_data_is_looked_through_for_applications_by_default() -> None:
     def run(*flags: str) -> list[str]:
         return [each.name for each in replayed(settings_of(*flags), ServedByFrames())]
 
-    assert run() == ["gaussian", "cpu", "serving", "regression"]
+    assert run() == [*APPLICATIONS, "covariance"]
     assert run("operators=gaussian") == ["gaussian"]
     assert run("operators=regression") == ["serving", "regression"]
+    assert run("operators=gaussian,covariance", "pools.members=web=*/nginx") == ["gaussian", "pooling", "covariance"]
     by_frames, *_ = (each for each in replayed(settings_of(), ServedByFrames()) if isinstance(each, Serving))
     assert isinstance(by_frames.served, ServedByFrames)
     flags = ("applications.hosts=shop=web-* db-1", "operators=regression")
@@ -174,6 +183,37 @@ def test_the_operator_that_is_asked_knows_hosts() -> None:
     ],
 )
 def test_wrong_settings_of_applications_are_told(flag: str, told: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(told)):
+        settings_of(flag)
+
+
+def test_covariance_gets_its_parameters() -> None:
+    flags = ("covariance.method=published", "covariance.windows=5,10", "covariance.false_alarms=2/day")
+    (stage, _) = stages(settings_of("operators=covariance", *flags, "covariance.replicates=7"))
+    assert isinstance(stage, Comparing)
+    operator = stage.make()
+    assert isinstance(operator, Covariance)
+    assert operator is not stage.make()
+    expected = {"method": "published", "windows": (5, 10), "false_alarms_per_day": 2.0, "replicates": 7}
+    assert {name: getattr(operator, name) for name in expected} == expected
+    assert stage.parameters == expected | {"windows": "5, 10"}
+    assert stage.state_version == operator.state_version
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("pools.members=web=", "expected for 'web' patterns HOST/PROCESS, or HOST for hosts, separated by blanks"),
+        ("pools.members=web=web-1/", "expected for 'web' patterns HOST/PROCESS"),
+        ("pools.members=web=web-1/nginx /nginx", "expected for 'web' patterns HOST/PROCESS"),
+        ("pools.members=web=5", "expected for 'web' patterns HOST/PROCESS"),
+        ("covariance.windows=3,12", "expected lengths in ticks from 4 to 10,000, each longer than the one before"),
+        ("covariance.windows=48,12", "expected lengths in ticks"),
+        ("covariance.windows=12,x", "expected lengths in ticks"),
+        ("covariance.method=other", "expected one of adaptive, published"),
+    ],
+)
+def test_wrong_settings_of_pools_are_told(flag: str, told: str) -> None:
     with pytest.raises(SettingError, match=re.escape(told)):
         settings_of(flag)
 

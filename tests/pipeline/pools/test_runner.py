@@ -56,11 +56,17 @@ def new_bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
 
         def make() -> tuple[Topics, Callable[[], Bus]]:
             if request.param == "embedded":
-                path = tmp_path / f"{random.random()}.db"
-                topics, opened = Topics(), lambda: ended.enter_context(EmbeddedBus(path))
+                path, topics = tmp_path / f"{random.random()}.db", Topics()
+
+                def opened() -> Bus:
+                    return ended.enter_context(EmbeddedBus(path))
             else:
                 options = kafka_options(request.getfixturevalue("broker"), request.param, session_timeout_s=6.0)
-                topics, opened = Topics(options.prefix), lambda: ended.enter_context(KafkaBus(options))
+                topics = Topics(options.prefix)
+
+                def opened() -> Bus:
+                    return ended.enter_context(KafkaBus(options))
+
             bus = opened()
             bus.create(topics.specs())
             bus.create(topics.specs([topics.snapshots(each.snapshots) for each in STAGES if each.remembers]))
