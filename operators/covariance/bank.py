@@ -42,6 +42,9 @@ LEAST_DEVIATION: Final = 0.3
 NOTICEABLE: Final = 0.005
 """A difference below this share of the pool's own level is none."""
 
+LEAST: Final = 1e-150
+"""Members that do not differ at all do so by this much, in any unit: its square is still a number."""
+
 NOW: Final = {"level": 0.5, "change": 0.3}
 """What the spread among members counts for as it is at this tick; the rest is what it was before."""
 
@@ -257,7 +260,7 @@ class Bank:
             variance[:, 0] += np.where(enough, now * count, 0.0)
             variance[:, 1] += np.where(enough, count, 0.0)
             mixed = np.where(has_past, self._mix * now + (1.0 - self._mix) * past, now)
-            deviation = np.sqrt(mixed + floor**2)
+            deviation = np.maximum(np.sqrt(mixed + floor**2), LEAST)
             degrees = (count - 1.0).astype(np.float64)
             of_changes = slice(self.levels, self.levels + self.changes)
             independent = 1.0 + ages[of_changes] / (2.0 * self.window_of[of_changes])
@@ -406,8 +409,8 @@ class Bank:
             kept["highest"][..., done] = -np.inf
             self._limits = self._reference()
 
-    def _reference(self) -> tuple[Floats, Floats]:
-        """Location and scale of the highest statistics of blocks, each of shape (2, columns)."""
+    def _reference(self) -> Floats:
+        """Location and scale of the highest statistics of blocks, shape (2, directions, columns)."""
         kept = self._arrays
         some = kept["blocks"] >= 1.0
         mean = np.full((2, self.columns), PRIOR_MEAN)
@@ -424,7 +427,7 @@ class Bank:
             mean = share * found + (1.0 - share) * mean
             variance = share * (between + _median(squares)) + (1.0 - share) * variance
         deviation = np.maximum(np.sqrt(variance), LEAST_DEVIATION)
-        return mean, deviation * math.sqrt(6.0) / math.pi
+        return np.stack([mean, deviation * math.sqrt(6.0) / math.pi])
 
     def _evidence(self, both: Floats) -> Floats:
         """How far out statistics are, shape (2, columns, n), of both directions; NaN stays NaN."""
@@ -508,6 +511,7 @@ class Bank:
             "products": self._products.copy(),
             "spread": self._spread.copy(),
             "relation": self._relation.copy(),
+            "limits": self._limits.copy(),
             "windows": self.windows.snapshot(),
             **{name: part.copy() for name, part in self._arrays.items()},
         }
@@ -523,12 +527,11 @@ class Bank:
             parts[name] = found
         self._arrays = parts
         self._tick = int(state["tick"])
-        for name in ("variance", "variance_weight", "level", "products", "spread", "relation"):
+        for name in ("variance", "variance_weight", "level", "products", "spread", "relation", "limits"):
             found = np.array(state[name], np.float64)
             if found.shape != getattr(self, f"_{name}").shape:
                 raise ValueError(f"{name}: expected the shape {getattr(self, f'_{name}').shape}, got {found.shape}")
             setattr(self, f"_{name}", found)
-        self._limits = self._reference()
 
 
 def _median(x: Floats) -> Floats:

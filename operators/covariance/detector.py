@@ -15,7 +15,7 @@ from laggard.operators.covariance.groups import Courses, path_of
 from laggard.operators.covariance.kinds import YOUNGER, Sign, kind_of, nature
 from laggard.operators.covariance.published import rank
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
-from laggard.operators.covariance.windows import LIFE
+from laggard.operators.covariance.windows import LARGEST, LIFE
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
@@ -248,6 +248,7 @@ class Covariance:
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Who deviates at this tick."""
+        _check(layout, values)
         looks = self._look(ts, layout, values) if self._features else ()
         if looks:
             self._looked = ts, layout, values, looks
@@ -266,10 +267,9 @@ class Covariance:
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Take the tick into the state."""
-        if tuple(layout.features[:MOST_FEATURES]) != self._features and set(layout.features[:MOST_FEATURES]) - set(
-            self._features
-        ):
-            self._begin_anew(layout)
+        _check(layout, values)
+        if (features := self._widened(layout)) != self._features:
+            self._begin_anew(features)
         looked, self._looked = self._looked, None
         if looked is not None and looked[0] == ts and looked[1] is layout and looked[2] is values:
             looks = looked[3]
@@ -296,10 +296,14 @@ class Covariance:
         self._ts = ts
         self._ticks += 1
 
-    def _begin_anew(self, layout: Layout) -> None:
+    def _widened(self, layout: Layout) -> tuple[str, ...]:
+        """The features that are compared, with those of a layout for which there is room; its own, if none is known."""
+        known = self._features if set(self._features) & set(layout.features) or not layout.features else ()
+        return tuple(dict.fromkeys([*known, *layout.features]))[:MOST_FEATURES]
+
+    def _begin_anew(self, features: tuple[str, ...]) -> None:
         """Features that were not there before: all is learned anew, as nothing is known of how they vary."""
-        known = dict.fromkeys(self._features)
-        self._features = tuple(known | dict.fromkeys(layout.features))[:MOST_FEATURES]
+        self._features = features
         self._depths = []
         self._courses = Courses(len(self._features))
         self._layout, self._looked = None, None
@@ -341,11 +345,13 @@ class Covariance:
         self._rows = tuple(depths)
 
     def _look(self, ts: float, layout: Layout, values: Matrix) -> tuple[_Look, ...]:
+        if not self._features:
+            return ()
         self._place(layout)
         x = np.full((len(values), len(self._features)), np.nan)
         known = self._columns >= 0
         x[:, known] = values[:, self._columns[known]]
-        x[~np.isfinite(x)] = np.nan
+        x[~(np.abs(x) <= LARGEST)] = np.nan
         there = np.isfinite(x).any(axis=1)
         looks = []
         for at, rows in enumerate(self._rows):
@@ -489,6 +495,8 @@ class Covariance:
         for node in nodes:
             del depth.nodes[node.path]
             self._away.pop(node.path, None)
+        parents = {path[:-1] for path in depth.nodes}
+        depth.waves = {parent: wave for parent, wave in depth.waves.items() if parent in parents}
 
     def _keep_courses(self, depth: _Depth, look: _Look, ts: float) -> None:
         """Keep the course of groups, by their age."""
@@ -663,10 +671,10 @@ class Covariance:
         inside: dict[str, list[Deviation]] = {}
         for depth in self._depths:
             for each in self._deviations_of_life(depth):
-                node = depth.nodes[tuple(each.rows[0].split("/"))]
+                node = depth.nodes[path_of(each.rows[0], "")]
                 inside.setdefault(self._level_of(node), []).append(each)
         for each in self._left():
-            path = tuple(each.rows[0].split("/"))
+            path = path_of(each.rows[0], "")
             level = self._level_of(self._depths[len(path) - 1].nodes[path])
             told = [other for other in inside.get(level, []) if other.rows != each.rows]
             inside[level] = [*told, each]
@@ -1016,6 +1024,12 @@ class Covariance:
             depth.waves = {tuple(parent): _Wave(int(number), int(tick)) for parent, number, tick in part["waves"]}
             self._depths.append(depth)
         self._layout, self._looked = None, None
+
+
+def _check(layout: Layout, values: Matrix) -> None:
+    shape = len(layout.rows), len(layout.features)
+    if values.shape != shape:
+        raise ValueError(f"expected values of shape {shape}, one row per row name, got {values.shape}")
 
 
 def _wave_name(parent: Path, wave: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.gaussian import Gaussian
@@ -26,6 +27,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "gaussian": lambda: Gaussian(stocks=("_2", "_3")),
     "gaussian, the paper's": lambda: Gaussian(likelihood="paper"),
     "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
+    "covariance": lambda: Covariance(windows=(4, 12)),
+    "covariance, as published, of few": lambda: Covariance(method="published", windows=(8,), limit=7),
     "cpu": Cpu,
     "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
     "cpu, smooth": lambda: Cpu(conditions=("cpu", "spikes"), smoothing="trimmed", window_s=25.0),
@@ -194,6 +197,15 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], l
     operator = make()
     answers(operator, lively(30, 10))
     snapshot = operator.snapshot()
+    if "depths" in snapshot:
+        bank = snapshot["depths"][0]["bank"]
+        for each in ("sums", "relation", "limits"):
+            damage = snapshot | {"depths": [snapshot["depths"][0] | {"bank": bank | {each: np.zeros((1, 3))}}]}
+            with pytest.raises(ValueError, match=rf"{each}: expected the shape"):
+                make().restore(damage)
+        with pytest.raises(ValueError, match="courses: expected the shape"):
+            make().restore(snapshot | {"courses": snapshot["courses"] | {"sums": np.zeros((1, 3))}})
+        return
 
     def damaged(state: dict[str, Any], **changed: Any) -> dict[str, Any]:
         """With another value in the part that has the rows."""
