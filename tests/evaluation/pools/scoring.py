@@ -47,12 +47,14 @@ class Quality:
         precision: of what is ranked, that which deviates.
         recall: of what deviates, that which is ranked.
         top: k-recall or k-precision, for k of 1, 2, 3.
+        wrong: how many are ranked that do not deviate.
 
     """
 
     precision: float
     recall: float
     top: tuple[float, ...]
+    wrong: int
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,18 @@ def waves(test: Pool, ranking: Sequence[Cluster]) -> Quality:
     deviations = dict.fromkeys(map(wave_of, test.rows), 0)
     for each in test.injections:
         deviations[wave_of(each.row)] += 1
-    precision, recall = _precision_and_recall(ranking, {wave for wave, count in deviations.items() if count})
+    precision, recall, wrong = _compared(ranking, {wave for wave, count in deviations.items() if count})
     most = sorted(deviations.values(), reverse=True)
     top = tuple(_share(_in_top(ranking, deviations, k), sum(most[:k])) for k in TOP)
-    return Quality(precision, recall, top)
+    return Quality(precision, recall, top, wrong)
 
 
 def threads(test: Pool, wave: str, ranking: Sequence[Cluster]) -> Quality:
     """How well the threads of one wave are ranked: `precision_t`, `recall_t`, `k-precision_t`."""
     deviating = {each.row: 1 for each in test.injections if wave_of(each.row) == wave}
-    precision, recall = _precision_and_recall(ranking, set(deviating))
+    precision, recall, wrong = _compared(ranking, set(deviating))
     top = tuple(_share(_in_top(ranking, deviating, k), min(k, len(deviating))) for k in TOP)
-    return Quality(precision, recall, top)
+    return Quality(precision, recall, top, wrong)
 
 
 def by_fault(test: Pool, wave: str, ranking: Sequence[Cluster]) -> dict[Fault, Count]:
@@ -113,10 +115,11 @@ def by_fault(test: Pool, wave: str, ranking: Sequence[Cluster]) -> dict[Fault, C
     return counts
 
 
-def _precision_and_recall(ranking: Sequence[Cluster], deviating: set[str]) -> tuple[float, float]:
+def _compared(ranking: Sequence[Cluster], deviating: set[str]) -> tuple[float, float, int]:
+    """Precision, recall, and how many are ranked that do not deviate."""
     ranked = {member for each in ranking for member in each.members}
     right = len(ranked & deviating)
-    return right / len(ranked) if ranked else 1.0, _share(right, len(deviating))
+    return right / len(ranked) if ranked else 1.0, _share(right, len(deviating)), len(ranked) - right
 
 
 def _in_top(ranking: Sequence[Cluster], deviations: Mapping[str, int], k: int) -> float:
