@@ -146,8 +146,8 @@ class Scores:
         young: bool,
     ) -> None:
         self.ts = ts
-        self.score = max((each.score for each in deviations), default=0.0)
-        self.score = max(self.score, rows[0].score if rows else 0.0)
+        # A row that is out because it is younger is no trouble: what is said of it counts.
+        self.score = max([each.score for each in deviations] or [rows[0].score if rows else 0.0])
         self.deviations = deviations
         self.members = members
         self.age_s = age_s
