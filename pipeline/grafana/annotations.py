@@ -93,6 +93,20 @@ def of_applications(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
     ]
 
 
+def of_pools(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
+    """Incidents of pools as regions."""
+    opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
+    return [
+        PrometheusAnnotation(
+            "Incident",
+            worst("pool, row, feature", f"last_over_time({opened})"),
+            RED,
+            "{{pool}}: {{row}}, {{feature}}",
+            ["pool"],
+        )
+    ]
+
+
 def started_workers() -> list[dashboard.AnnotationQuery]:
     """The first minute of each worker: of one that was added, updated or restarted."""
     running = (

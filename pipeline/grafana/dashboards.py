@@ -9,6 +9,7 @@ from laggard.pipeline.grafana.host import host
 from laggard.pipeline.grafana.layout import as_json
 from laggard.pipeline.grafana.overview import overview
 from laggard.pipeline.grafana.pipeline import pipeline
+from laggard.pipeline.grafana.pools import pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ DASHBOARDS: Final[Mapping[str, Callable[[], Dashboard]]] = {
     "overview.json": overview,
     "host.json": host,
     "applications.json": applications,
+    "pools.json": pools,
     "pipeline.json": pipeline,
 }
 

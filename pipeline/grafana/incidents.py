@@ -36,6 +36,17 @@ def application_labels() -> Mapping[str, str]:
     }
 
 
+def pool_labels() -> Mapping[str, str]:
+    """Those of incidents of pools: the row is the member that is to blame."""
+    return {
+        "environment": "Environment",
+        "cluster": "Cluster",
+        "pool": "Pool",
+        "row": "Member",
+        "feature": "Feature",
+    }
+
+
 def incident_columns(matchers: Sequence[str], window: str = "", *, labels: Mapping[str, str]) -> list[Column]:
     """The columns: of incidents that are open at the end of the time range, or with a window, of all in it."""
     of = _Asked(", ".join(labels), matchers, window)
@@ -98,5 +109,9 @@ def _evidence(value: str, usual: str, spread: str) -> list[Column]:
 
 def incident_links() -> Mapping[str, tuple[str, str]]:
     """By column, where it leads."""
-    at = "from=${__data.fields.from.numeric}&to=${__data.fields.to.numeric}"
-    return {"Host": ("Look why: this host when the incident began", host_url(time=at))}
+    return {"Host": ("Look why: this host when the incident began", host_url(time=incident_span()))}
+
+
+def incident_span() -> str:
+    """The time range around the beginning of a row's incident, for a link."""
+    return "from=${__data.fields.from.numeric}&to=${__data.fields.to.numeric}"

@@ -8,20 +8,24 @@ from laggard.pipeline.grafana.annotations import annotations_by
 from laggard.pipeline.grafana.incidents import incident_columns, incident_labels, incident_links
 from laggard.pipeline.grafana.layout import Row, assemble
 from laggard.pipeline.grafana.panels import (
+    APPLICATION,
     HOST,
     ON_HOST,
     ORANGE,
     OVERVIEW_UID,
     PIPELINE_UID,
     PLACE,
+    POOL,
     RED,
     SCORE,
     TASK,
+    application_url,
     dashboard_url,
     graph,
     host_url,
     number,
     or_zero,
+    pool_url,
     series,
     timeline,
     worst,
@@ -59,6 +63,7 @@ def overview() -> Dashboard:
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
             Row("Hosts by score", [_hosts(), _scores()]),
+            Row("Applications and pools", [_applications(), _pools()]),
             Row("What has changed", [_when(), _newest_incidents()]),
         ],
     )
@@ -177,6 +182,59 @@ def _scores() -> PanelBuilder:
         limits=SCORE,
         symlog=True,
     )
+
+
+def _applications() -> PanelBuilder:
+    return table(
+        "Applications",
+        "Those whose performance is measured, the most unusual first: slower than usual, or farther from their models. "
+        "An application leads to the resources that explain it.",
+        {"environment": "Environment", "cluster": "Cluster", "application": "Application"},
+        _of_others(APPLICATION, 'application!=""'),
+        sort="Worst",
+        links={"Application": ("Look why: this application", application_url())},
+        span=12,
+        height=6,
+        empty="No application is measured (`laggard measure`).",
+    )
+
+
+def _pools() -> PanelBuilder:
+    # `younger` is no trouble.
+    deviating = series("laggard_pool_deviating", *PLACE, 'kind!="younger"')
+    return table(
+        "Pools",
+        "Those whose members are compared, the most unusual first, and how many members behave unlike the others now. "
+        "A pool leads to who they are.",
+        {"environment": "Environment", "cluster": "Cluster", "pool": "Pool"},
+        [
+            *_of_others(POOL, 'pool!=""'),
+            Column("Members", worst(POOL, series("laggard_pool_members", *PLACE)), decimals=0),
+            Column(
+                "Deviate",
+                f"sum by ({POOL}) ({worst(f'{POOL}, kind', deviating)})",
+                decimals=0,
+                limits=((1, ORANGE),),
+            ),
+        ],
+        sort="Worst",
+        links={"Pool": ("Look who: this pool", pool_url())},
+        span=12,
+        height=6,
+        empty="No pool is compared (`pools.discover`, `pools.members`).",
+    )
+
+
+def _of_others(by: str, which: str) -> list[Column]:
+    """The score and the incidents of what is no host."""
+    scores = series("laggard_score", *PLACE, which)
+    in_range = series("laggard_score", *PLACE, which, window="$__range")
+    opened = series("laggard_incidents_total", *PLACE, which, window="$__range")
+    return [
+        Column("Score", worst(by, scores), decimals=2, limits=SCORE),
+        Column("Worst", worst(by, f"max_over_time({in_range})"), decimals=2, limits=SCORE),
+        Column("Incidents", f"round(sum by ({by}) (increase({opened})))", decimals=0, limits=((1, ORANGE),)),
+    ]
 
 
 def _when() -> PanelBuilder:

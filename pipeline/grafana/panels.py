@@ -17,7 +17,12 @@ from grafana_foundation_sdk.builders import statetimeline as statetimeline_build
 from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
-from laggard.pipeline.grafana.alerts import APPLICATIONS_DASHBOARD, HOST_DASHBOARD, PIPELINE_DASHBOARD
+from laggard.pipeline.grafana.alerts import (
+    APPLICATIONS_DASHBOARD,
+    HOST_DASHBOARD,
+    PIPELINE_DASHBOARD,
+    POOLS_DASHBOARD,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 DATA_SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 OVERVIEW_UID, HOST_UID, PIPELINE_UID = "laggard-overview", HOST_DASHBOARD, PIPELINE_DASHBOARD
-APPLICATIONS_UID = APPLICATIONS_DASHBOARD
+APPLICATIONS_UID, POOLS_UID = APPLICATIONS_DASHBOARD, POOLS_DASHBOARD
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
@@ -58,6 +63,9 @@ HOST: Final = "environment, cluster, host"
 
 APPLICATION: Final = "environment, cluster, application"
 """The labels of one application."""
+
+POOL: Final = "environment, cluster, pool"
+"""The labels of one pool."""
 
 TASK: Final = "environment, cluster, operator, topic, partition"
 """The labels of one task: two clusters have partitions of the same names."""
@@ -95,6 +103,16 @@ def dashboard_url(uid: str, arguments: str = "", time: str = "${__url_time_range
 def host_url(column: str = "Host", time: str = "${__url_time_range}") -> str:
     """From a row of a table to the dashboard of its host."""
     return dashboard_url(HOST_UID, f"var-host=${{__data.fields.{column}:percentencode}}", time)
+
+
+def application_url() -> str:
+    """From a row of a table to the dashboard of its application."""
+    return dashboard_url(APPLICATIONS_UID, "var-application=${__data.fields.Application:percentencode}")
+
+
+def pool_url(time: str = "${__url_time_range}") -> str:
+    """From a row of a table to the dashboard of its pool."""
+    return dashboard_url(POOLS_UID, "var-pool=${__data.fields.Pool:percentencode}", time)
 
 
 # Queries.

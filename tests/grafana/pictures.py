@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from tests.grafana.drawing import Place, Series, Sheet, Span
 from tests.grafana.queries import FOLDER, FUNCTION, filled
-from tests.grafana.scene import Played, Script, Trouble, playing
+from tests.grafana.scene import REPLICAS, THREADS, Played, Script, Trouble, playing
 from tests.monitoring.servers import api, query
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ SCRIPT: Final = Script(
         Trouble("db-1", "postgres", "io", 45.0, 105.0, 1.7),
         Trouble("cache-1", "gunicorn", "leak", 100.0, 600.0, 1.0),
         Trouble("web-1", "nginx", "hog", 200.0, 600.0, 1.5),
+        Trouble(REPLICAS, "cache-1/checkout-3", "leak", 80.0, 600.0, 0.01),
+        Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 120.0, 160.0, 1.0),
+        Trouble(THREADS, "java/http-nio-8080-exec-4", "stuck", 180.0, 600.0, 1.0),
     ),
     marks=((65.0, "db-1"), (215.0, "web-1")),
     junk_s=120.0,
@@ -47,6 +50,7 @@ VALUES: Final = {
     "environment": ".*",
     "cluster": ".*",
     "application": ".+",
+    "pool": ".+",
     "row": "nginx",
     "feature": ".*",
     "__range": f"{SCRIPT.lasts_s - SETTLES_S:.0f}s",
@@ -159,8 +163,8 @@ def _make_small(path: Path, digest: str) -> None:
 def main() -> None:
     """Play the scene and draw all."""
     with tempfile.TemporaryDirectory() as folder, playing(Path(folder), SCRIPT, SEEDS, STEP_S) as played:
-        for name, host in (("overview", ".+"), ("host", "web-1"), ("applications", ".+"), ("pipeline", ".+")):
-            draw(name, played, host)
+        for name in ("overview", "host", "applications", "pools", "pipeline"):
+            draw(name, played, "web-1" if name == "host" else ".+")
 
 
 if __name__ == "__main__":

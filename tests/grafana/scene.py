@@ -2,7 +2,8 @@
 
 Three machines are simulated, for half an hour before the scene at once and then in real time, a tick a second. Two of
 them get into trouble, somebody marks it, and some records are no good. Two of them serve an application, whose response
-times follow how long tasks wait for a CPU on one of them.
+times follow how long tasks wait for a CPU on one of them. There are two pools, the threads of a server and the replicas
+of a service, whose members do what the load asks for, all alike, until one gets into trouble.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, Topics
 from laggard.producers.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
 from tests.monitoring.servers import awaited, query, running_prometheus
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 BEFORE_S: Final = 1800
 """What the models learn from before the scene begins: not live, so that it opens no incident."""
+
+POOLS_BEFORE_S: Final = 600
+"""Of that pools are told in the last part alone: they are not young after 192 ticks."""
 
 LEARNS_S: Final = 4.0
 """As long this takes at most, as a rule; where it takes longer, the scene catches up."""
@@ -55,6 +59,9 @@ SERVED_BY: Final = ("web-1", "db-1")
 INTERVAL_S: Final = 2.0
 """Of the application's performance."""
 
+THREADS: Final = "web-1/java/http-nio-8080-exec"
+REPLICAS: Final = "checkout"
+
 PROGRAMS: Final = {
     "kworker": ("kworker", "ksoftirqd", "rcu_sched", "migration"),
     "idle": ("sshd", "agetty", "dbus-daemon", "polkitd"),
@@ -68,10 +75,20 @@ PROGRAMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What happens to a process of a host, from and to when in seconds of the scene."""
+    """What happens to a process of a host, or to a member of a pool, from and to when in seconds of the scene.
 
-    host: str
-    program: str
+    Attributes:
+        key: the host or the pool.
+        name: of the process or of the member.
+        kind: of a process, as `tests.evaluation.simulated` calls it; of a member `busy`, `stuck` or `leak`.
+        start_s: when it begins.
+        end_s: when it ends.
+        strength: of a process how much, in the unit of the kind; of a member that leaks, its share a second.
+
+    """
+
+    key: str
+    name: str
     kind: str
     start_s: float
     end_s: float
@@ -84,7 +101,7 @@ class Script:
 
     Attributes:
         lasts_s: how long it is.
-        troubles: of processes.
+        troubles: of processes and of members of pools.
         marks: when which host was marked.
         junk_s: when records come that nobody can read, or too late.
 
@@ -107,9 +124,9 @@ class Host:
         machine = Machine(KIND, days, seed)
         numbers = {self._program(row): number for number, row in enumerate(machine.names)}
         faults = tuple(
-            Fault(one.kind, numbers[one.program], scene + one.start_s, scene + one.end_s, one.strength)
+            Fault(one.kind, numbers[one.name], scene + one.start_s, scene + one.end_s, one.strength)
             for one in troubles
-            if one.host == name
+            if one.key == name
         )
         self._ticks = Machine(KIND, days, seed, faults).ticks()
         self._shift = begins - scene
@@ -167,8 +184,6 @@ class Shop:
 
     def frames(self, host: Frame) -> list[Frame]:
         """The performance of the interval that ends at this tick of the host itself; none where no interval ends."""
-        if host.key != SERVED_BY[0]:
-            return []
         of = dict(zip(host.layout.features, host.values[0].tolist(), strict=True))
         self._waited.append(of["pressure_cpu_some_ratio"])
         if host.ts - self._measured < INTERVAL_S - 0.5:
@@ -184,6 +199,97 @@ class Shop:
         layout = make_layout((APPLICATION,), (APPLICATION,), values)
         measured = np.array([[*values.values()]])
         return [Frame("application", APPLICATION, "performance", host.ts, next(self._sequence), layout, measured)]
+
+
+class Pool:
+    """Members that do what the load asks for, all alike; its ticks are those of a host.
+
+    Parameters:
+        key: what it is called.
+        members: their ids, and their names.
+        features: what is usual of each.
+        seed: of chance.
+        begins: of the scene, seconds since the Unix epoch.
+        script: what happens to members.
+
+    """
+
+    def __init__(
+        self,
+        key: str,
+        members: Mapping[str, str],
+        features: Mapping[str, float],
+        *,
+        seed: int,
+        begins: float,
+        script: Script,
+    ) -> None:
+        self._key = key
+        self._layout = make_layout(tuple(members), tuple(members.values()), features)
+        self._usual = np.array([*features.values()])
+        self._held = np.array([feature in _HELD for feature in features])
+        self._troubles = [one for one in script.troubles if one.key == key]
+        self._begins = begins
+        self._random = np.random.default_rng(seed)
+        self._sequence = count(1)
+        self._load = 1.0
+        self._own = np.ones((len(members), len(features)))
+
+    def frame(self, ts: float) -> Frame:
+        """Of the next tick."""
+        self._load += 0.05 * (1.0 - self._load) + 0.03 * self._random.normal()
+        self._own += 0.3 * (1.0 - self._own) + 0.08 * self._random.normal(size=self._own.shape)
+        does = np.where(self._held, 1.0 + 0.1 * (self._own - 1.0), np.maximum(self._load * self._own, 0.05))
+        for one in self._troubles:
+            since = ts - self._begins - one.start_s
+            if not 0.0 <= since < one.end_s - one.start_s:
+                continue
+            member = list(self._layout.names).index(one.name)
+            match one.kind:
+                case "busy":
+                    does[member, 0] = 0.95 / self._usual[0]
+                case "stuck":
+                    does[member, ~self._held] = 0.0
+                case "leak":
+                    does[member, self._held] *= 1.0 + one.strength * since
+        values = does * self._usual
+        return Frame("pool", self._key, "member", ts, next(self._sequence), self._layout, values)
+
+
+_HELD: Final = ("memory_rss_bytes", "descriptors")
+"""Features that say what a member holds, whatever it does."""
+
+
+class Fleet:
+    """All that is simulated."""
+
+    def __init__(self, script: Script, seeds: Mapping[str, int], begins: float) -> None:
+        self.hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
+        self._shop = Shop()
+        self._pools_from = begins - POOLS_BEFORE_S
+        threads = {
+            f"java[812@9931]/http-nio-8080-exec-{number}[{815 + number}@9940]": f"java/http-nio-8080-exec-{number}"
+            for number in range(1, 13)
+        }
+        does = {
+            "cpu_user_ratio": 0.12,
+            "cpu_system_ratio": 0.03,
+            "cpu_wait_ratio": 0.01,
+            "switches_voluntary_per_s": 90.0,
+        }
+        replicas = [f"{('web-1', 'cache-1')[number % 2]}/checkout-{number}" for number in range(6)]
+        holds = {"cpu_ratio": 0.35, "memory_rss_bytes": 2.1e8, "descriptors": 140.0, "requests_per_s": 60.0}
+        self.pools = [
+            Pool(THREADS, threads, does, seed=11, begins=begins, script=script),
+            Pool(REPLICAS, dict(zip(replicas, replicas, strict=True)), holds, seed=12, begins=begins, script=script),
+        ]
+
+    def tick(self) -> list[list[Frame]]:
+        """What is published at the next one: of each host its own frames, with the first those of what is no host."""
+        first, *others = [host.frames() for host in self.hosts]
+        ts = first[1].ts
+        pools = [pool.frame(ts) for pool in self.pools] if ts >= self._pools_from else []
+        return [[*first, *self._shop.frames(first[1]), *pools], *others]
 
 
 _MORE: Final = (
@@ -228,7 +334,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
     path = folder / "laggard.db"
     served = f"{APPLICATION}={' '.join(SERVED_BY)}"
     with (
-        running_worker(path, operators="gaussian,cpu,regression", applications_hosts=served) as (address, _),
+        running_worker(path, operators="gaussian,cpu,regression,covariance", applications_hosts=served) as (address, _),
         EmbeddedBus(path) as bus,
     ):
         config: dict[str, Any] = {
@@ -239,17 +345,17 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
         }
         with running_prometheus(folder / "prometheus", config) as url:
             begins = time.time() + LEARNS_S
-            hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
-            shop = Shop()
+            fleet = Fleet(script, seeds, begins)
             for _ in range(0, BEFORE_S, 100):
-                frames = [frame for _ in range(100) for host in hosts for frame in _told(host, shop)]
+                frames = [frame for _ in range(100) for frames in fleet.tick() for frame in frames]
                 records = [_outgoing(frame) for frame in frames]
                 bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
             learned = f'laggard_model_age_seconds{{operator=~"gaussian|regression"}} > {BEFORE_S - 10 - 3 * GRACE_S}'
-            known = f"count({learned}) == {2 * len(hosts) + 1}"
+            of_pools = f'laggard_model_age_seconds{{operator="covariance"}} > {POOLS_BEFORE_S - 10}'
+            known = f"count({learned}) == {2 * len(fleet.hosts) + 1} and count({of_pools}) == {len(fleet.pools)}"
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
             time.sleep(max(begins - time.time(), 0.0))
-            ends = _play(bus, script, hosts, shop, begins)
+            ends = _play(bus, script, fleet, begins)
             # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
             newest = f'min(laggard_frame_timestamp_seconds{{host!=""}}) >= {ends:.3f}'
             # An interval is judged once its hosts are past its end.
@@ -259,13 +365,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             yield Played(url, begins, time.time())
 
 
-def _told(host: Host, shop: Shop) -> list[Frame]:
-    """What is published of a host's next tick: its own frames, and where it is the one that tells it, the shop's."""
-    frames = host.frames()
-    return [*frames, *shop.frames(frames[1])]
-
-
-def _play(bus: EmbeddedBus, script: Script, hosts: list[Host], shop: Shop, begins: float) -> float:
+def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:
     """Publish what happens in real time; what has happened while the models learned is caught up first.
 
     Gives the time from which on all hosts have a frame that is the last.
@@ -274,7 +374,7 @@ def _play(bus: EmbeddedBus, script: Script, hosts: list[Host], shop: Shop, begin
     junk = begins + script.junk_s
     due = begins
     while due < begins + script.lasts_s:  # all of it, however late it is
-        tick = [_told(host, shop) for host in hosts]
+        tick = fleet.tick()
         due = max(frame.ts for frames in tick for frame in frames)
         time.sleep(max(due - time.time(), 0.0))
         for frames in tick:
@@ -292,5 +392,5 @@ def _play(bus: EmbeddedBus, script: Script, hosts: list[Host], shop: Shop, begin
 
 
 def _outgoing(frame: Frame) -> Outgoing:
-    topic = COUNTERS if frame.keyed_by == "host" else APPLICATIONS
+    topic = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}[frame.keyed_by]
     return Outgoing(TOPICS.name(topic), frame.key, encode(frame), frame.ts)

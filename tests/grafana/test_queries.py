@@ -15,7 +15,7 @@ import pytest
 from laggard.pipeline.grafana.rules import Expression, expressions
 from tests.grafana import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
-from tests.grafana.scene import APPLICATION, LABELS, Played, Script, Trouble, playing
+from tests.grafana.scene import APPLICATION, LABELS, THREADS, Played, Script, Trouble, playing
 from tests.monitoring.servers import api, query
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = Script(
     lasts_s=16.0,
-    troubles=(Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),),
+    troubles=(
+        Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),
+        Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 1.0, 600.0, 1.0),
+    ),
     marks=((7.0, "web-1"),),
     junk_s=8.0,
 )
@@ -49,7 +52,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 def answers(played: Played, one: Asked, place: Mapping[str, str]) -> list[float]:
     """The values that Prometheus gives to a query, as Grafana asks it; names count as ones. Raises for a refusal."""
     host = "web-1" if one.place.startswith("host") else ".+"
-    variables = {"host": host, "application": ".+", "row": "nginx", "feature": ".*"}
+    variables = {"host": host, "application": ".+", "pool": ".+", "row": "nginx", "feature": ".*"}
     text = filled(one.expression, {**MACROS, **place, **variables})
     ends = f"{played.ends:.3f}"
     function = FUNCTION.fullmatch(text)
@@ -142,6 +145,24 @@ def test_the_incident_of_an_application_has_its_alert(played: Played) -> None:
     assert (alert["application"], alert["row"], alert["resource"]) == (APPLICATION, "web-1", "cpu")
 
 
+def test_the_member_that_deviates_is_told_with_how_and_by_what(played: Played) -> None:
+    (table,) = [one for one in asked() if one.place.startswith("pools: Deviations") and one.place.endswith(": A")]
+    text = filled(table.expression, {**MACROS, **EVERYWHERE, "pool": ".+"})
+    found = query(played.url, text, time=f"{played.ends:.3f}")
+    labels = {**LABELS, "pool": THREADS, "host": "web-1", "member": "java/http-nio-8080-exec-7"}
+    (worst,) = [one for one in found if one["metric"].items() >= labels.items()]
+    assert worst["metric"]["kind"] in {"busy", "spike"}
+    assert worst["metric"]["feature"] == "cpu_user_ratio"
+    assert float(worst["value"][1]) > 1.0
+
+
+def test_the_incident_of_a_pool_has_its_alert(played: Played) -> None:
+    (rule,) = [rule for rule in RULES if rule.place == "LaggardIncident"]
+    alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
+    (alert,) = [alert for alert in alerts if "pool" in alert]
+    assert (alert["pool"], alert["scope"], alert["row"]) == (THREADS, "member", "java/http-nio-8080-exec-7")
+
+
 LIBRARY = Path(__file__).parent / "library"
 
 
@@ -149,7 +170,7 @@ def table_frames(played: Played, panel: Mapping[str, Any], host: str) -> list[di
     """What Grafana's data source Prometheus makes of the answers to a table's queries: a frame each."""
     frames = []
     for target in panel["targets"]:
-        variables = {"host": host, "application": ".+", "row": "nginx", "feature": ".*"}
+        variables = {"host": host, "application": ".+", "pool": ".+", "row": "nginx", "feature": ".*"}
         text = filled(target["expr"], {**MACROS, **EVERYWHERE, **variables})
         found = query(played.url, text, time=f"{played.ends:.3f}")
         labels = sorted({name for each in found for name in each["metric"]})
@@ -227,13 +248,34 @@ def test_grafana_leads_from_an_incident_to_its_host_around_its_beginning(played:
     assert int(found[1]) / 1000 < played.begins < int(found[2]) / 1000 <= played.ends
 
 
+def test_grafana_makes_one_row_of_a_deviation_and_leads_to_its_pool_and_host(drawn: dict[str, Any]) -> None:
+    table = drawn["pools: Deviations at the end of the time range"]
+    member = "java/http-nio-8080-exec-7"
+    (row,) = [row for row in shown(table) if row["Member"] == member]
+    assert list(row)[:7] == ["Environment", "Cluster", "Pool", "Host", "Member", "Kind", "Feature"]
+    assert list(row)[7:] == ["Score", "Since", "Value", "Usual", "\u00b1", "Times usual"]
+    assert (row["Pool"], row["Host"], row["Feature"]) == (THREADS, "web-1", "cpu_user_ratio")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", row["Since"])
+    assert 3.0 * float(row["Usual"]) < float(row["Value"]) <= 1.0
+    (cells,) = [cells for cells in table["rows"] if cells["member"]["text"] == member]
+    (to_host,), (to_pool,) = cells["host"]["links"], cells["pool"]["links"]
+    assert to_host.startswith("/d/laggard-host?")
+    assert "&var-host=web-1&" in to_host
+    assert to_pool.startswith("/d/laggard-pools?")
+    assert "&var-pool=web-1%2Fjava%2Fhttp-nio-8080-exec&" in to_pool
+    of_overview = shown(drawn["overview: Pools"])
+    assert [(row["Pool"], row["Members"]) for row in of_overview if row["Deviate"] == "1"] == [(THREADS, "12")]
+
+
 def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, Any]) -> None:
     assert sorted(row["Host"] for row in shown(drawn["overview: Hosts"])) == sorted(SEEDS)
     ranked = shown(drawn["host: Who is to blame"])
     assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
     assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
     (worker,) = shown(drawn["pipeline: Workers"])
-    assert worker["Partitions"] == "5", "one of gaussian, of cpu, of what re-keys, of models, and of what joins"
+    assert worker["Partitions"] == "6", (
+        "one of gaussian, of cpu, of what re-keys, of models, of pools, and of what joins"
+    )
 
 
 def test_grafana_knows_every_unit(drawn: dict[str, Any]) -> None:
