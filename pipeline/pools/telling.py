@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.explaining.explain import ALIKE, clause, printable
+from laggard.pipeline.explaining.explain import ALIKE, clause, pid_of, printable
 from laggard.pipeline.explaining.units import readable, readable_duration, readable_usual
 from laggard.pipeline.explaining.verdict import resources_of
 from laggard.pipeline.pools.dendrogram import level_output
@@ -62,7 +62,7 @@ def deviation_sentence(deviation: Deviation, ts: float) -> str:
     """
     one = len(deviation.rows) == 1
     name = f"`{printable(deviation.name)}`"
-    who = name if one else f"all {len(deviation.rows):,} members of {name}"
+    who = f"{name}{_identity(deviation)}" if one else f"all {len(deviation.rows):,} members of {name}"
     has = "had" if math.isfinite(deviation.end_ts) else "has" if one else "have"
     told = (_ONE if one else _MANY)[deviation.kind].format(has=has, spike=_spike(deviation))
     when = _when(deviation, ts)
@@ -180,6 +180,14 @@ def _kinds(level: Level) -> dict[str, Kind]:
         for label in (each.name, *each.rows)
         if label in labels and (each.score >= 1.0 or each.kind == "younger")
     }
+
+
+def _identity(deviation: Deviation) -> str:
+    """What tells a member from others of its name: workers have the same one."""
+    pid = pid_of(deviation.rows[0])
+    if pid is None:
+        return ""
+    return f" ({'thread' if '/' in deviation.name else 'pid'} {pid})"
 
 
 def _spike(deviation: Deviation) -> str:

@@ -17,7 +17,7 @@ from tests.pipeline.pools.records import NAN
 TS = 1_700_000_000.0  # 22:13:20
 CPU = FeatureScore("cpu_user_ratio", 0.96, 0.12, 0.03, 28.0)
 MEMORY = FeatureScore("memory_rss_bytes", 1.9e9, 2.1e8, 1.2e7, 140.0)
-ONE = Deviation(("w-7[7@1]",), "worker-7", "leak", 3.0, (MEMORY,), TS - 360.0, NAN, 48, 4.0, NAN, "", 3600.0)
+ONE = Deviation(("w-7",), "worker-7", "leak", 3.0, (MEMORY,), TS - 360.0, NAN, 48, 4.0, NAN, "", 3600.0)
 
 
 def said(**changes: object) -> str:
@@ -116,7 +116,7 @@ def test_of_many_the_worst_are_told_and_the_others_counted() -> None:
 def test_the_worst_one_is_blamed_by_what_sets_it_apart() -> None:
     blame = blamed([ONE, replace(ONE, rows=("other",))])
     assert blame is not None
-    assert (blame.row, blame.name, blame.feature, blame.value) == ("w-7[7@1]", "worker-7", MEMORY.feature, MEMORY.value)
+    assert (blame.row, blame.name, blame.feature, blame.value) == ("w-7", "worker-7", MEMORY.feature, MEMORY.value)
     assert (blame.usual, blame.usual_deviation, blame.resources) == (2.1e8, 1.2e7, ("disk", "memory"))
     without = blamed([replace(ONE, features=())])
     assert without is not None
@@ -144,3 +144,15 @@ def test_a_whole_is_bounded_and_its_leaves_say_who_deviates() -> None:
     assert len(leaves) <= MAX_LEAVES
     assert [leaf.label for leaf in leaves if leaf.kind == "leak"] == [*labels[-3:]]
     assert write_output(output)
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "who"),
+    [
+        ("gunicorn[4711@9]/gunicorn[4713@99]", "gunicorn", "`gunicorn` (pid 4713) leaks"),
+        ("java[812@9]/exec-3[815@99]", "java/exec-3", "`java/exec-3` (thread 815) leaks"),
+        ("web-1/worker-12", "worker-12", "`worker-12` leaks"),
+    ],
+)
+def test_one_is_told_from_others_of_its_name(row: str, name: str, who: str) -> None:
+    assert said(rows=(row,), name=name).startswith(f"{who}: ")
