@@ -176,6 +176,11 @@ def come_and_go() -> Frames:
     return _only(_ordinary(8), np.random.default_rng(1).random((TICKS, 8)) < 0.5)
 
 
+def gaps() -> Frames:
+    """Each of eight members misses one tick of ten, by chance."""
+    return _only(_ordinary(8), np.random.default_rng(1).random((TICKS, 8)) < 0.9)
+
+
 def in_turns() -> Frames:
     """Members with odd numbers at odd ticks, the others at even ones: none ever meets half of the pool."""
     return _only(_ordinary(8), np.arange(TICKS)[:, None] % 2 == np.arange(8) % 2)
@@ -243,6 +248,7 @@ POOLS: Final[Mapping[str, Callable[[], Frames]]] = {
         tiny,
         huge,
         come_and_go,
+        gaps,
         in_turns,
         new_at_each_tick,
         metrics_change,
@@ -276,7 +282,7 @@ LEAKING: Final[Mapping[str, Callable[[], Frames]]] = {
         nan_holes,
         nan_in_one,
         infinite,
-        come_and_go,
+        gaps,
         rows_change_places,
     )
 }
