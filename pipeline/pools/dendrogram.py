@@ -165,6 +165,11 @@ def short_labels(labels: Sequence[str]) -> list[str]:
     return rests
 
 
+def without_starts(path: str) -> str:
+    """A path without when its processes began: `java[812]` for `java[812@9931]`."""
+    return _START.sub("", path)
+
+
 def ticks(height: float, most: int) -> list[float]:
     """Round numbers from 0 up to a height for its axis, at most so many, which are four or more.
 

@@ -13,7 +13,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.pools.dendrogram import highest, order, short_labels, ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from laggard.pipeline.explaining.report import Page
     from laggard.pipeline.records.pools import Leaf, LevelOutput
@@ -25,6 +25,9 @@ NARROWEST: Final = 16
 """Columns that a tree takes at least; labels are cut for them."""
 
 LONGEST_LABEL: Final = 40
+
+INSIDE: Final = "inside"
+"""Told of a group that does not deviate, but has members that do."""
 
 HARMLESS: Final = "younger"
 """The kind of deviation that is no trouble."""
@@ -38,12 +41,19 @@ _TICK_EVERY: Final = 12  # columns
 _ROOT: Final = 5  # columns right of the highest merge, for its p-value
 
 
-def dendrogram_lines(level: LevelOutput, page: Page) -> Iterator[Text]:
-    """A dendrogram of at least two leaves, the deviating ones first and marked, with an axis of heights below it."""
+def dendrogram_lines(level: LevelOutput, page: Page, inside: Collection[str] = ()) -> Iterator[Text]:
+    """A dendrogram of at least two leaves, the deviating ones first and marked, with an axis of heights below it.
+
+    Args:
+        level: the dendrogram.
+        page: where it is shown.
+        inside: paths of groups that have a dendrogram of their own.
+
+    """
     ordered = order(level)
     leaves = [level.leaves[number] for number in ordered]
     labels = leaf_labels(leaves)
-    kinds = [leaf_note(leaf) for leaf in leaves]
+    kinds = [leaf_note(leaf) or (INSIDE if path_of(level, leaf) in inside else "") for leaf in leaves]
     width = min(page.width, WIDEST)
     notes = max(map(len, kinds))
     room = max(min(LONGEST_LABEL, width - NARROWEST - notes - 4), 8)
@@ -67,6 +77,11 @@ def leaf_labels(leaves: Sequence[Leaf]) -> list[str]:
         f"{label} and {leaf.members - 1:,} more" if leaf.members > 1 else label
         for label, leaf in zip(labels, leaves, strict=True)
     ]
+
+
+def path_of(level: LevelOutput, leaf: Leaf) -> str:
+    """Where the members of a leaf that is a group are."""
+    return leaf.label if not level.path or leaf.label.startswith(f"{level.path}/") else f"{level.path}/{leaf.label}"
 
 
 def leaf_note(leaf: Leaf) -> str:

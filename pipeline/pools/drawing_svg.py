@@ -13,12 +13,12 @@ from xml.sax.saxutils import escape
 
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.pools.dendrogram import highest, order, ticks
-from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note
+from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.pools import LevelOutput
+    from laggard.pipeline.records.pools import Leaf, LevelOutput
 
 MARGIN: Final = 16
 AXIS: Final = 64
@@ -59,11 +59,13 @@ class Picture:
     Attributes:
         heading: of what.
         level: the dendrogram, of at least two leaves.
+        inside: paths of groups that have a dendrogram of their own.
 
     """
 
     heading: str
     level: LevelOutput
+    inside: frozenset[str] = frozenset()
 
 
 def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) -> str:
@@ -108,7 +110,7 @@ class _Drawn:
 
     def __init__(self, picture: Picture, top: int) -> None:
         self._heading, self._level, self._top = picture.heading, picture.level, top
-        self._order = order(picture.level)
+        self._order, self._inside = order(picture.level), picture.inside
         leaves = picture.level.leaves
         self._labels = dict(zip(self._order, leaf_labels([leaves[each] for each in self._order]), strict=True))
         longest = max(len(self._shown(number)) for number in self._order)
@@ -182,11 +184,14 @@ class _Drawn:
         leaf, label = self._level.leaves[number], self._labels[number]
         if len(label) > LONGEST_LABEL:
             label = f"...{label[3 - LONGEST_LABEL :]}"
-        return f"{label} {leaf_note(leaf)} ●" if leaf.deviating else label
+        return f"{label} {leaf_note(leaf)} ●" if leaf.deviating else f"{label} {self._note(leaf)}".rstrip()
+
+    def _note(self, leaf: Leaf) -> str:
+        return leaf_note(leaf) or (INSIDE if path_of(self._level, leaf) in self._inside else "")
 
     def _said(self, number: int) -> str:
         """What a browser says of a leaf."""
-        note = leaf_note(self._level.leaves[number])
+        note = self._note(self._level.leaves[number])
         return f"{self._labels[number]}: {note}" if note else self._labels[number]
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from laggard.pipeline.explaining.explain import printable, shortened
+from laggard.pipeline.explaining.explain import pid_of, printable, shortened
 from laggard.pipeline.explaining.report import NARROW, clock, moment, score_digits
 from laggard.pipeline.explaining.units import counted, readable, readable_duration, readable_usual
-from laggard.pipeline.pools.dendrogram import folded, members_of
+from laggard.pipeline.pools.dendrogram import folded, members_of, without_starts
 from laggard.pipeline.pools.drawing import HARMLESS, dendrogram_lines
 from laggard.pipeline.pools.drawing_svg import Picture, dendrogram_svg
 from laggard.pipeline.records.strict_json import json_number
@@ -71,7 +71,8 @@ def _row(standing: Standing, now: float) -> tuple[str, ...]:
     begin = (shortened(printable(standing.pool), _LONGEST_NAME), members)
     if worst is None:
         return (*begin, "-", "-", "-")
-    name = shortened(printable(worst.name), _LONGEST_NAME)
+    pid = pid_of(worst.rows[0]) if len(worst.rows) == 1 else None
+    name = shortened(printable(worst.name), _LONGEST_NAME) + ("" if pid is None else f"[{pid}]")
     return (*begin, f"{name} ({worst.kind})", score_digits(worst.score), _since(worst, now))
 
 
@@ -115,18 +116,23 @@ def pool_lines(output: PoolOutput, page: Page, now: float) -> Iterator[Text]:
         yield from _ranked_lines(each, longest, page)
     yield Text(_belief(output), "dim")
     levels = [level for level in output.levels if level.merges]
+    paths = _paths(output)
     for level in levels:
         yield Text()
         yield Text(printable(level_heading(level)), "bold")
-        yield from dendrogram_lines(folded(level), page)
+        yield from dendrogram_lines(folded(level), page, paths)
     if levels:
         yield Text()
         yield from (Text(line, "dim") for line in _legend(levels))
 
 
+def _paths(output: PoolOutput) -> frozenset[str]:
+    return frozenset(level.path for level in output.levels if level.path)
+
+
 def level_heading(level: LevelOutput) -> str:
     """What a dendrogram is of, and how many members or groups it compares."""
-    return f"{f'Inside {level.path}' if level.path else 'The pool'}: {members_of(level):,} compared"
+    return f"{f'Inside {without_starts(level.path)}' if level.path else 'The pool'}: {members_of(level):,} compared"
 
 
 def _ranked_lines(ranked: Ranked, longest: int, page: Page) -> Iterator[Text]:

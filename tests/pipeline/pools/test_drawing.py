@@ -161,3 +161,13 @@ def test_long_labels_keep_their_ends() -> None:
     text = drawn(level, 72)
     assert re.search(r"● \.\.\.x+-machine4 different ", text)
     assert "...xxx" in dendrogram_svg("t", "d", [Picture("h", level)])
+
+
+def test_a_group_with_members_that_deviate_is_told_to_have_them() -> None:
+    machines = replace(MACHINES, path="rack-1")
+    inside = frozenset({"rack-1/machine2"})
+    lines = [line.plain for line in dendrogram_lines(machines, Page(80), inside)]
+    assert [line for line in lines if "inside" in line] == [lines[1]]
+    assert lines[1].startswith("  machine2 inside ")
+    root = ET.fromstring(dendrogram_svg("t", "d", [Picture("h", machines, inside)]))
+    assert {"machine1", "machine2 inside"} <= {each.text for each in root.iter(f"{SVG}text")}

@@ -127,7 +127,7 @@ def test_of_one_pool_all_is_told(here: Called) -> None:
     code, out, _ = here("web-1/gunicorn")
     assert code == 0
     assert re.match(r"web-1/gunicorn at 20\S+ \S+, \S+ \S+ ago: 8 members\n\n", out)
-    assert re.search(r"^ +[\d.]+  `gunicorn\S*` leaks: it holds ", out, re.MULTILINE)
+    assert re.search(r"^ +[\d.]+  `gunicorn` \(pid 4713\) leaks: it holds ", out, re.MULTILINE)
     assert re.search(r"^ {8}memory_rss_bytes +\S+ MB  the pool 2\d\d ± [\d.]+ MB$", out, re.MULTILINE)
     assert "\nThe pool: 8 compared\n● gunicorn[4713] leak " in out
     assert "Numbers: approximately unbiased p-values in percent" in out
