@@ -35,6 +35,7 @@ LONGEST_LABEL: Final = 48
 """Characters; all of a label is in what a browser says of it."""
 
 _CHARACTER: Final = 6.8  # pixels of one, at 12 px
+_TITLE: Final = 9.6  # of one in the title
 _HEADING: Final = 44
 _WIDE: Final = 7  # half of a folded leaf's foot
 _P_VALUE: Final = (20, 11)  # pixels that a p-value takes
@@ -78,7 +79,7 @@ def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) ->
 
     """
     body: list[str] = []
-    top, width = 2 * MARGIN + 20, NARROWEST
+    top, width = 2 * MARGIN + 20, max(NARROWEST, math.ceil(_TITLE * len(title)))
     for picture in pictures:
         drawn = _Drawn(picture, top)
         body += drawn.lines()
