@@ -41,6 +41,7 @@ ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = Topics()
 INPUT: Final = Partition(TOPICS.name(COUNTERS), 0)
 SNAPSHOT_RECORDS: Final = 50
+CHUNK: Final = 100
 PLACES: Final = ("id", "anomaly", "merged_into")
 
 
@@ -166,12 +167,21 @@ def done(case: Case, bus: EmbeddedBus, frames: int) -> bool:
     return all(bus.committed(TOPICS.group(name), each) >= bus.bounds(each)[1] for name, each in inputs)
 
 
-def settle(case: Case, path: Path, frames: int) -> None:
-    """Let one more worker recover all states, and save them: the last one may have been killed as it began."""
+def settle(case: Case, path: Path, frames: int, appended: int | None = None) -> None:
+    """Let one more worker recover all states, and save them: the last one may have been killed as it began.
+
+    What is not `appended` yet, by default nothing, is so little by little: a key that is far behind another one, because
+    all of that one's records are there before its own are re-keyed, would count as silent.
+    """
     stop = threading.Event()
     with EmbeddedBus(path) as bus:
         last = Runner(bus, case.stages, TOPICS, snapshot_records=SNAPSHOT_RECORDS)
-        while last.recovering() or not done(case, bus, frames):
+        number = frames if appended is None else appended
+        while last.recovering() or not done(case, bus, number) or number < frames:
+            if number < frames and done(case, bus, number):
+                until = min(frames, number + CHUNK)
+                bus.append(list(case.records(number, until)))
+                number = until
             last.step(stop)
         stop.set()
         last.run(stop)
@@ -180,8 +190,7 @@ def settle(case: Case, path: Path, frames: int) -> None:
 def undisturbed(case: Case, path: Path, frames: int) -> Result:
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
-        bus.append(list(case.records(0, frames)))
-    settle(case, path, frames)
+    settle(case, path, frames, appended=0)
     return result(case, path)
 
 
