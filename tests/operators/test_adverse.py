@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from laggard.operators.covariance import Covariance
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.moments import Moments
 from laggard.operators.gaussian.rises import STEADY, Rises
@@ -200,3 +201,78 @@ def test_a_state_of_version_1_goes_on_as_from_the_same_numbers() -> None:
     for tick in stream[150:]:
         assert answer(first, tick) == answer(second, tick)
     assert plain(first.snapshot()) == plain(second.snapshot())
+
+
+def crowded(ticks: int, seed: int) -> list[Tick]:
+    """A pool on four hosts whose members come, go, come back and go wrong, while the clock does what it likes."""
+    chance = np.random.default_rng(seed)
+    every = ["cpu_ratio", "memory_rss_bytes", "cpu_wait_ratio", "requests_per_s"]
+    rows, fresh, ts, stream = [f"host-{each % 4}/worker-{each}" for each in range(20)], 20, 1e9, []
+    for tick in range(ticks):
+        ts += float(chance.choice([5.0, 0.0, -60.0, 1200.0, 100_000.0], p=[0.96, 0.02, 0.01, 0.005, 0.005]))
+        event = chance.random()
+        if event < 0.03:
+            rows = [row for row in rows if chance.random() < 0.9]
+        elif event < 0.08:
+            rows = [*rows, f"host-{chance.integers(5)}/worker-{fresh}"]
+            fresh += 1
+        features = every[:3] if tick < 20 else every
+        if chance.random() < 0.1:
+            features = [each for each in features if chance.random() < 0.8]
+        values = chance.normal(100.0, 5.0, (len(rows), len(features)))
+        if tick % 100 >= 90:
+            values[: len(rows) // 5] *= 4.0
+        if chance.random() < 0.1:
+            values[chance.random(values.shape) < 0.2] = chance.choice([np.nan, np.inf, 1e308, 0.0])
+        there = chance.random(len(rows)) > (0.02 if tick % 50 else 1.0)
+        stream.append(
+            (ts, names([row for row, here in zip(rows, there, strict=True) if here], features), values[there])
+        )
+    return stream
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cuts_questions_and_reports_leave_no_trace_in_a_pool(seed: int) -> None:
+    def pool() -> Covariance:
+        return Covariance(windows=(4, 16), limit=30)
+
+    def answer(operator: Covariance, tick: Tick) -> str:
+        scores = operator.score(*tick)
+        operator.learn(*tick)
+        return repr((scores.score, scores.deviations, scores.ranking(9, 9), operator.refused))
+
+    stream, chance = crowded(330, seed), np.random.default_rng(seed)
+    whole, cut, asked = pool(), pool(), pool()
+    anomalous = 0
+    for number, (ts, layout, values) in enumerate(stream):
+        expected = answer(whole, stream[number])
+        anomalous += whole.score(ts, layout, values).score > 1.0
+        if chance.random() < 0.3:
+            before, cut = cut, pool()
+            cut.restore(before.snapshot())
+        assert answer(cut, stream[number]) == expected, number
+        if chance.random() < 0.3:
+            asked.score(ts + float(chance.choice([1.0, -1.0, 5000.0])), layout, values)
+        if chance.random() < 0.3:
+            other = stream[chance.integers(len(stream))]
+            asked.score(ts + 1.0, other[1], other[2])
+        if chance.random() < 0.05:
+            asked.report(replicates=0)
+        asked.learn(ts, layout, values)
+    assert anomalous > 5
+    assert plain(cut.snapshot()) == plain(asked.snapshot()) == plain(whole.snapshot())
+    assert repr(cut.report(replicates=0).ranking) == repr(whole.report(replicates=0).ranking)
+
+
+def test_a_clock_that_is_set_for_the_first_time_does_not_make_a_pool_forget() -> None:
+    """A machine without a battery for its clock begins in 1970: what was learned before is of the same members."""
+    operator, layout = Covariance(windows=(4, 16)), names([f"w[{each}]" for each in range(6)], 3)
+    chance = np.random.default_rng(1)
+    for tick in range(300):
+        values = chance.normal(10.0, 1.0, (6, 3))
+        values[2] += 20.0 * (tick >= 220)
+        ts = 5.0 * tick + (1.7e9 if tick >= 200 else 0.0)
+        scores = operator.score(ts, layout, values)
+        assert [each.rows for each in scores.deviations if each.score > 1.0 and each.rows != ("w[2]",)] == []
+        operator.learn(ts, layout, values)
+    assert [each.rows for each in operator.report(replicates=0).ranking] == [("w[2]",)]
