@@ -387,8 +387,8 @@ class Bank:
 
     def _keep_blocks(self, tick: Tick) -> None:
         kept, slots = self._arrays, tick.slots
-        both = np.stack([tick.statistics, -tick.statistics])
-        np.nan_to_num(both, copy=False, nan=-np.inf)
+        # What is excused is nothing in the life as well.
+        both = np.where(np.isnan(tick.evidence), -np.inf, np.stack([tick.statistics, -tick.statistics]))
         highest = np.maximum(kept["highest"][..., slots], both)
         kept["highest"][..., slots] = highest
         kept["peak"][..., slots] = np.maximum(kept["peak"][..., slots], both)

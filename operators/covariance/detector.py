@@ -52,8 +52,10 @@ LEFT_SCORE: Final = 1.5
 LEFT_TICKS: Final = 12
 LEFT_SHARE: Final = 0.05
 LONGEST_LEFT: Final = 60
-"""A member has left a pool of fixed size when it has been away for 12 ticks, or 5 % of its life up to 60 ticks, and
-nobody came in its place, while three quarters of the others stay."""
+LONGEST_STEADY: Final = 720
+"""A pool is of fixed size when nobody came or went for half of what was seen of it, up to 720 ticks. A member has left
+such a pool when it has been away for 12 ticks, or 5 % of its life up to 60 ticks, and nobody came in its place, while
+three quarters of the others stay."""
 
 ALIGNED_WINDOWS: Final = (2, 8, 32)
 ALIGNED_BLOCK: Final = 8
@@ -419,9 +421,9 @@ class Covariance:
         stocks = np.array([nature(feature) == "stock" for feature in self._features] + [True])
         excused = stocks[depth.bank.metric_of]
         evidence = tick.evidence.copy()
-        evidence[1][np.ix_(excused, younger)] = 0.0
+        evidence[1][np.ix_(excused, younger)] = np.nan
         shapes = slice(depth.bank.levels + depth.bank.changes, None)
-        evidence[0][shapes][:, younger] = 0.0
+        evidence[0][shapes][:, younger] = np.nan
         scores = np.nan_to_num(evidence).max(axis=(0, 1), initial=0.0) / limit
         return replace(tick, evidence=evidence, scores=scores)
 
@@ -439,7 +441,7 @@ class Covariance:
         for node in depth.nodes.values():
             if node.alive and node.path not in here:
                 node.alive, changed = False, True
-                if node.leaf and self._steady >= SETTLED:
+                if node.leaf and self._steady >= max(SETTLED, min(self._ticks // 2, LONGEST_STEADY)):
                     self._away[node.path] = self._ticks
         new = [at for at in range(len(look.paths)) if look.paths[at] not in depth.nodes]
         if new:
