@@ -27,6 +27,7 @@ from tests.evaluation.pools.simulation import (
     load_test,
     online,
 )
+from tests.evaluation.pools.tables import gather
 
 
 def made(*deviating: str) -> Pool:
@@ -154,6 +155,21 @@ def test_the_same_seed_makes_the_same():
         assert one.injections == two.injections
         other = make(4)
         assert one.values.shape != other.values.shape or not np.array_equal(one.values, other.values, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_the_method_as_published_finds_what_the_paper_says_and_misses_spikes_as_there():
+    levels = gather(["published"], ["noisy"], [1, 2, 3], 1, levels=("thread",))
+    _, of_threads = levels["published", "noisy", 1.0]
+    assert of_threads.false == 0
+    shares = {}
+    for fault in PUBLISHED:
+        found, there = of_threads.recall(fault)
+        assert there >= 4
+        shares[fault] = found / there
+    assert shares["spike"] <= 0.1
+    assert shares["memory"] == 1.0
+    assert shares["handles"] >= 0.9
 
 
 def told(frames) -> list[tuple[int, str, tuple[str, ...], float]]:
