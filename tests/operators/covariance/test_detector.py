@@ -247,6 +247,34 @@ def test_who_deviates_is_told_with_kind_metric_and_time(
     assert 0.0 <= found.p_value <= 100.0
 
 
+def test_one_whose_metrics_go_together_otherwise_is_told_though_each_alone_is_as_usual() -> None:
+    """All hold more where they do more; one begins to hold less then. No metric leaves its band."""
+    pool, values, chance = pool_of(), healthy(500, 8), np.random.default_rng(3)
+    load, noise = chance.standard_normal((2, 500, 8))
+    values[..., 0] = 0.3 + 0.03 * load
+    held = load + 0.2 * noise
+    held[250:, 5] *= -1.0
+    values[..., 1] = 1e8 + 1e6 * held
+    told = feed(pool, layout(workers(8)), values)
+    assert not any(told[:250])
+    assert deviating(pool) == ["worker-5"]
+    (found,) = pool.report(replicates=0).ranking
+    assert {each.feature for each in found.features} <= {CPU, HELD}
+
+
+def test_one_who_needs_more_for_the_same_is_told_though_all_do_now_more_now_less() -> None:
+    """15 % of what each request costs are a half of what requests vary by."""
+    pool, chance = pool_of(), np.random.default_rng(3)
+    requests = chance.normal(100.0, 30.0, (500, 8))
+    cpu = 0.003 * requests + 0.003 * chance.standard_normal((500, 8))
+    cpu[250:, 4] *= 1.15
+    told = feed(pool, layout(workers(8), ("requests_per_s", CPU)), np.stack([requests, cpu], axis=2))
+    assert not any(told[:250])
+    assert any(told[250:300])
+    (found,) = pool.report(replicates=0).ranking
+    assert (found.rows, found.features[0].feature) == (("worker-4",), CPU)
+
+
 def test_the_worst_of_two_comes_first() -> None:
     pool, values = pool_of(), healthy(400, 9)
     values[300:, 2, 0] += 0.25
@@ -284,12 +312,12 @@ def hosts(*names: str, members: int = 5) -> list[str]:
 
 def test_of_two_hosts_a_member_of_one_is_found_among_its_own() -> None:
     """Members of hosts that differ are compared with those of their own, and two hosts not with each other."""
-    pool, values = pool_of(), healthy(300, 10)
-    values[:, 5:] *= 2.0
-    names = layout(hosts("a", "b"))
+    pool, values = pool_of(), healthy(300, 13)
+    values[:, 9:] *= 2.0
+    names = layout([*hosts("a", members=9), *hosts("b", members=4)])
     quiet = feed(pool, names, values[:200])
     assert not any(quiet)
-    values[200:, 7, 0] += 0.8
+    values[200:, 11, 0] += 0.8
     feed(pool, names, values[200:], 200)
     (found,) = pool.report(replicates=0).ranking
     assert (found.rows, found.level) == (("b/worker-2",), "b")
