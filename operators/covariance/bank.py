@@ -445,7 +445,8 @@ class Bank:
 
         """
         blocks = 86400.0 / (self.block * max(interval_s, 1e-3))
-        return EXPONENT * math.log(max(members, 2) * 2.0 * self.columns * max(blocks, 1.0) / per_day)
+        statistics = max(members, 2) * 2.0 * self.columns * max(blocks, 1.0)
+        return EXPONENT * math.log(max(statistics / per_day, math.e))  # whatever the budget allows
 
     def peaks(self, slots: Slots) -> Floats:
         """The worst evidence of each metric and of the covariance in the life of members, by what is known now.

@@ -187,6 +187,8 @@ def test_the_limit_grows_with_what_is_compared_and_falls_with_the_budget() -> No
     assert Bank(np.zeros(9), WINDOWS).evidence_limit(10, 5.0, 1.0) > usual
     for interval_s in (0.0, 1e9):
         assert math.isfinite(bank.evidence_limit(0, interval_s, 1.0))
+    # However many false alarms are allowed, who does not differ at all is none.
+    assert bank.evidence_limit(3, 60.0, 1e9) > 0.0
 
 
 def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> None:
