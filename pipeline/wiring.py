@@ -101,6 +101,9 @@ RESOLUTION: Mapping[str, float] = {
     "_operations_per_s": 10.0,
     "_per_s": 2.0,
     "page_faults_major_per_s": 1.0,
+    # One look a tick says whether a thread runs or is blocked just then: a quarter of all looks is little to go by.
+    "running_ratio": 0.25,
+    "blocked_ratio": 0.25,
     "threads": 0.5,
     "descriptors": 1.0,
     "sockets": 1.0,

@@ -36,6 +36,9 @@ PRIOR_DEVIATION: Final = 0.6
 PRIOR_WEIGHT: Final = 15.0
 """What highest statistics of blocks are taken to be before anything was seen, and how many of them that counts for."""
 
+UNKNOWN_BLOCKS: Final = 0.5
+"""What blocks of one member differ by is taken to be as before until so many of its own say otherwise."""
+
 LEAST_DEVIATION: Final = 0.3
 """Highest statistics that hardly differ say little about those to come."""
 
@@ -58,6 +61,9 @@ and their tail is lighter than assumed (fitted on simulated pools in which nothi
 SHAPE_EVERY: Final = 12
 """Covariances are compared anew when a window has moved by one in so many of its ticks."""
 
+PERSISTENCE: Final = 3
+"""What passes a limit counts once it has done so for so many ticks."""
+
 SETTLED: Final = 24
 """Ticks before a member is compared at all."""
 
@@ -71,7 +77,8 @@ class Tick:
         slots: of the members that are there, shape (n,).
         statistics: standard normal if nothing deviates, shape (columns, n); NaN where nothing can be said.
         evidence: of each direction and column: how far out of what anybody reaches, shape (2, columns, n).
-        scores: of each member, above 1 is more than the budget allows, shape (n,).
+        alone: scores of members by this tick alone, shape (n,).
+        scores: of members, above 1 is more than the budget allows, shape (n,).
         spreads: among members, shape (columns, n), in the metrics' units.
         usual: of the others at this tick, in the metrics' units, shape (windows + 1, metrics, n).
         sums, weights, references: what becomes of the means.
@@ -83,6 +90,7 @@ class Tick:
     slots: Slots
     statistics: Floats
     evidence: Floats
+    alone: Floats
     scores: Floats
     spreads: Floats
     sums: Floats
@@ -181,6 +189,8 @@ class Bank:
             "worst": np.zeros((7, p + 1, slots)),
             # Its score at its last tick; of the stretch above 1 begin, newest time and tick; best score, its stretch.
             "last": np.zeros(slots),
+            "newest": np.zeros((PERSISTENCE - 1, slots)),  # what the scores of its last ticks would be by themselves
+            "stretch": np.zeros(slots),  # the best score of the newest stretch
             "runs": np.full((6, slots), np.nan),
         }
 
@@ -230,17 +240,8 @@ class Bank:
         sums = kept["sums"][..., slots] * decay + np.where(there, difference, 0.0)
         references = kept["references"][..., slots] * decay + np.where(there[: self.metrics], medians, 0.0)
         weights = kept["weights"][..., slots] * decay + there
-        means = sums / np.where(weights > 0.0, weights, np.nan)
-        recent, recent_weight = sums[:-1], weights[:-1]
-        rest = weights[-1] - recent_weight
-        before = (sums[-1] - recent) / np.where((rest >= recent_weight) & (rest > 0.0), rest, np.nan)
-        known = recent_weight >= 0.5 * self._full[:-1, None, None]
-        change = np.where(known, means[:-1] - before, np.nan)
-        level = means.copy()
-        level[:-1][~known] = np.nan
-        level[-1][weights[-1] < self.settled] = np.nan
+        raw = self._levels_and_changes(sums, weights)
         n = len(slots)
-        raw = np.concatenate([level.reshape(self.levels, n), change.reshape(self.changes, n)])
         statistics = np.full((self.columns, n), np.nan)
         spreads = np.full((self.columns, n), np.nan)
         variance = np.zeros((len(raw), 2))
@@ -272,11 +273,37 @@ class Bank:
         statistics[len(raw) :] = kept["shape"][:, slots]
         statistics[:, kept["ticks"][slots] < self.settled] = np.nan
         evidence = self._evidence(np.stack([statistics, -statistics]))
-        scores = np.nan_to_num(evidence).max(axis=(0, 1), initial=0.0) / limit
+        alone = self.alone(evidence, limit)
         mean_variance = np.divide(
             variance[:, 0], variance[:, 1], out=np.full(len(raw), np.nan), where=variance[:, 1] > 0
         )
-        return Tick(ts, slots, statistics, evidence, scores, spreads, sums, weights, references, mean_variance, medians)
+        return Tick(
+            ts,
+            slots,
+            statistics,
+            evidence,
+            alone,
+            self.lasting(alone, slots),
+            spreads,
+            sums,
+            weights,
+            references,
+            mean_variance,
+            medians,
+        )
+
+    def _levels_and_changes(self, sums: Floats, weights: Floats) -> Floats:
+        """Mean differences from the siblings, and how much of them is new, shape (levels + changes, n)."""
+        means = sums / np.where(weights > 0.0, weights, np.nan)
+        recent, recent_weight = sums[:-1], weights[:-1]
+        rest = weights[-1] - recent_weight
+        before = (sums[-1] - recent) / np.where((rest >= recent_weight) & (rest > 0.0), rest, np.nan)
+        known = recent_weight >= 0.5 * self._full[:-1, None, None]
+        change = np.where(known, means[:-1] - before, np.nan)
+        level = means.copy()
+        level[:-1][~known] = np.nan
+        level[-1][weights[-1] < self.settled] = np.nan
+        return np.concatenate([level.reshape(self.levels, -1), change.reshape(self.changes, -1)])
 
     def take(self, tick: Tick, values: Floats) -> None:
         """Learn a tick that was looked at, `values` as there."""
@@ -311,12 +338,17 @@ class Bank:
         begin = np.where(anew, tick.ts, begin)
         until = np.where(out, tick.ts, until)
         at = np.where(out, self._tick, at)
+        stretch = np.where(anew, 0.0, self._arrays["stretch"][slots])
+        self._arrays["stretch"][slots] = np.where(out, np.maximum(stretch, scores), stretch)
         better = out & ~(scores <= best)
         best = np.where(better, scores, best)
         best_begin = np.where(better, begin, best_begin)
         best_until = np.where(out & (best_begin == begin), tick.ts, best_until)
         self._arrays["runs"][:, slots] = begin, until, at, best, best_begin, best_until
         self._arrays["last"][slots] = scores
+        newest = self._arrays["newest"]
+        newest[1:, slots] = newest[:-1, slots]
+        newest[0, slots] = tick.alone
 
     def _relate(self, tick: Tick, values: Floats) -> None:
         """Learn how metrics go together in all members alike."""
@@ -372,7 +404,7 @@ class Bank:
                 direction[column, member],
                 value,
                 usual,
-                tick.spreads[column, member],
+                tick.spreads[np.where(column % q >= p, column - p, column), member],
                 np.full(len(metric), tick.ts),
             )
             kept["worst"][:, metric, slots[member]] = figures
@@ -413,6 +445,7 @@ class Bank:
         """Location and scale of the highest statistics of blocks, shape (2, directions, columns)."""
         kept = self._arrays
         some = kept["blocks"] >= 1.0
+        self._is_known = int(some.sum()) >= FEWEST
         mean = np.full((2, self.columns), PRIOR_MEAN)
         variance = np.full((2, self.columns), PRIOR_DEVIATION**2)
         if some.any():
@@ -425,7 +458,9 @@ class Bank:
             independent[self.levels : self.levels + self.changes] *= blocks
             share = independent / (independent + PRIOR_WEIGHT)
             mean = share * found + (1.0 - share) * mean
-            variance = share * (between + _median(squares)) + (1.0 - share) * variance
+            # From a block or two nobody knows how blocks differ.
+            within = (blocks * _median(squares) + UNKNOWN_BLOCKS * PRIOR_DEVIATION**2) / (blocks + UNKNOWN_BLOCKS)
+            variance = share * (between + within) + (1.0 - share) * variance
         deviation = np.maximum(np.sqrt(variance), LEAST_DEVIATION)
         return np.stack([mean, deviation * math.sqrt(6.0) / math.pi])
 
@@ -434,6 +469,16 @@ class Bank:
         location, scale = self._limits
         above = np.maximum(both - location[..., None], 0.0) / scale[..., None]
         return np.asarray(np.log1p(TAIL * above) / TAIL)
+
+    def alone(self, evidence: Floats, limit: float) -> Floats:
+        """Scores of a tick by itself: 0 until it is known what members reach, after a first block."""
+        if not self._is_known:
+            return np.zeros(evidence.shape[-1])
+        return np.asarray(np.nan_to_num(evidence).max(axis=(0, 1), initial=0.0) / limit)
+
+    def lasting(self, alone: Floats, slots: Slots) -> Floats:
+        """Scores of members: the least of their last ticks."""
+        return np.asarray(np.minimum(alone, self._arrays["newest"][:, slots].min(axis=0)))
 
     def evidence_limit(self, members: int, interval_s: float, per_day: float) -> float:
         """The evidence that scores 1.
@@ -469,6 +514,12 @@ class Bank:
         """Begin and end of the stretch above 1 in which members were worst, NaN for none; and their last score."""
         return self._arrays["runs"][4, slots], self._arrays["runs"][5, slots], self._arrays["last"][slots]
 
+    def over(self, tick: Tick) -> Floats:
+        """The best scores of stretches above 1 that are over with this tick, one for each; see `runs`."""
+        begin, _, at, _, _, _ = self._arrays["runs"][:, tick.slots]
+        done = (self._tick - at == self.settled + 1.0) & (tick.scores <= 1.0) & np.isfinite(begin)
+        return np.asarray(self._arrays["stretch"][tick.slots][done])
+
     def begun(self, slots: Slots) -> Floats:
         """Since when members are above 1, by the stretch that was last; NaN for none."""
         return np.asarray(self._arrays["runs"][0, slots])
@@ -491,8 +542,12 @@ class Bank:
         enough = slots[self.windows.counts(length)[slots] >= max(self.metrics + 2, 0.5 * length, self.settled)]
         if len(enough) < FEWEST:
             return
-        covariances = self.windows.covariances(length)[enough]
-        moved = tangent(whiten(covariances, noise=np.diag(self._noise())))
+        whitened = whiten(self.windows.covariances(length)[enough], noise=np.diag(self._noise()))
+        # Few samples of many metrics say little of a covariance: the pool's counts for as many as there are metrics.
+        counts = self.windows.counts(length)[enough][:, None, None].astype(np.float64)
+        metrics = whitened.shape[1]
+        shrunk = (counts * whitened + metrics * np.eye(metrics)) / (counts + metrics)
+        moved = tangent(shrunk, np.eye(metrics))
         distances = np.sqrt(((moved - np.median(moved, axis=0)) ** 2).sum(axis=1))
         found = np.log(np.maximum(distances, 1e-9))
         spread = 1.4826 * float(np.median(np.abs(found - np.median(found)))) * (1.0 + 1.2 / len(found))
@@ -513,6 +568,7 @@ class Bank:
             "spread": self._spread.copy(),
             "relation": self._relation.copy(),
             "limits": self._limits.copy(),
+            "is_known": self._is_known,
             "windows": self.windows.snapshot(),
             **{name: part.copy() for name, part in self._arrays.items()},
         }
@@ -528,6 +584,7 @@ class Bank:
             parts[name] = found
         self._arrays = parts
         self._tick = int(state["tick"])
+        self._is_known = bool(state["is_known"])
         for name in ("variance", "variance_weight", "level", "products", "spread", "relation", "limits"):
             found = np.array(state[name], np.float64)
             if found.shape != getattr(self, f"_{name}").shape:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
+from laggard.operators.calibration import Calibration
 from laggard.operators.covariance.bank import FEWEST, SETTLED, Bank, Tick
 from laggard.operators.covariance.clustering import au_p_values, ward
 from laggard.operators.covariance.distance import pairwise
@@ -19,11 +21,12 @@ from laggard.operators.covariance.windows import LARGEST, LIFE
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout, Matrix
+    from laggard.operators.covariance.results import Kind
 
     Floats = NDArray[np.float64]
 
@@ -45,6 +48,12 @@ WAVE: Final = 12
 TOLD: Final = 0.7
 """A metric is told if it is out by this share of the metric that is furthest out, and of what the budget allows."""
 
+LEAST_TOLD: Final = 0.3
+"""Where the covariance is furthest out, the metric that is most so is told if it has this share of the budget."""
+
+RISEN: Final = 1.2
+"""What is this many times as far out now as over the whole life grows."""
+
 FORGOTTEN_S: Final = 86_400.0
 """What a member was that has ended is kept for so long."""
 
@@ -60,6 +69,16 @@ three quarters of the others stay."""
 ALIGNED_WINDOWS: Final = (2, 8, 32)
 ALIGNED_BLOCK: Final = 8
 """In parts of a group's life, of which there are up to 128."""
+
+CLEAR: Final = 1.5
+"""A stretch above 1 that came this far is a deviation; what stayed below may be how this pool is, and is counted."""
+
+STEPS: Final = 20.0
+CALIBRATION: Final = {"prior": (16.3, 1.5), "prior_s": 86_400.0}
+"""Scores are calibrated in steps of 5 %. Before anything was seen 1 is the limit, and a day has to say otherwise."""
+
+STEADY: Final = 12
+"""A member that deviates is said to do so otherwise than before once it has done so for so many ticks."""
 
 YOUNG_TICKS: Final = 192
 """Until so many ticks of a pool were seen, what is said of it is said to be young."""
@@ -77,6 +96,17 @@ class _Node:
     leaf: bool
     until_ts: float = math.nan
     alive: bool = True
+    # How it deviates, as it is told; how it would be by the newest ticks alone, and how many these are, or are quiet.
+    kind: Kind | Literal[""] = ""
+    next_kind: Kind | Literal[""] = ""
+    ticks: int = 0
+
+    def take_kind(self, kind: Kind | Literal[""]) -> None:
+        """Take what a tick says: what is told does not change with every tick."""
+        self.ticks = self.ticks + 1 if kind == self.next_kind else 1
+        self.next_kind = kind
+        if not self.kind or (self.kind == "spike" and kind) or self.ticks >= (STEADY if kind else SETTLED):
+            self.kind = kind
 
     @property
     def row(self) -> str:
@@ -124,6 +154,19 @@ class _Look:
     limit: float
 
 
+class _Candidate(NamedTuple):
+    """A member at one tick; what sets it apart is found out when it is asked for."""
+
+    row: str
+    name: str
+    score: float
+    age_s: float
+    features: Callable[[], tuple[FeatureScore, ...]]
+
+    def told(self, features: int) -> RowScore:
+        return RowScore(self.row, self.name, self.score, self.features()[:features], self.age_s, "all")
+
+
 class Scores:
     """What the operator answers to a tick. It stays what it is when the operator learns on.
 
@@ -140,7 +183,7 @@ class Scores:
     def __init__(
         self,
         ts: float,
-        rows: Sequence[RowScore],
+        rows: Sequence[_Candidate],
         deviations: tuple[Deviation, ...],
         members: int,
         age_s: float,
@@ -158,7 +201,7 @@ class Scores:
 
     def ranking(self, rows: int, features: int) -> Ranking:
         """The worst members, each with the metrics that set it apart most."""
-        worst = tuple(replace(row, features=row.features[:features]) for row in self._rows[:rows])
+        worst = tuple(row.told(features) for row in self._rows[:rows])
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
 
@@ -238,6 +281,7 @@ class Covariance:
         self._first_ts = self._ts = math.nan
         self._interval_s = math.nan
         self._ticks = 0
+        self._calibration = Calibration(per_day=false_alarms_per_day, **CALIBRATION)  # type: ignore[arg-type]
         self._members = 0
         self._steady = 0  # ticks since a member came or went
         self._away: dict[Path, int] = {}  # who left a pool of fixed size, and at which tick
@@ -257,11 +301,11 @@ class Covariance:
         age_s = ts - self._first_ts if self._ticks else 0.0
         members = sum(int(look.leaves.sum()) for look in looks)
         found: list[Deviation] = []
-        rows: list[RowScore] = []
+        rows: list[_Candidate] = []
         if self.method == "adaptive":
             for depth, look in zip(self._depths, looks, strict=False):
                 found += self._deviations_now(depth, look)
-                rows += self._row_scores(depth, look)
+                rows += self._candidates(depth, look)
         rows.sort(key=lambda row: -row.score)
         found += self._left()
         found.sort(key=lambda each: -each.score)
@@ -279,14 +323,12 @@ class Covariance:
             looks = self._look(ts, layout, values)
         if self._ticks:
             step = ts - self._ts
-            if step > 0.0:
-                # The shortest of what is usual: a pause is no tick.
-                usual = self._interval_s
-                self._interval_s = (
-                    step if not step > 0.0 or math.isnan(usual) else usual + 0.1 * (min(step, 2.0 * usual) - usual)
-                )
+            usual = self._interval_s
+            if step > 0.0:  # a pause is no tick
+                self._interval_s = step if math.isnan(usual) else usual + 0.1 * (min(step, 2.0 * usual) - usual)
         else:
             self._first_ts = ts
+        self._calibrate(ts, looks)
         self.refused = 0
         for at, look in enumerate(looks):
             if at == len(self._depths):
@@ -297,6 +339,17 @@ class Covariance:
         self._members = sum(int(look.leaves.sum()) for look in looks)
         self._ts = ts
         self._ticks += 1
+
+    def _calibrate(self, ts: float, looks: Sequence[_Look]) -> None:
+        """Learn how often members pass 1 without going far: a pool in which that is usual has a higher limit."""
+        worst = 0.0
+        for depth, look in zip(self._depths, looks, strict=False):
+            if len(look.tick.slots):
+                quiet = look.tick.scores <= 1.0
+                worst = max(worst, float(look.tick.scores[quiet].max(initial=0.0)))
+                over = depth.bank.over(look.tick)
+                worst = max(worst, float(over[over < CLEAR].max(initial=0.0)))
+        self._calibration.learn(ts, worst * max(self._calibration.limit, STEPS))
 
     def _widened(self, layout: Layout) -> tuple[str, ...]:
         """The features that are compared, with those of a layout for which there is room; its own, if none is known."""
@@ -375,9 +428,7 @@ class Covariance:
             slots = np.array([node.slot for node in nodes if node is not None], np.intp)
             found = means[present]
             groups = self._groups([node for node in nodes if node is not None])
-            limit = depth.bank.evidence_limit(
-                len(slots), self._interval_s if self._interval_s > 0.0 else 5.0, self.false_alarms_per_day
-            )
+            limit = self._limit(depth.bank, len(slots))
             tick = depth.bank.look(ts, slots, found[known_places], groups, limit)
             tick = self._excuse_younger(depth, tick, [node for node in nodes if node is not None], ts, limit)
             looks.append(
@@ -392,6 +443,12 @@ class Covariance:
                 )
             )
         return tuple(looks)
+
+    def _limit(self, bank: Bank, members: int) -> float:
+        """The evidence that scores 1: what the budget allows, and more where this pool has shown that it needs it."""
+        interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
+        allowed = bank.evidence_limit(members, interval_s, self.false_alarms_per_day)
+        return allowed * max(self._calibration.limit / STEPS, 1.0)
 
     @staticmethod
     def _groups(nodes: Sequence[_Node]) -> NDArray[np.intp]:
@@ -422,13 +479,17 @@ class Covariance:
         excused = stocks[depth.bank.metric_of]
         evidence = tick.evidence.copy()
         evidence[1][np.ix_(excused, younger)] = np.nan
-        shapes = slice(depth.bank.levels + depth.bank.changes, None)
-        evidence[0][shapes][:, younger] = np.nan
-        scores = np.nan_to_num(evidence).max(axis=(0, 1), initial=0.0) / limit
-        return replace(tick, evidence=evidence, scores=scores)
+        bank = depth.bank
+        evidence[0][bank.levels + bank.changes :, younger] = np.nan
+        # Who has just begun changes for that reason.
+        begun = younger & (bank.ticks(tick.slots) < self.windows[-1])
+        evidence[:, bank.levels : bank.levels + bank.changes, begun] = np.nan
+        alone = depth.bank.alone(evidence, limit)
+        return replace(tick, evidence=evidence, alone=alone, scores=depth.bank.lasting(alone, tick.slots))
 
     def _learn(self, depth: _Depth, look: _Look, ts: float) -> None:
         bank = depth.bank
+        self._take_kinds(depth, look)
         bank.take(look.tick, look.values[look.known])
         here = set(look.paths)
         changed = False
@@ -521,32 +582,23 @@ class Covariance:
     # Who deviates.
 
     def _deviations_now(self, depth: _Depth, look: _Look) -> list[Deviation]:
-        out = np.flatnonzero(look.tick.scores > 1.0)
-        if not len(out):
-            return []
         found = []
-        _begins, _, _ = depth.bank.runs(look.tick.slots)
-        ages = self._ages(depth, look.tick.ts)
-        for at in out:
+        for at in np.flatnonzero(look.tick.scores > 1.0).tolist():
             node = depth.nodes[look.paths[look.known[at]]]
-            features, signs = self._features_now(depth.bank, look.tick, int(at), look.limit)
+            features, kind = self._kind_now(depth, look, at)
+            if node.kind and not (node.kind == "spike" and kind):
+                kind = node.kind
             begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
-            begin = begin if math.isfinite(begin) else look.tick.ts
-            kind = kind_of(
-                signs,
-                duration_s=look.tick.ts - begin,
-                interval_s=self._interval_s,
-                age_share=(look.tick.ts - node.begin_ts) / max(ages, 1e-9),
-            )
             column = int(np.nan_to_num(look.tick.evidence[:, :, at]).max(axis=0).argmax())
+            score = float(look.tick.scores[at])
             found.append(
                 Deviation(
                     (node.row,),
                     node.name,
                     kind,
-                    float(look.tick.scores[at]) if kind != "younger" else min(float(look.tick.scores[at]), 1.0),
+                    min(score, 1.0) if kind == "younger" else score,
                     features,
-                    begin,
+                    begin if math.isfinite(begin) else look.tick.ts,
                     math.nan,
                     int(depth.bank.window_of[column]),
                     math.nan,
@@ -557,6 +609,26 @@ class Covariance:
             )
         return found
 
+    def _kind_now(self, depth: _Depth, look: _Look, at: int) -> tuple[tuple[FeatureScore, ...], Kind]:
+        """What sets a member apart at a tick, and how it deviates by that tick alone."""
+        node = depth.nodes[look.paths[look.known[at]]]
+        features, signs = self._features_now(depth.bank, look.tick, at, look.limit)
+        begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
+        kind = kind_of(
+            signs,
+            duration_s=look.tick.ts - begin if math.isfinite(begin) else 0.0,
+            interval_s=self._interval_s,
+            age_share=(look.tick.ts - node.begin_ts) / max(self._ages(depth, look.tick.ts), 1e-9),
+        )
+        return features, kind
+
+    def _take_kinds(self, depth: _Depth, look: _Look) -> None:
+        """Let members keep how they deviate."""
+        for at, score in enumerate(look.tick.scores.tolist()):
+            node = depth.nodes[look.paths[look.known[at]]]
+            if score > 1.0 or node.kind:
+                node.take_kind(self._kind_now(depth, look, at)[1] if score > 1.0 else "")
+
     @staticmethod
     def _ages(depth: _Depth, ts: float) -> float:
         alive = [ts - node.begin_ts for node in depth.nodes.values() if node.alive]
@@ -566,16 +638,16 @@ class Covariance:
         self, bank: Bank, tick: Tick, at: int, limit: float
     ) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
         evidence = np.nan_to_num(tick.evidence[:, :, at]) / limit
-        p, q, windows = bank.metrics, bank.traces, len(bank.lengths) + 1
+        p, q = bank.metrics, bank.traces
         best = np.zeros(p + 1)
         np.maximum.at(best, bank.metric_of, evidence.max(axis=0))
-        told: list[FeatureScore] = []
-        signs: list[Sign] = []
+        told: list[tuple[FeatureScore, Sign]] = []
+        shape: list[Sign] = []
         for metric in np.argsort(-best, kind="stable"):
-            if best[metric] <= 0.0 or (told and best[metric] < TOLD * max(best.max(), 1.0)):
+            if best[metric] < (TOLD * max(float(best.max()), 1.0) if told else LEAST_TOLD):
                 break
             if metric == p:
-                signs.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
+                shape.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
                 continue
             columns = np.flatnonzero(bank.metric_of == metric)
             column = int(columns[evidence[:, columns].max(axis=0).argmax()])
@@ -586,25 +658,25 @@ class Covariance:
             value = float(usual + means[window])
             spread = float(tick.spreads[column - column % q + int(metric), at])
             feature = self._features[metric]
-            told.append(FeatureScore(feature, value, float(usual), spread, float(best[metric])))
-            direction = 1.0 if above else -1.0
-            rising = _is_rising(direction * means, windows)
-            signs.append(Sign(feature, above, float(best[metric]), value, float(usual), rising, True))
-        return tuple(told), signs
+            score = FeatureScore(feature, value, float(usual), spread, float(best[metric]))
+            rising = _is_rising(means if above else -means)
+            told.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
+        return _telling(told, shape)
 
-    def _row_scores(self, depth: _Depth, look: _Look) -> list[RowScore]:
-        if not len(look.tick.slots):
-            return []
+    def _candidates(self, depth: _Depth, look: _Look) -> list[_Candidate]:
+        """The worst members of a tick."""
         scores = look.tick.scores
-        worst = np.argsort(-scores, kind="stable")[:MOST_LEAVES]
-        rows = []
-        for at in worst:
+        found = []
+        for at in np.argsort(-scores, kind="stable")[:MOST_LEAVES].tolist():
             if scores[at] <= 0.0:
                 break
             node = depth.nodes[look.paths[look.known[at]]]
-            features, _ = self._features_now(depth.bank, look.tick, int(at), look.limit)
-            rows.append(RowScore(node.row, node.name, float(scores[at]), features, look.tick.ts - node.begin_ts, "all"))
-        return rows
+            features = partial(self._features_at, depth.bank, look, at)
+            found.append(_Candidate(node.row, node.name, float(scores[at]), look.tick.ts - node.begin_ts, features))
+        return found
+
+    def _features_at(self, bank: Bank, look: _Look, at: int) -> tuple[FeatureScore, ...]:
+        return self._features_now(bank, look.tick, at, look.limit)[0]
 
     def _left(self) -> list[Deviation]:
         """Who left a pool of fixed size."""
@@ -728,8 +800,7 @@ class Covariance:
         slots = np.array([node.slot for node in nodes], np.intp)
         compared = max(int(np.median([sum(each.alive for each in nodes), len(nodes)])), 2)
         interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
-        limit = bank.evidence_limit(compared, interval_s, self.false_alarms_per_day)
-        peaks = bank.peaks(slots) / limit
+        peaks = bank.peaks(slots) / self._limit(bank, compared)
         scores = peaks.max(axis=0)
         begins, untils, lasts = bank.runs(slots)
         found = []
@@ -771,37 +842,31 @@ class Covariance:
     def _features_of_life(
         self, bank: Bank, slot: np.intp, peaks: Floats, worst: Floats, *, lasting: bool
     ) -> tuple[tuple[FeatureScore, ...], list[Sign], int, float]:
-        p, windows = bank.metrics, len(bank.lengths) + 1
+        p = bank.metrics
         differences, _ = bank.now(np.array([slot]))
-        told: list[FeatureScore] = []
-        signs: list[Sign] = []
+        told: list[tuple[FeatureScore, Sign]] = []
+        shape: list[Sign] = []
         order = np.argsort(-peaks, kind="stable")
         for metric in order:
-            if peaks[metric] <= 0.0 or (signs and peaks[metric] < TOLD * max(float(peaks.max()), 1.0)):
+            if peaks[metric] < (TOLD * max(float(peaks.max()), 1.0) if told else LEAST_TOLD):
                 break
             _, _, direction, value, usual, spread, _ = worst[:, metric]
             above = direction == 0.0
             if metric == p:
-                signs.append(Sign("", True, float(peaks[p]), math.nan, math.nan, False, lasting))
+                shape.append(Sign("", True, float(peaks[p]), math.nan, math.nan, False, lasting))
                 continue
             means = differences[:, metric, 0] * (1.0 if above else -1.0)
             still = bool(means[0] > 0.5 * abs(value - usual))
-            signs.append(
-                Sign(
-                    self._features[metric],
-                    above,
-                    float(peaks[metric]),
-                    float(value),
-                    float(usual),
-                    _is_rising(means, windows),
-                    still,
+            feature, score = self._features[metric], float(peaks[metric])
+            told.append(
+                (
+                    FeatureScore(feature, float(value), float(usual), float(spread), score),
+                    Sign(feature, above, score, float(value), float(usual), _is_rising(means), still),
                 )
             )
-            told.append(
-                FeatureScore(self._features[metric], float(value), float(usual), float(spread), float(peaks[metric]))
-            )
         at = int(order[0])
-        return tuple(told), signs, int(bank.window_of[int(worst[1, at])]), float(worst[6, at])
+        features, signs = _telling(told, shape)
+        return features, signs, int(bank.window_of[int(worst[1, at])]), float(worst[6, at])
 
     # Groups of different times.
 
@@ -858,7 +923,7 @@ class Covariance:
             bank.take(tick, values)
         peaks = bank.peaks(slots) / limit
         found = []
-        for at in np.flatnonzero(peaks.max(axis=0) > 1.0):
+        for at in np.flatnonzero(peaks.max(axis=0) > 1.0).tolist():
             name = names[at]
             begin = self._courses.begin_ts(name)
             worst = bank.worst(slots[at : at + 1])[..., 0]
@@ -890,14 +955,19 @@ class Covariance:
     # Dendrograms.
 
     def _dendrogram(
-        self, nodes: Sequence[_Node], groups: Sequence[str], told: Sequence[Deviation], replicates: int
+        self,
+        nodes: Sequence[_Node],
+        groups: Sequence[str],
+        told: Sequence[Deviation],
+        replicates: int,
+        most: int = MOST_LEAVES,
     ) -> Dendrogram | None:
         if groups and not any("/".join(node.path) in groups for node in nodes):
             return self._of_courses(groups, replicates)
         by_row = {node.row: node for node in nodes}
         first = [each.rows[0] for each in told if each.rows[0] in by_row]
         others = [row for row in by_row if row not in first]
-        chosen = [*first, *others][:MOST_LEAVES]
+        chosen = [*first, *others][:most]
         chosen = [row for row in by_row if row in set(chosen)]
         picked = [by_row[row] for row in chosen]
         if len(picked) < 2:
@@ -935,7 +1005,7 @@ class Covariance:
         levels = self._levels()
         groups = self._groups_by_age()
         trees = {
-            level: self._dendrogram(levels.get(level, []), groups.get(level, ()), (), replicates)
+            level: self._dendrogram(levels.get(level, []), groups.get(level, ()), (), replicates, self.limit)
             for level in sorted(set(levels) | set(groups))
         }
         highest = max((float(tree.merges[-1, 2]) for tree in trees.values() if tree is not None), default=0.0)
@@ -979,6 +1049,7 @@ class Covariance:
             "interval_s": self._interval_s,
             "ticks": self._ticks,
             "members": self._members,
+            "calibration": self._calibration.snapshot(),
             "steady": self._steady,
             "away": [[list(path), at] for path, at in self._away.items()],
             "courses": self._courses.snapshot(),
@@ -995,6 +1066,9 @@ class Covariance:
                             node.leaf,
                             node.until_ts,
                             node.alive,
+                            node.kind,
+                            node.next_kind,
+                            node.ticks,
                         ]
                         for node in depth.nodes.values()
                     ],
@@ -1010,6 +1084,7 @@ class Covariance:
         self._first_ts, self._ts = float(state["first_ts"]), float(state["ts"])
         self._interval_s = float(state["interval_s"])
         self._ticks, self._members = int(state["ticks"]), int(state["members"])
+        self._calibration.restore(state["calibration"])
         self._steady = int(state["steady"])
         self._away = {tuple(path): int(at) for path, at in state["away"]}
         self._courses = Courses(len(self._features))
@@ -1018,11 +1093,10 @@ class Covariance:
         for part in state["depths"]:
             depth = _Depth(self._bank())
             depth.bank.restore(part["bank"])
-            for path, name, slot, begin_ts, wave, leaf, until_ts, alive in part["nodes"]:
-                key = tuple(path)
-                depth.nodes[key] = _Node(
-                    key, name, int(slot), float(begin_ts), int(wave), bool(leaf), float(until_ts), bool(alive)
-                )
+            for path, name, slot, begin_ts, wave, leaf, until_ts, alive, kind, next_kind, ticks in part["nodes"]:
+                node = _Node(tuple(path), name, int(slot), float(begin_ts), int(wave), bool(leaf), float(until_ts))
+                node.alive, node.kind, node.next_kind, node.ticks = bool(alive), kind, next_kind, int(ticks)
+                depth.nodes[node.path] = node
             depth.waves = {tuple(parent): _Wave(int(number), int(tick)) for parent, number, tick in part["waves"]}
             self._depths.append(depth)
         self._layout, self._looked = None, None
@@ -1038,10 +1112,29 @@ def _wave_name(parent: Path, wave: int) -> str:
     return "/".join((*parent, f"wave {wave + 1}"))
 
 
-def _is_rising(means: Floats, windows: int) -> bool:
-    """Whether a difference is larger the shorter the window is; `means` by window, those out of the usual positive."""
+def _telling(
+    told: Sequence[tuple[FeatureScore, Sign]], shape: Sequence[Sign]
+) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
+    """What to tell of metrics that are out, worst first, and of the covariance.
+
+    Where a metric is out of what the others make expected, they may be what has moved: those that are themselves where
+    they are said to be come first, and only they are told.
+    """
+    shown = [
+        (score, sign)
+        for score, sign in told
+        if (score.value > score.mean) == sign.above and abs(score.value - score.mean) >= score.standard_deviation
+    ]
+    kept = shown or list(told[:1])
+    return tuple(score for score, _ in kept), sorted(
+        [*(sign for _, sign in kept), *shape], key=lambda sign: -sign.evidence
+    )
+
+
+def _is_rising(means: Floats) -> bool:
+    """Whether a difference is larger now than over the whole life; `means` by window, those out positive."""
     known = means[np.isfinite(means)]
-    return len(known) >= min(3, windows) and bool((np.diff(known[:3]) < 0.0).all())
+    return len(known) > 1 and bool(known[0] > RISEN * known[-1])
 
 
 def _scaled(data: Floats) -> Floats:
@@ -1052,7 +1145,8 @@ def _scaled(data: Floats) -> Floats:
 
 def _clustered(labels: tuple[str, ...], data: Floats, replicates: int) -> Dendrogram:
     merges = ward(data)
-    p_values = au_p_values(data, merges, replicates=replicates) if replicates else np.full(len(merges), np.nan)
+    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # of hundreds they take minutes
+    p_values = au_p_values(data, merges, replicates=replicates) if asked else np.full(len(merges), np.nan)
     return Dendrogram(labels, merges, p_values)
 
 

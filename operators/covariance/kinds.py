@@ -18,7 +18,8 @@ USES: Final = ("_ratio", "_per_s", "_percent", "_rate")
 
 SHORT_S: Final = 300.0
 SHORT_TICKS: Final = 96
-"""What is over and took no longer, with what windows remember of it, was a spike: section V.H has them of 1 to 3 min."""
+"""What is over and took no longer, with what windows remember of it, was a spike: section V.H has them of 1 to 3 min.
+"""
 
 SUDDEN_S: Final = 60.0
 SUDDEN_TICKS: Final = 30

@@ -101,6 +101,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
+    # Matrices here are small: threads of the linear algebra would only wait for each other, at ten times the cost.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = laggard.main(arguments, prog_name="laggard", standalone_mode=False)
     except Exception as error:

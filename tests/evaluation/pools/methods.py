@@ -15,6 +15,7 @@ import numpy as np
 from laggard.operators.covariance import Covariance
 from laggard.operators.covariance.published import aggregated, published
 from laggard.pipeline.records import UNNUMBERED, Frame, write_line
+from laggard.pipeline.wiring import RESOLUTION
 from tests.evaluation.pools.scoring import Cluster, wave_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def as_published(test: Pool) -> Rankings:
 
 def adaptive(test: Pool) -> Rankings:
     """What the operator reports of the whole life of the pool, after its last tick."""
-    operator = Covariance()
+    operator = Covariance(resolution=RESOLUTION)
     for ts, layout, values in test.frames():
         operator.learn(ts, layout, values)
     told = operator.report(replicates=0).ranking

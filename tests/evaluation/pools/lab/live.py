@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.covariance import Covariance
+from laggard.pipeline.wiring import RESOLUTION
 from tests.evaluation.pools.lab.recording import INTERVAL_S, read, recordings
 from tests.evaluation.pools.workers import spread
 
@@ -124,7 +125,7 @@ def run(folder: Path, workers: int) -> str:
 
 def judge(file: Path) -> Verdict:
     """What the operator makes of one recording."""
-    return watch(*read(file), Covariance())
+    return watch(*read(file), Covariance(resolution=RESOLUTION))
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
