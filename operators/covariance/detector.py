@@ -77,11 +77,28 @@ STEPS: Final = 20.0
 CALIBRATION: Final = {"prior": (16.3, 1.5), "prior_s": 86_400.0}
 """Scores are calibrated in steps of 5 %. Before anything was seen 1 is the limit, and a day has to say otherwise."""
 
+SHOWN: Final = 0.5
+"""A metric is told where it is so many standard deviations from the others by itself."""
+
 STEADY: Final = 12
 """A member that deviates is said to do so otherwise than before once it has done so for so many ticks."""
 
+SUPERSEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "stuck": ("different", "slower"),
+    "slower": ("different",),
+    "busy": ("different", "spike"),
+    "leak": ("different", "spike", "busy"),
+    "spike": ("different",),
+}
+"""What each kind takes the place of at once."""
+
 YOUNG_TICKS: Final = 192
 """Until so many ticks of a pool were seen, what is said of it is said to be young."""
+
+
+def _says_more(told: str, kind: str) -> bool:
+    """Whether a new kind says more than what is told: a spike that goes on, or something that had no name."""
+    return not told or (told in SUPERSEDED.get(kind, ()) if kind else False)
 
 
 @dataclass(slots=True)
@@ -105,7 +122,9 @@ class _Node:
         """Take what a tick says: what is told does not change with every tick."""
         self.ticks = self.ticks + 1 if kind == self.next_kind else 1
         self.next_kind = kind
-        if not self.kind or (self.kind == "spike" and kind) or self.ticks >= (STEADY if kind else SETTLED):
+        # What has spiked is below its own mean for a while: that is no news.
+        after = self.kind == "spike" and kind in ("slower", "different")
+        if _says_more(self.kind, kind) or (self.ticks >= (STEADY if kind else SETTLED) and not after):
             self.kind = kind
 
     @property
@@ -586,8 +605,8 @@ class Covariance:
         for at in np.flatnonzero(look.tick.scores > 1.0).tolist():
             node = depth.nodes[look.paths[look.known[at]]]
             features, kind = self._kind_now(depth, look, at)
-            if node.kind and not (node.kind == "spike" and kind):
-                kind = node.kind
+            if not _says_more(node.kind, kind):
+                kind = node.kind or kind
             begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
             column = int(np.nan_to_num(look.tick.evidence[:, :, at]).max(axis=0).argmax())
             score = float(look.tick.scores[at])
@@ -1123,7 +1142,8 @@ def _telling(
     shown = [
         (score, sign)
         for score, sign in told
-        if (score.value > score.mean) == sign.above and abs(score.value - score.mean) >= score.standard_deviation
+        if (score.value > score.mean) == sign.above
+        and abs(score.value - score.mean) >= SHOWN * score.standard_deviation
     ]
     kept = shown or list(told[:1])
     return tuple(score for score, _ in kept), sorted(

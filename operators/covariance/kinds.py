@@ -84,9 +84,16 @@ def kind_of(  # noqa: PLR0911 - a decision list
     if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
         return "stuck"
     worst = told[0]
+    if nature(worst.feature) == "wait":
+        # Who computes more waits for the CPU, and who gets less done waits less: both are told by what they use.
+        computes = [sign for sign in told if sign.above and "cpu" in sign.feature and nature(sign.feature) == "use"]
+        less = [sign for sign in told if not sign.above and nature(sign.feature) == "use"]
+        if not computes and (worst.above or less):
+            return "slower"
+        worst = computes[0] if computes else worst
     what = nature(worst.feature)
     if what == "wait":
-        return "slower" if worst.above else "different"
+        return "different"
     longest = (SUDDEN_S, SUDDEN_TICKS) if worst.lasting else (SHORT_S, SHORT_TICKS)
     short = not duration_s > max(longest[0], longest[1] * interval_s)
     if what == "use":
