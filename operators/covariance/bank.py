@@ -105,9 +105,11 @@ class Bank:
 
     For each metric, and each window as well as the whole life, two statistics are kept of each member: its **level**,
     the mean difference from the siblings' median; and its **change**, how much of that is new, by the mean difference
-    before the window. Both are divided by what members differ by: the median absolute deviation among siblings at this
-    tick, and its mean over the past; and made standard normal for the few they are (Wallace 1959). For each window
-    there also is the distance of the member's **covariance** from that of all (section IV.C): see `tangent`.
+    before the window. So it is for what each metric is **given the others**: with P the inverse of the correlations of
+    the differences e of all members, (P e)_k / P_kk, in which the load that a member happens to have cancels out. All
+    are divided by what members differ by: the median absolute deviation among siblings at this tick, and its mean over
+    the past; and made standard normal for the few they are (Wallace 1959). For each window there also is the distance
+    of the member's **covariance** from that of all (section IV.C): see `tangent`.
 
     How far out is too far follows from the pool itself: members are alike, so each one's highest statistic in a block
     of ticks tells what any of them may reach. Mean m and deviation s of these are medians over members, so that the few
@@ -117,7 +119,7 @@ class Bank:
 
     Windows are exponential, of the same mean age as `length` ticks: O(1) state per member and metric.
 
-    Memory: for each member about (6 windows + 8) x metrics x 2 x 4 numbers, and those of `Windows`.
+    Memory: for each member about (37 windows + 28) x metrics numbers of 8 bytes, and those of `Windows`.
 
     References: Wallace (1959), "Bounds on normal approximations to Student's and the chi-square distributions", Annals
     of Mathematical Statistics 30. Coles (2001), "An introduction to statistical modeling of extreme values", section 3.
