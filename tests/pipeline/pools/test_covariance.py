@@ -72,7 +72,7 @@ def test_a_member_that_deviates_is_an_anomaly_and_the_ranking_is_told_as_it_chan
     assert anomaly.blame is not None
     assert (anomaly.blame.row, anomaly.blame.name, anomaly.blame.feature) == ("b[2]", "b", X)
     assert (anomaly.blame.value, anomaly.blame.resources) == (3.0, ("cpu",))
-    assert anomaly.sentence.startswith("`b` is busier than the others: it uses 300 % of one core in user mode, in the")
+    assert anomaly.sentence.startswith("`b` (pid 2) is busier than the others: it uses 300 % of one core in user mode,")
     assert isinstance(ranking, PoolOutput)
     assert (ranking.id, ranking.pool, ranking.ts) == (
         pool_id("covariance", "workers", place(20)),
