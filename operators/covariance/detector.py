@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration
+from laggard.operators.calibration import DAY_S, Calibration
 from laggard.operators.covariance.bank import FEWEST, SETTLED, Bank, Tick
 from laggard.operators.covariance.clustering import au_p_values, ward
 from laggard.operators.covariance.distance import pairwise
@@ -70,12 +70,12 @@ ALIGNED_WINDOWS: Final = (2, 8, 32)
 ALIGNED_BLOCK: Final = 8
 """In parts of a group's life, of which there are up to 128."""
 
-CLEAR: Final = 1.5
+CLEAR: Final = 1.35
 """A stretch above 1 that came this far is a deviation; what stayed below may be how this pool is, and is counted."""
 
 STEPS: Final = 20.0
-CALIBRATION: Final = {"prior": (16.3, 1.5), "prior_s": 86_400.0}
-"""Scores are calibrated in steps of 5 %. Before anything was seen 1 is the limit, and a day has to say otherwise."""
+CALIBRATION: Final = {"prior": (17.3, 1.5), "prior_s": 21_600.0}
+"""Scores are calibrated in steps of 5 %. Before anything was seen 1 is the limit, and hours have to say otherwise."""
 
 SHOWN: Final = 0.5
 """A metric is told where it is so many standard deviations from the others by itself."""
@@ -361,14 +361,15 @@ class Covariance:
 
     def _calibrate(self, ts: float, looks: Sequence[_Look]) -> None:
         """Learn how often members pass 1 without going far: a pool in which that is usual has a higher limit."""
-        worst = 0.0
+        raised, worst = max(self._calibration.limit / STEPS, 1.0), 0.0
         for depth, look in zip(self._depths, looks, strict=False):
             if len(look.tick.slots):
                 quiet = look.tick.scores <= 1.0
                 worst = max(worst, float(look.tick.scores[quiet].max(initial=0.0)))
                 over = depth.bank.over(look.tick)
-                worst = max(worst, float(over[over < CLEAR].max(initial=0.0)))
-        self._calibration.learn(ts, worst * max(self._calibration.limit, STEPS))
+                # By the limit that was not raised, or each deviation would make the next one look doubtful.
+                worst = max(worst, float(over[over * raised < CLEAR].max(initial=0.0)))
+        self._calibration.learn(ts, worst * raised * STEPS)
 
     def _widened(self, layout: Layout) -> tuple[str, ...]:
         """The features that are compared, with those of a layout for which there is room; its own, if none is known."""
@@ -463,11 +464,11 @@ class Covariance:
             )
         return tuple(looks)
 
-    def _limit(self, bank: Bank, members: int) -> float:
+    def _limit(self, bank: Bank, members: int, *, raised: bool = True) -> float:
         """The evidence that scores 1: what the budget allows, and more where this pool has shown that it needs it."""
         interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
         allowed = bank.evidence_limit(members, interval_s, self.false_alarms_per_day)
-        return allowed * max(self._calibration.limit / STEPS, 1.0)
+        return allowed * max(self._calibration.limit / STEPS, 1.0) if raised else allowed
 
     @staticmethod
     def _groups(nodes: Sequence[_Node]) -> NDArray[np.intp]:
@@ -819,7 +820,9 @@ class Covariance:
         slots = np.array([node.slot for node in nodes], np.intp)
         compared = max(int(np.median([sum(each.alive for each in nodes), len(nodes)])), 2)
         interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
-        peaks = bank.peaks(slots) / self._limit(bank, compared)
+        # Of a load test each doubtful finding is wanted; over days they are what chance makes.
+        lasting = self._ts - self._first_ts > DAY_S
+        peaks = bank.peaks(slots) / self._limit(bank, compared, raised=lasting)
         scores = peaks.max(axis=0)
         begins, untils, lasts = bank.runs(slots)
         found = []
