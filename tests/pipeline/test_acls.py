@@ -250,7 +250,7 @@ def test_the_commands_of_each_role_work_with_its_rules(
         if until is None:
             done = machines[role].run(words)
         else:
-            with KafkaBus(options_of(cluster, "viewer")) as bus:
+            with KafkaBus(options_of(cluster, "worker")) as bus:
                 (partition,) = bus.partitions(NAMES.name(COUNTERS))
                 done = machines[role].run_until(words, lambda _: until(bus, partition))
                 assert until(bus, partition), (role, words, done.stdout)
