@@ -1,10 +1,11 @@
-"""Pools: sliding covariances, distances of all pairs and p-values of clusters, beside the plainest loops.
+"""Pools: the whole operator, sliding covariances, distances of all pairs and p-values, beside the plainest loops.
 
     python -m tests.benchmarks.covariance [--rounds 5]
 
 The ways take turns within each round, so that a noisy machine disturbs them alike; the median round counts, in CPU time
 of one core (`OPENBLAS_NUM_THREADS=1`, or what waits for the other core counts too). All pairs of 5,000 members are
-compared once, by the fast way only: the loop would take minutes.
+compared once, by the fast way only: the loop would take minutes. The operator's ticks are averaged over a block of 64,
+so that what it does at some ticks only counts for its share.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from scipy.cluster.hierarchy import linkage
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
+from laggard.operators.covariance import Covariance
+from laggard.operators.covariance.bank import BLOCK
 from laggard.operators.covariance.clustering import SCALES, au_p_values, ward
 from laggard.operators.covariance.distance import pairwise, tangent, whiten
 from laggard.operators.covariance.windows import LIFE, Windows
+from laggard.pipeline.records import make_layout
 from tests.benchmarks.regression import turns
 from tests.operators.covariance.slow_clustering import members
 
@@ -29,11 +33,50 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-METRICS: Final = 5
+FEATURES: Final = ("cpu_ratio", "memory_bytes", "requests_per_s", "io_read_bytes_per_s", "open_files")
+METRICS: Final = len(FEATURES)
 LENGTHS: Final = (12, 48, 192)
 POOLS: Final = (40, 320, 5_000)
 LOOPED: Final = 320
-"""Larger pools are not looped over."""
+"""Larger pools are not looped over but for the operator as a whole."""
+
+
+def operator(size: int) -> Callable[[], object]:
+    """A block of ticks of a pool, scored and learned: levels, changes, covariances, and what is told. One deviates."""
+    values = 100.0 + 10.0 * np.random.default_rng(size).normal(size=(BLOCK, size, METRICS))
+    values[:, 1] += 100.0
+    rows = [f"worker-{each}" for each in range(size)]
+    layout = make_layout(rows, rows, FEATURES)
+    pool = Covariance(windows=LENGTHS)
+    at = 0
+
+    def once() -> object:
+        nonlocal at
+        for now in values:
+            at += 1
+            scores = pool.score(5.0 * at, layout, now)
+            scores.ranking(rows=1, features=1)
+            pool.learn(5.0 * at, layout, now)
+        return scores
+
+    for _ in range(math.ceil(max(LENGTHS) / BLOCK)):
+        once()
+    return once
+
+
+def plain_operator(size: int) -> Callable[[], object]:
+    """Means, deviations and covariances alone, of each member and window; see `plain_ticks`."""
+    values = np.random.default_rng(size).normal(size=(max(LENGTHS), size, METRICS))
+
+    def once() -> None:
+        for length in (*LENGTHS, max(LENGTHS)):
+            for each in range(size):
+                window = values[-length:, each]
+                window.mean(axis=0)
+                window.std(axis=0)
+                np.cov(window, rowvar=False)
+
+    return once
 
 
 def ticks(size: int) -> Callable[[], object]:
@@ -104,6 +147,11 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     rounds = options.parse_args().rounds
     windows = len(LENGTHS) + 1
+    for size in POOLS:
+        taken = turns({"Covariance": operator(size), "numpy, one by one": plain_operator(size)}, rounds)
+        taken["Covariance"] /= BLOCK
+        title = f"a tick of {size} members x {METRICS} metrics x {windows} windows, scored and learned, no p-values"
+        show(title, taken, size * METRICS * windows, "members x metrics x windows")
     for size in POOLS:
         ways = {"Windows": ticks(size)}
         if size <= LOOPED:
