@@ -70,7 +70,7 @@ ALIGNED_WINDOWS: Final = (2, 8, 32)
 ALIGNED_BLOCK: Final = 8
 """In parts of a group's life, of which there are up to 128."""
 
-CLEAR: Final = 1.35
+CLEAR: Final = 1.6
 """A stretch above 1 that came this far is a deviation; what stayed below may be how this pool is, and is counted."""
 
 STEPS: Final = 20.0
