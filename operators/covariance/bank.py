@@ -54,7 +54,7 @@ NOW: Final = {"level": 0.5, "change": 0.3}
 MOST_INDEPENDENT: Final = 10.0
 """The spread of changes becomes known the better the longer the pool is seen, up to so many times the members."""
 
-EXPONENT: Final = 0.62
+EXPONENT: Final = 0.65
 """What is higher than the budget allows, as a share of the logarithm of what could have been: statistics go together,
 and their tail is lighter than assumed (fitted on simulated pools in which nothing deviates: tests/evaluation/pools)."""
 
