@@ -122,8 +122,8 @@ class _Node:
         """Take what a tick says: what is told does not change with every tick."""
         self.ticks = self.ticks + 1 if kind == self.next_kind else 1
         self.next_kind = kind
-        # What has spiked is below its own mean for a while: that is no news.
-        after = self.kind == "spike" and kind in ("slower", "different")
+        # What had a name keeps it rather than have none; and what has spiked is below its own mean for a while.
+        after = bool(self.kind) and (kind == "different" or (self.kind == "spike" and kind == "slower"))
         if _says_more(self.kind, kind) or (self.ticks >= (STEADY if kind else SETTLED) and not after):
             self.kind = kind
 
