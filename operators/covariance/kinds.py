@@ -17,7 +17,7 @@ WAITS: Final = ("wait", "delay", "throttled", "pressure", "latency", "response_t
 USES: Final = ("_ratio", "_per_s", "_percent", "_rate")
 
 SHORT_S: Final = 300.0
-SHORT_TICKS: Final = 96
+SHORT_TICKS: Final = 128
 """What is over and took no longer, with what windows remember of it, was a spike: section V.H has them of 1 to 3 min.
 """
 
@@ -83,7 +83,8 @@ def kind_of(  # noqa: PLR0911 - a decision list
         return "different"
     if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
         return "stuck"
-    worst = told[0]
+    # That a member holds less says little while something else is out as well.
+    worst = next((sign for sign in told if sign.above or nature(sign.feature) != "stock"), told[0])
     if nature(worst.feature) == "wait":
         # Who computes more waits for the CPU, and who gets less done waits less: both are told by what they use.
         computes = [sign for sign in told if sign.above and "cpu" in sign.feature and nature(sign.feature) == "use"]
