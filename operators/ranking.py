@@ -7,6 +7,12 @@ from typing import Literal
 
 Basis = Literal["itself", "name", "starts", "all", "threshold"]
 
+Kind = Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"]
+"""How members of a pool deviate: they did much more for a short while, and are back (`spike`); they do more and go on
+doing so (`busy`); they hold more and more (`leak`); they do nothing while others work (`stuck`); they get less done, or
+wait longer (`slower`); they left the pool and nobody took their place (`left`); they began later, and differ by that
+only (`younger`); or their metrics vary otherwise (`different`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureScore:

@@ -173,7 +173,7 @@ class _Look:
     limit: float
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
     """A member at one tick; what sets it apart is found out when it is asked for."""
 
     row: str
@@ -183,6 +183,7 @@ class _Candidate(NamedTuple):
     features: Callable[[], tuple[FeatureScore, ...]]
 
     def told(self, features: int) -> RowScore:
+        """The member with the metrics that set it apart most."""
         return RowScore(self.row, self.name, self.score, self.features()[:features], self.age_s, "all")
 
 
@@ -202,7 +203,7 @@ class Scores:
     def __init__(
         self,
         ts: float,
-        rows: Sequence[_Candidate],
+        rows: Sequence[Candidate],
         deviations: tuple[Deviation, ...],
         members: int,
         age_s: float,
@@ -320,7 +321,7 @@ class Covariance:
         age_s = ts - self._first_ts if self._ticks else 0.0
         members = sum(int(look.leaves.sum()) for look in looks)
         found: list[Deviation] = []
-        rows: list[_Candidate] = []
+        rows: list[Candidate] = []
         if self.method == "adaptive":
             for depth, look in zip(self._depths, looks, strict=False):
                 found += self._deviations_now(depth, look)
@@ -683,7 +684,7 @@ class Covariance:
             told.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
         return _telling(told, shape)
 
-    def _candidates(self, depth: _Depth, look: _Look) -> list[_Candidate]:
+    def _candidates(self, depth: _Depth, look: _Look) -> list[Candidate]:
         """The worst members of a tick."""
         scores = look.tick.scores
         found = []
@@ -692,7 +693,7 @@ class Covariance:
                 break
             node = depth.nodes[look.paths[look.known[at]]]
             features = partial(self._features_at, depth.bank, look, at)
-            found.append(_Candidate(node.row, node.name, float(scores[at]), look.tick.ts - node.begin_ts, features))
+            found.append(Candidate(node.row, node.name, float(scores[at]), look.tick.ts - node.begin_ts, features))
         return found
 
     def _features_at(self, bank: Bank, look: _Look, at: int) -> tuple[FeatureScore, ...]:

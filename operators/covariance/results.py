@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from laggard.operators.ranking import Kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -11,11 +13,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore
 
-Kind = Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"]
-"""How members deviate: they did much more for a short while, and are back (`spike`); they do more and go on doing so
-(`busy`); they hold more and more (`leak`); they do nothing while others work (`stuck`); they get less done, or wait
-longer (`slower`); they left the pool and nobody took their place (`left`); they began later, and differ by that only
-(`younger`); or their metrics vary otherwise (`different`)."""
+__all__ = ["Dendrogram", "Deviation", "Kind", "Level", "Report"]
 
 
 @dataclass(frozen=True, slots=True)

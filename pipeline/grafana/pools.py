@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.operators.covariance.results import Kind
+    from laggard.operators.ranking import Kind
     from laggard.pipeline.grafana.layout import PanelBuilder
 
 _HERE: Final = (*PLACE, 'pool=~"$pool"')

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from laggard.operators.calibration import QUIET_S
-from laggard.operators.covariance.results import Kind
+from laggard.operators.ranking import Kind
 
 PREFIX = "laggard_"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
-from laggard.operators.covariance.results import Kind
+from laggard.operators.ranking import Kind
 from laggard.pipeline.records.features import features_json, read_features
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_ROWS, MAX_SEQUENCE
