@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from laggard.pipeline.cli.exits import USAGE, CommandError
+from laggard.pipeline.cli.times import parse_time
 from laggard.pipeline.settings import Given, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.kinds import duration
 
@@ -43,6 +45,19 @@ duration_option = click.option(
     "--duration", "duration_s", metavar="DURATION", callback=seconds, help="Stop after this time.  [default: never]"
 )
 """Of a command that runs until it is stopped: its argument `duration_s`, None for ever."""
+
+
+def past_moment(at: str | None, now: float) -> float | None:
+    """The moment that `--at` names, None where it was not given. Refuses one that is still to come."""
+    if at is None:
+        return None
+    try:
+        ts = parse_time(at, now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--at") from None
+    if ts > now:
+        raise CommandError(f"--at {at} is not over yet", USAGE)
+    return ts
 
 
 def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

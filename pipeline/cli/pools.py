@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
-from laggard.pipeline.cli.options import to_type, with_settings
-from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.cli.options import past_moment, to_type, with_settings
+from laggard.pipeline.cli.times import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
     """
     _check(pool, svg, as_json=as_json)
     now = time.time()
-    ts = _moment(at, now)
+    ts = past_moment(at, now)
     told = [] if path is None else _of_file(path, ts)
     if pool:
         output = _of_bus(settings, pool, at, ts) if path is None else _named(told, pool, path)
@@ -82,18 +82,6 @@ def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
         raise click.UsageError("only one of --json and --svg can go to standard output")
     if svg != STANDARD and not Path(svg).parent.is_dir():
         raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")
-
-
-def _moment(at: str | None, now: float) -> float | None:
-    if at is None:
-        return None
-    try:
-        ts = parse_time(at, now)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--at") from None
-    if ts > now:
-        raise CommandError(f"--at {at} is not over yet", USAGE)
-    return ts
 
 
 # Of a file.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
-from laggard.pipeline.cli.options import setting_flag, to_type, with_settings
-from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.options import past_moment, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.times import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -66,7 +66,7 @@ def why(
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")
     now = time.time()
-    ts = _moment(at, now)
+    ts = past_moment(at, now)
 
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong time is said without them
     from laggard.pipeline.history.why import History, OutsideError  # noqa: PLC0415
@@ -119,18 +119,6 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
 def starting(settings: Settings) -> list[str]:
     """The command that starts an agent."""
     return ["agent"] if "://" in settings.text("bus.location") else ["up"]
-
-
-def _moment(at: str | None, now: float) -> float | None:
-    if at is None:
-        return None
-    try:
-        ts = parse_time(at, now)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--at") from None
-    if ts > now:
-        raise CommandError(f"--at {at} is not over yet", USAGE)
-    return ts
 
 
 def _outside(error: OutsideError) -> str:
