@@ -80,9 +80,9 @@ class Tick:
         alone: scores of members by this tick alone, shape (n,).
         scores: of members, above 1 is more than the budget allows, shape (n,).
         spreads: among members, shape (columns, n), in the metrics' units.
-        usual: of the others at this tick, in the metrics' units, shape (windows + 1, metrics, n).
         sums, weights, references: what becomes of the means.
-        variance: over groups, of what members differ by, shape (columns,).
+        variance: over groups, of what members differ by, shape (levels + changes,).
+        medians: of the siblings, in the metrics' units, shape (metrics, n).
 
     """
 
@@ -258,7 +258,7 @@ class Bank:
             if not enough.any():
                 continue
             found = found - _median(found)[:, None]
-            spread = 1.4826 * _median(np.abs(found)) * (1.0 + 1.2 / np.maximum(count, 1))
+            spread = _deviation(found, count)
             now = np.where(enough, spread**2, 0.0)
             variance[:, 0] += np.where(enough, now * count, 0.0)
             variance[:, 1] += np.where(enough, count, 0.0)
@@ -454,7 +454,7 @@ class Bank:
             means, squares = kept["block_mean"][..., some], kept["block_square"][..., some]
             members = means.shape[-1]
             found = _median(means)
-            between = (1.4826 * _median(np.abs(means - found[..., None])) * (1.0 + 1.2 / members)) ** 2
+            between = _deviation(means - found[..., None], members) ** 2
             blocks = float(np.median(kept["blocks"][some]))
             independent = np.full(self.columns, float(members))
             independent[self.levels : self.levels + self.changes] *= blocks
@@ -526,12 +526,11 @@ class Bank:
         """Since when members are above 1, by the stretch that was last; NaN for none."""
         return np.asarray(self._arrays["runs"][0, slots])
 
-    def now(self, slots: Slots) -> tuple[Floats, Floats]:
-        """Mean differences from the siblings, and the siblings' means, each (windows + 1, metrics, n); NaN for none."""
+    def differences(self, slots: Slots) -> Floats:
+        """Mean differences from the siblings, shape (windows + 1, metrics, n); NaN for none."""
         p = self.metrics
         weights = self._arrays["weights"][:, :p, slots]
-        weights = np.where(weights > 0.0, weights, np.nan)
-        return self._arrays["sums"][:, :p, slots] / weights, self._arrays["references"][..., slots] / weights
+        return np.asarray(self._arrays["sums"][:, :p, slots] / np.where(weights > 0.0, weights, np.nan))
 
     def ticks(self, slots: Slots) -> Floats:
         """How many ticks members have been there."""
@@ -552,8 +551,8 @@ class Bank:
         moved = tangent(shrunk, np.eye(metrics))
         distances = np.sqrt(((moved - np.median(moved, axis=0)) ** 2).sum(axis=1))
         found = np.log(np.maximum(distances, 1e-9))
-        spread = 1.4826 * float(np.median(np.abs(found - np.median(found)))) * (1.0 + 1.2 / len(found))
-        z = (found - np.median(found)) / max(spread, 0.1)
+        found -= np.median(found)
+        z = found / np.maximum(_deviation(found, len(found)), 0.1)
         shape[enough] = np.maximum(_normal(z, np.array(len(found) - 1.0)), 0.0)
 
     def _noise(self) -> Floats:
@@ -604,6 +603,14 @@ def _median(x: Floats) -> Floats:
     low = np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[..., None], axis=-1)[..., 0]
     high = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[-1] - 1)[..., None], axis=-1)[..., 0]
     return np.where(count > 0, (low + high) / 2.0, np.nan)
+
+
+def _deviation(differences: Floats, count: NDArray[np.intp] | int) -> Floats:
+    """Standard deviation of differences from the median, by their median absolute one; `count` of them, along the last.
+
+    It is consistent for normal ones, and corrected for few.
+    """
+    return np.asarray(1.4826 * _median(np.abs(differences)) * (1.0 + 1.2 / np.maximum(count, 1)))
 
 
 def _normal(t: Floats, degrees: Floats) -> Floats:

@@ -98,7 +98,7 @@ YOUNG_TICKS: Final = 192
 
 def _says_more(told: str, kind: str) -> bool:
     """Whether a new kind says more than what is told: a spike that goes on, or something that had no name."""
-    return not told or (told in SUPERSEDED.get(kind, ()) if kind else False)
+    return not told or told in SUPERSEDED.get(kind, ())
 
 
 @dataclass(slots=True)
@@ -145,9 +145,6 @@ class _Depth:
         self.bank = bank
         self.nodes: dict[Path, _Node] = {}
         self.waves: dict[Path, _Wave] = {}  # the newest of each parent
-
-    def alive(self) -> list[_Node]:
-        return [node for node in self.nodes.values() if node.alive]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -465,10 +462,14 @@ class Covariance:
             )
         return tuple(looks)
 
+    @property
+    def _usual_interval_s(self) -> float:
+        """Of the ticks; some value before there are two."""
+        return self._interval_s if self._interval_s > 0.0 else 5.0
+
     def _limit(self, bank: Bank, members: int, *, raised: bool = True) -> float:
         """The evidence that scores 1: what the budget allows, and more where this pool has shown that it needs it."""
-        interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
-        allowed = bank.evidence_limit(members, interval_s, self.false_alarms_per_day)
+        allowed = bank.evidence_limit(members, self._usual_interval_s, self.false_alarms_per_day)
         return allowed * max(self._calibration.limit / STEPS, 1.0) if raised else allowed
 
     @staticmethod
@@ -789,9 +790,10 @@ class Covariance:
             dendrogram = self._dendrogram(members.get(level, []), groups.get(level, ()), told, replicates)
             inside[level] = [_with_height(each, dendrogram) for each in told]
             shown.append(Level(level, dendrogram, tuple(inside[level])))
-        return tuple(shown), tuple(self._flat("", inside))
+        return tuple(shown), tuple(self._flat(inside))
 
-    def _flat(self, level: str, inside: Mapping[str, Sequence[Deviation]]) -> list[Deviation]:
+    @staticmethod
+    def _flat(inside: Mapping[str, Sequence[Deviation]]) -> list[Deviation]:
         """All deviations, those of a group before those of its members; then those of groups that do not deviate."""
         found: list[Deviation] = []
         done: set[str] = set()
@@ -804,7 +806,7 @@ class Covariance:
                 found.append(each)
                 add(each.rows[0])
 
-        add(level)
+        add("")
         rest = sorted(
             (each for each in inside if each not in done),
             key=lambda each: -inside[each][0].score if inside[each] else 0.0,
@@ -820,7 +822,6 @@ class Covariance:
         bank = depth.bank
         slots = np.array([node.slot for node in nodes], np.intp)
         compared = max(int(np.median([sum(each.alive for each in nodes), len(nodes)])), 2)
-        interval_s = self._interval_s if self._interval_s > 0.0 else 5.0
         # Of a load test each doubtful finding is wanted; over days they are what chance makes.
         lasting = self._ts - self._first_ts > DAY_S
         peaks = bank.peaks(slots) / self._limit(bank, compared, raised=lasting)
@@ -841,7 +842,7 @@ class Covariance:
             kind = kind_of(
                 signs,
                 duration_s=until - begin,
-                interval_s=interval_s,
+                interval_s=self._usual_interval_s,
                 age_share=(node.until_ts - node.begin_ts) / max(ages, 1e-9),
             )
             found.append(
@@ -866,7 +867,7 @@ class Covariance:
         self, bank: Bank, slot: np.intp, peaks: Floats, worst: Floats, *, lasting: bool
     ) -> tuple[tuple[FeatureScore, ...], list[Sign], int, float]:
         p = bank.metrics
-        differences, _ = bank.now(np.array([slot]))
+        differences = bank.differences(np.array([slot]))
         told: list[tuple[FeatureScore, Sign]] = []
         shape: list[Sign] = []
         order = np.argsort(-peaks, kind="stable")
@@ -935,7 +936,7 @@ class Covariance:
             self._resolution(), ALIGNED_WINDOWS, limit=len(names), block=ALIGNED_BLOCK, settled=ALIGNED_WINDOWS[0]
         )
         slots = bank.claim(len(names))
-        interval_s = self._courses.width * (self._interval_s if self._interval_s > 0.0 else 5.0)
+        interval_s = self._courses.width * self._usual_interval_s
         limit = bank.evidence_limit(len(names), interval_s, self.false_alarms_per_day)
         for at in range(max(map(len, courses))):
             here = np.array([place for place, course in enumerate(courses) if len(course) > at], np.intp)
@@ -1003,8 +1004,7 @@ class Covariance:
         if len(picked) < 2:
             return None
         slots, covariances = slots[sound], covariances[sound]
-        noise = np.diag(np.maximum(depth.bank.resolution, 0.0) ** 2)
-        data = pairwise(covariances, noise=noise)
+        data = pairwise(covariances, noise=np.diag(depth.bank.resolution**2))
         if self.method == "adaptive":
             peaks = depth.bank.peaks(slots)
             data = np.vstack([_scaled(data), _scaled(peaks)])
@@ -1020,8 +1020,8 @@ class Covariance:
                 covariances.append(np.atleast_2d(np.cov(course.T)))
         if len(names) < 2:
             return None
-        noise = np.diag(np.maximum(self._resolution(), 0.0) ** 2)
-        return _clustered(tuple(names), _scaled(pairwise(np.stack(covariances), noise=noise)), replicates)
+        data = pairwise(np.stack(covariances), noise=np.diag(self._resolution() ** 2))
+        return _clustered(tuple(names), _scaled(data), replicates)
 
     def _published(self, replicates: int) -> tuple[tuple[Level, ...], tuple[Deviation, ...]]:
         """Section IV on the members' whole lives."""

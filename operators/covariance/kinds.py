@@ -52,7 +52,7 @@ class Sign:
         evidence: how far out, as a share of what the budget allows.
         value: the member's when it was furthest out.
         usual: the others' then.
-        rising: whether it is further out than it was some ticks ago, and then than long ago.
+        rising: whether it is further out now than over the whole life.
         lasting: whether it is still out now.
 
     """

@@ -203,7 +203,7 @@ def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> 
     assert bank.peaks(np.array([2])).max() == 0.0
     assert bank.worst(np.array([2])).max() == 0.0
     assert np.isnan(bank.runs(np.array([2]))[0]).all()
-    assert np.isnan(bank.now(np.array([2]))[0]).all()
+    assert np.isnan(bank.differences(np.array([2]))).all()
 
 
 def test_a_bank_goes_on_from_a_snapshot_though_members_were_forgotten_since_the_last_block() -> None:
