@@ -80,7 +80,7 @@ public class Jobs {
     }
 
     private static void work(String kind, int rounds, double waitMs) {
-        if (!kind.equals("work")) {
+        if (!kind.equals("serve")) {
             tell("\"fault\": \"" + kind + "\"");
         }
         try {

@@ -209,7 +209,7 @@ class _Gunicorn(_Server):
             "--log-level=critical",
             "tests.evaluation.pools.lab.shop:application",
         ]
-        super().__init__("gunicorn", command, port, workers, "/work/10/1")
+        super().__init__("gunicorn", command, port, workers, "/serve/10/1")
 
     def give(self, kind: str, item: Item) -> None:
         if kind == "left":

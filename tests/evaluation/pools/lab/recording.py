@@ -230,7 +230,7 @@ def _load(pool: Pool, seed: int, members: int) -> Iterator[None]:
         for item in items(seed, RATE_PER_S * members, ROUNDS):
             if stop.wait(max(0.0, began + item.at_s - time.monotonic())):
                 return
-            pool.give("work", item)
+            pool.give("serve", item)
 
     giver = threading.Thread(target=give)
     giver.start()

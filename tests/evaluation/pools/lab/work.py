@@ -1,6 +1,6 @@
 """What a member of a Python pool does with an item, and how one goes wrong: the same in processes and in threads.
 
-An item is `KIND ROUNDS WAIT_MS`. Most are of the kind `work`. One of another kind makes the member that takes it go
+An item is `KIND ROUNDS WAIT_MS`. Most are of the kind `serve`. One of another kind makes the member that takes it go
 wrong, which says so on the standard output in one line of JSON.
 """
 
@@ -31,7 +31,7 @@ def work(kind: str, rounds: int, wait_ms: float) -> None:
     """Do an item: compute, wait for somebody, write what came of it; or go wrong from here on."""
     if kind in ("leak", "descriptors", "slow"):
         setattr(_state, kind, [])
-    if kind != "work":
+    if kind != "serve":
         tell(fault=kind)
     if kind == "spin":
         spin(float("inf"))
