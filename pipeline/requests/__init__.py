@@ -1,0 +1,1 @@
+"""Traced requests (S4): which are slow, and what they waited for."""
