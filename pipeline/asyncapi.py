@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
 from laggard.pipeline.records.checked import WISHES
 from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
+from laggard.pipeline.records.limits import MAX_SEGMENTS, MAX_SPENT
+from laggard.pipeline.records.request_packing import LATER, TEXTS
+from laggard.pipeline.records.requests import Segment, Spent
 from laggard.pipeline.records.schemas import SCHEMAS, VERSION, schema_id
 from laggard.pipeline.topics import (
     ANOMALIES,
@@ -221,7 +224,7 @@ def _schemas() -> Schema:
         "frame": _map("frame", _FRAME, optional=("hosts",)),
         "layout": {**_fields(_LAYOUT, optional=("commands",)), "description": "A MessagePack map, packed."},
         "mark": _map("mark", _MARK),
-        "request": _map("request", _REQUEST),
+        "request": _map("request", _REQUEST, optional=(*LATER, TEXTS)),
         "wish": _map("wish", _WISH),
         "cloud_event_headers": _fields(
             {name: {"type": "string", "description": said} for name, said in CLOUD_EVENT_HEADERS.items()}
@@ -283,6 +286,20 @@ def _amounts(description: str) -> Schema:
     return {"type": "object", "additionalProperties": {"type": "number"}, "description": description}
 
 
+def _texts(description: str) -> Schema:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+def _numbers(description: str, count: int) -> Schema:
+    return {
+        "type": "array",
+        "items": {"type": "number"},
+        "minItems": count,
+        "maxItems": count,
+        "description": description,
+    }
+
+
 _FRAME: Final = {
     "keyed_by": {"enum": ["host", "application", "pool"], "description": "What `key` names."},
     "key": _text("The record's key."),
@@ -312,9 +329,38 @@ _REQUEST: Final = {
     "service": _text("The record's key."),
     "request": _text("Its id."),
     "duration_s": {"type": "number", "minimum": 0, "description": "How long it took."},
-    "counts": _amounts("How often it was in each state."),
-    "times_s": _amounts("For how long it was in each state."),
-    "syscalls": {"type": "array", "items": {"type": "string"}, "description": "Its system calls, in order."},
+    "counts": _amounts("How often it entered each state."),
+    "times_s": _amounts("For how long it was in each state: they sum to `duration_s`."),
+    "syscalls": {
+        "type": "array",
+        "items": {"type": ["integer", "string"]},
+        "description": "Its system calls, in order: places in `texts`; without `texts` the names themselves.",
+    },
+    "texts": _texts("Each once: what `syscalls`, `spent` and `path` refer to by its place, from 0."),
+    "host": _text("Which one recorded it."),
+    "name": _text("What was asked for: `GET /cart`, without what differs each time."),
+    "critical_s": _amounts("Like `times_s`, with each wait replaced by what was waited for, as far as that is known."),
+    "spent": {
+        "type": "array",
+        "maxItems": MAX_SPENT,
+        "items": _numbers(
+            "State, system call, on what (a file, an address, a device), by whom, the process, the error that was "
+            "returned, how often, and for how long in seconds.",
+            len(Spent._fields),
+        ),
+        "description": "What its time was spent on, longest first. Texts are places in `texts`.",
+    },
+    "threads": _texts("Those of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`."),
+    "path": {
+        "type": "array",
+        "maxItems": MAX_SEGMENTS,
+        "items": _numbers(
+            "The thread's place in `threads`, begin and end in seconds after `ts`, state, and detail.",
+            len(Segment._fields),
+        ),
+        "description": "Its critical path in the order of time. State and detail are places in `texts`.",
+    },
+    "notes": _texts("What limits the trust in it, in words."),
 }
 _WISH: Final = {
     "application": _text("The record's key."),

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.diagnoses.triggers import LOOK_RATIO, LOOK_S, MAX_SUSPECTS, RESOURCES, Triggers
-from laggard.pipeline.records.diagnosis_json import MAX_NOTES, diagnosis_id
+from laggard.pipeline.records.diagnosis_json import diagnosis_id
+from laggard.pipeline.records.limits import MAX_NOTES
 from laggard.producers.clock import Clock, Timeline
 from laggard.producers.diagnosis import jcmd, perf
 from laggard.producers.diagnosis.bounds import Budget

@@ -74,6 +74,13 @@ def sequence(value: Any, field: str, place: str) -> int:
     raise RecordError(place, field, f"an integer from 0 to 2**63 - 1, or {UNNUMBERED} for none", shown(value))
 
 
+def wholes(values: Sequence[Any], field: str, place: str, most: int) -> None:
+    """Several integers of at least 0."""
+    for number, each in enumerate(values):
+        if not isinstance(each, int) or isinstance(each, bool) or not 0 <= each <= most:
+            raise RecordError(place, f"{field}[{number}]", f"an integer from 0 to {most:,}", shown(each))
+
+
 def amount(value: Any, field: str, place: str) -> float:
     """A count or a duration."""
     if _is_number(value) and 0 <= value <= sys.float_info.max:

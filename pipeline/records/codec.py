@@ -2,9 +2,9 @@
 
 Every map has `v`, the version `[major, minor]`, `kind`, `ts` and `sequence`. A `frame` has `keyed_by`, `key`, `scope`,
 `layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and, where it has any, `hosts`; a
-`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s` and `syscalls`; a
-`wish` (since 1.1) has `application`, `metric` and `wish`. A reader passes over fields it does not know, so that a newer
-minor version may add some.
+`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s`, `syscalls` and
+what else is known of it, see `request_packing.py`; a `wish` (since 1.1) has `application`, `metric` and `wish`. A
+reader passes over fields it does not know, so that a newer minor version may add some.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ import numpy as np
 
 from laggard.pipeline.records import checked
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Received, Request, Wish
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Wish
 from laggard.pipeline.records.layout import read_layout
 from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.memory import MAX_BYTES, LayoutMemory
 from laggard.pipeline.records.messagepack import pack_map, unpack_map
+from laggard.pipeline.records.request_packing import pack_request, unpack_request
+from laggard.pipeline.records.requests import Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-VERSION: Final = (1, 1)
+    from laggard.pipeline.records.checked import Received
+
+VERSION: Final = (1, 2)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)
@@ -55,7 +59,7 @@ def encode(record: Received) -> bytes:
             checked.mark(fields, "")
         case Request():
             kind = "request"
-            checked.request(fields, "")
+            fields = pack_request(checked.request(fields, ""))
         case Wish():
             kind = "wish"
             checked.wish(fields, "")
@@ -106,7 +110,7 @@ class Decoder:
         if kind == "mark":
             return checked.mark(fields, place)
         if kind == "request":
-            return checked.request(fields, place)
+            return checked.request(unpack_request(fields, place), place)
         if kind == "wish":
             return checked.wish(fields, place)
         got = shown(kind)

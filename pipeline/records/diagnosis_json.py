@@ -14,7 +14,15 @@ from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Progr
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.ids import derived_id
-from laggard.pipeline.records.limits import MAX_COMMAND, MAX_DIAGNOSIS_BYTES, MAX_NAME, MAX_NOTE, MAX_SEQUENCE
+from laggard.pipeline.records.limits import (
+    MAX_COMMAND,
+    MAX_DIAGNOSIS_BYTES,
+    MAX_NAME,
+    MAX_NOTE,
+    MAX_NOTES,
+    MAX_PID,
+    MAX_SEQUENCE,
+)
 from laggard.pipeline.records.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -24,9 +32,6 @@ PROGRESSES: Final[tuple[Progress, ...]] = get_args(Progress)
 THREAD_STATES: Final[tuple[ThreadState, ...]] = get_args(ThreadState)
 
 MAX_METHODS: Final = 16
-MAX_NOTES: Final = 64
-MAX_PID: Final = 1 << 22
-"""Of a process or thread: `PID_MAX_LIMIT` of 64-bit Linux."""
 
 _MAX_LINE: Final = (1 << 31) - 1
 _MAX_ADDRESS: Final = (1 << 64) - 1

@@ -1,13 +1,11 @@
-"""The words that travel: frames, marks, requests and wishes, as plain immutable values."""
+"""The words that travel: frames, marks and wishes, as plain immutable values; for requests see `requests`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -80,20 +78,6 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One traced request (S4): how often and for how long it was in each state, and its system calls in order."""
-
-    service: str
-    ts: float
-    request: str
-    duration_s: float
-    counts: Mapping[str, float] = field(default_factory=dict)
-    times_s: Mapping[str, float] = field(default_factory=dict)
-    syscalls: tuple[str, ...] = ()
-    sequence: int = UNNUMBERED
-
-
-@dataclass(frozen=True, slots=True)
 class Wish:
     """What a person wants of one metric in the performance models of an application (S2, section 6).
 
@@ -111,6 +95,3 @@ class Wish:
     metric: str
     wish: WishKind
     sequence: int = UNNUMBERED
-
-
-Received = Frame | Mark | Request | Wish

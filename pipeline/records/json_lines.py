@@ -12,7 +12,10 @@
 Any form may have a `sequence`. A row's id gives its name, which is what stands before the first `[` (all of it where
 that is nothing); `names` and `commands`, both optional and by row id, say otherwise. The scope is `process`,
 `performance` or `member` where none is given; `performance` is short for one row that is called like the application.
-A feature that a row does not have, or that is null, is NaN.
+A feature that a row does not have, or that is null, is NaN. Of a request, `host`, `name`, `critical_s`, `spent`,
+`threads`, `path` and `notes` may be there, too, as in `Request`: an entry of `spent` is an object, `{"state": "BN",
+"syscall": "connect", "on": "127.0.0.1:3306", "result": "ECONNREFUSED", "times": 57, "time_s": 0.02}`, one of `path` a
+list, `[0, 0.0, 0.02, "BN", "connect"]`.
 
 The JSON is strict, see `strict_json.py`; infinity is written as `1e999`. A field that the form does not have is
 refused, so that no slip is silent.
@@ -30,16 +33,19 @@ import numpy as np
 
 from laggard.pipeline.records import checked, checks
 from laggard.pipeline.records.errors import RecordError, shown
-from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Received, Request, Wish
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Wish
 from laggard.pipeline.records.layout import checked_layout
-from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME, MAX_NOTE
+from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME, MAX_NOTE, MAX_SPENT
 from laggard.pipeline.records.memory import LayoutMemory
+from laggard.pipeline.records.requests import Request, Spent
 from laggard.pipeline.records.strict_json import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from laggard.pipeline.records.checked import Received
 
 SCOPES: Final[Mapping[KeyedBy, str]] = {"host": "process", "application": "performance", "pool": "member"}
 """What rows are where the line does not say it."""
@@ -48,7 +54,7 @@ _COMMON: Final = ("ts", "sequence")
 _ROWS: Final = ("scope", "rows", "names", "commands")
 _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "mark": (*_COMMON, "host", "mark"),
-    "request": (*_COMMON, "service", "request", "duration_s", "counts", "times_s", "syscalls"),
+    "request": tuple(Request.__slots__),
     "wish": (*_COMMON, "application", "wish", "metric"),
     "performance": (*_COMMON, "application", "hosts", "performance"),
     "application": (*_COMMON, "application", "hosts", *_ROWS),
@@ -56,6 +62,10 @@ _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "host": (*_COMMON, "host", *_ROWS),
 }
 """The fields of each form, by the field that tells it from the forms below."""
+
+_REQUEST_ALWAYS: Final = frozenset(("service", "ts", "request", "duration_s", "counts", "times_s", "syscalls"))
+_SPENT_DEFAULTS: Final[Mapping[str, Any]] = {"syscall": "", "on": "", "by": "", "pid": 0, "result": "", "times": 1}
+"""What an entry of `spent` says where it leaves a field out."""
 
 _NUMBERS: Final = {float, int, type(None)}
 _LARGEST: Final = sys.float_info.max
@@ -102,7 +112,7 @@ def read_line(line: str | bytes, place: str) -> Received:
             note = checks.text(fields["mark"], "mark", place, MAX_NOTE)
             return checked.mark(fields | {"note": note}, place)
         case "request":
-            return checked.request({"counts": {}, "times_s": {}, "syscalls": ()} | fields, place)
+            return checked.request(_request_fields(fields, place), place)
         case "wish":
             return checked.wish(fields, place)
         case "host" | "pool":
@@ -128,7 +138,7 @@ def write_line(record: Received) -> str:
             checked.mark(checked.fields_of(record), "")
             written |= {"host": record.host, "mark": record.note}
         case Request():
-            written |= checked.fields_of(checked.request(checked.fields_of(record), ""))
+            written |= _request_object(checked.request(checked.fields_of(record), ""))
         case Wish():
             written |= checked.fields_of(checked.wish(checked.fields_of(record), ""))
     written["sequence"] = record.sequence
@@ -161,6 +171,34 @@ def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
     said = tuple(rows), features, tuple(names.items()), None if commands is None else tuple(commands.items())
     layout = _remembered.layouts.get(said, make)
     return checked.frame({"keyed_by": keyed_by, "key": key, "scope": SCOPES[keyed_by]} | fields, layout, values, place)
+
+
+def _request_fields(fields: dict[str, Any], place: str) -> dict[str, Any]:
+    """A request's fields with what the line left out, and what its time was spent on as lists."""
+    found = {"counts": {}, "times_s": {}, "syscalls": ()} | fields
+    if "spent" in fields:
+        entries = checks.items(fields["spent"], "spent", place, MAX_SPENT)
+        found["spent"] = [_spent_fields(each, f"spent[{number}]", place) for number, each in enumerate(entries)]
+    return found
+
+
+def _spent_fields(entry: Any, field: str, place: str) -> list[Any]:
+    if not isinstance(entry, dict):
+        raise RecordError(place, field, "an object", shown(entry))
+    if unknown := entry.keys() - set(Spent._fields):
+        raise RecordError(place, field, f"only the fields {', '.join(Spent._fields)}", shown(min(unknown)))
+    return [entry.get(name, _SPENT_DEFAULTS.get(name)) for name in Spent._fields]
+
+
+def _request_object(request: Request) -> dict[str, Any]:
+    """The fields of a request as the line has them: those that say something."""
+    written = {name: value for name, value in checked.fields_of(request).items() if value or name in _REQUEST_ALWAYS}
+    if request.spent:
+        written["spent"] = [
+            {name: value for name, value in each._asdict().items() if value != _SPENT_DEFAULTS.get(name)}
+            for each in request.spent
+        ]
+    return written
 
 
 def _rows(found: Any, field: str, place: str) -> dict[str, dict[str, Any]]:

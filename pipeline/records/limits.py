@@ -31,7 +31,7 @@ MAX_COMMAND: Final = 4_096
 """Characters of a command line."""
 
 MAX_NOTE: Final = 4_096
-"""Characters of a mark's note."""
+"""Characters of a mark's or request's note."""
 
 MAX_DIAGNOSIS_BYTES: Final = 1_000_000
 """Of a diagnosis as JSON: below the 1 MiB that Kafka's own clients take where nobody has set them otherwise."""
@@ -47,6 +47,21 @@ MAX_STATES: Final = 10_000
 
 MAX_SYSCALLS: Final = 100_000
 """System calls of a request."""
+
+MAX_SPENT: Final = 64
+"""Things that a request's time was spent on; the last one stands for all others."""
+
+MAX_SEGMENTS: Final = 100
+"""Pieces of a request's critical path: beyond, the shortest are merged into their neighbours."""
+
+MAX_THREADS: Final = 128
+"""Threads that a request's critical path names."""
+
+MAX_NOTES: Final = 64
+"""Notes of a request or diagnosis."""
+
+MAX_PID: Final = 1 << 22
+"""Of a process or thread: `PID_MAX_LIMIT` of 64-bit Linux."""
 
 MAX_TS: Final = 253_402_300_799.0
 """The last second of the year 9999: milliseconds taken for seconds lie beyond."""

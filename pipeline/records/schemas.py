@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from laggard.pipeline.records.diagnosis_json import MAX_PID, PROGRESSES, THREAD_STATES
+from laggard.pipeline.records.diagnosis_json import PROGRESSES, THREAD_STATES
+from laggard.pipeline.records.limits import MAX_PID
 from laggard.pipeline.records.models import RESOURCES
 from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES
 

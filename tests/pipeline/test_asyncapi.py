@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from laggard.pipeline.asyncapi import asyncapi_document
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.records import Mark, Request, Wish, encode
+from laggard.pipeline.records import Mark, Request, Segment, Spent, Wish, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
@@ -89,20 +89,43 @@ def test_every_topic_is_there_and_every_part_is_used() -> None:
         assert not unused, f"{kind}: {unused}"
 
 
+OPTIONAL = {
+    "frame": ("hosts",),
+    "request": ("host", "name", "critical_s", "spent", "threads", "path", "notes", "texts"),
+}
+
+
 @pytest.mark.parametrize(
     "received",
     [
         frame("h1", 1, 5.0),
         Mark("h1", 5.0, "slow"),
-        Request("shop", 5.0, "r1", 0.1, {"RS": 2.0}, {"RS": 0.02}, ("open", "read")),
+        Request("shop", 5.0, "r1", 0.1),
+        Request(
+            "shop",
+            5.0,
+            "r1",
+            0.1,
+            {"RS": 2.0},
+            {"RS": 0.02},
+            ("open", "read"),
+            7,
+            "web-1",
+            "GET /",
+            {"RS": 0.1},
+            (Spent("RS", "read", "/srv/a", "", 0, "", 3, 0.02),),
+            ("php-fpm[7]",),
+            (Segment(0, 0.0, 0.1, "RS", ""),),
+            ("clocks differ",),
+        ),
         Wish("shop", 5.0, "web-1/nginx:cpu_wait_ratio", "pin"),
     ],
-    ids=lambda received: type(received).__name__.lower(),
+    ids=["frame", "mark", "request", "request-in-full", "wish"],
 )
 def test_what_is_packed_has_the_fields_that_are_told(received: Received) -> None:
     kind = type(received).__name__.lower()
     fields = msgpack.unpackb(encode(received))
-    check(kind, fields, optional={"hosts"})
+    check(kind, fields, optional=set(OPTIONAL.get(kind, ())))
     if kind == "frame":
         layout = msgpack.unpackb(fields["layout"])
         check("layout", layout, optional={"commands"})

@@ -17,11 +17,13 @@ from laggard.pipeline.records import (
     Mark,
     Received,
     Request,
+    Segment,
+    Spent,
     Wish,
     make_layout,
     name_of,
 )
-from laggard.pipeline.records.limits import MAX_SEQUENCE, MAX_TS
+from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,15 +76,43 @@ def frames(draw: st.DrawFn) -> Frame:
     )
 
 
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    amounts = st.floats(0.0, allow_infinity=False)
+    threads = tuple(draw(st.lists(NAMES, max_size=3)))
+    spans = st.tuples(amounts, amounts).map(sorted)
+    pieces = st.builds(
+        lambda thread, span, state, detail: Segment(thread, span[0], span[1], state, detail),
+        st.integers(0, max(len(threads) - 1, 0)), spans, NAMES, TEXTS,
+    )  # fmt: skip
+    spent = st.builds(
+        Spent, NAMES, TEXTS, TEXTS, TEXTS, st.integers(0, MAX_PID), TEXTS, st.integers(0, MAX_SEQUENCE), amounts
+    )
+    return Request(
+        draw(KEYS),
+        draw(TIMES),
+        draw(NAMES),
+        draw(amounts),
+        draw(AMOUNTS),
+        draw(AMOUNTS),
+        tuple(draw(st.lists(NAMES, max_size=4))),
+        draw(SEQUENCES),
+        draw(st.just("") | KEYS),
+        draw(TEXTS),
+        draw(AMOUNTS),
+        tuple(draw(st.lists(spent, max_size=3))),
+        threads,
+        tuple(draw(st.lists(pieces, max_size=3))) if threads else (),
+        tuple(draw(st.lists(NAMES, max_size=2))),
+    )
+
+
 st.register_type_strategy(Layout, layouts())
 st.register_type_strategy(Frame, frames())
 st.register_type_strategy(Mark, st.builds(Mark, KEYS, TIMES, TEXTS, SEQUENCES))
 st.register_type_strategy(
     Request,
-    st.builds(
-        Request, KEYS, TIMES, NAMES, st.floats(0.0, allow_infinity=False), AMOUNTS, AMOUNTS,
-        st.lists(NAMES, max_size=4).map(tuple), SEQUENCES,
-    ),
+    requests(),
 )  # fmt: skip
 st.register_type_strategy(
     Wish,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import pickle
 import re
 import struct
@@ -24,6 +25,8 @@ from laggard.pipeline.records import (
     Received,
     RecordError,
     Request,
+    Segment,
+    Spent,
     Wish,
     codec,
     encode,
@@ -97,13 +100,16 @@ def test_a_damaged_record_gives_a_record_or_one_error(record: Received, edits: l
     decode_or_refuse(value)
 
 
+OPTIONAL = {"hosts", "host", "name", "critical_s", "spent", "threads", "path", "notes", "texts"}
+
+
 @given(record=RECORDS, data=st.data(), junk=JUNK)
 def test_any_field_may_hold_anything(record: Received, data: st.DataObject, junk: Any) -> None:
     fields = msgpack.unpackb(encode(record))
     name = data.draw(st.sampled_from(sorted(fields)))
     decode_or_refuse(msgpack.packb(fields | {name: junk}))
     del fields[name]
-    assert decode_or_refuse(msgpack.packb(fields)) is None or name == "hosts"
+    assert decode_or_refuse(msgpack.packb(fields)) is None or name in OPTIONAL
 
 
 @given(record=st.from_type(Frame), name=st.sampled_from(["rows", "names", "features", "commands"]), junk=JUNK)
@@ -245,6 +251,10 @@ def test_a_wrong_frame_is_not_written(changes: dict[str, Any], told: str) -> Non
         encode(frame(**changes))
 
 
+SPENT = Spent("BF", "fcntl", "/srv/a.lock", "worker", 812, "", 1, 0.5)
+SEGMENT = Segment(0, 0.2, 0.5, "BF", "fcntl")
+
+
 @pytest.mark.parametrize(
     ("record", "field"),
     [
@@ -258,6 +268,23 @@ def test_a_wrong_frame_is_not_written(changes: dict[str, Any], told: str) -> Non
         (Request("s", 1.0, "r", 1.0, {}, {"": 1.0}), "times_s"),
         (Request("s", 1.0, "r", 1.0, {}, {}, ("open", "")), r"syscalls\[1\]"),
         (Request("s", 1.0, "r", 1.0, {}, {}, ("open",) * 100_001), "syscalls"),
+        (Request("s", 1.0, "r", 1.0, host="a\n"), "host"),
+        (Request("s", 1.0, "r", 1.0, name="x" * 1025), "name"),
+        (Request("s", 1.0, "r", 1.0, critical_s={"RU": math.nan}), r"critical_s\['RU'\]"),
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT,) * 65), "spent"),
+        (Request("s", 1.0, "r", 1.0, spent=(("RU", "read"),)), r"spent\[0\]"),  # type: ignore[arg-type]
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT, SPENT._replace(state=""))), r"spent\.state\[1\]"),
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(by="\0"),)), r"spent\.by\[0\]"),
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(pid=-1),)), r"spent\.pid\[0\]"),
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(times=1.5),)), r"spent\.times\[0\]"),  # type: ignore[arg-type]
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(time_s=math.inf),)), r"spent\.time_s"),
+        (Request("s", 1.0, "r", 1.0, threads=("",)), r"threads\[0\]"),
+        (Request("s", 1.0, "r", 1.0, path=(SEGMENT,)), r"path\.thread"),
+        (Request("s", 1.0, "r", 1.0, threads=("a",), path=(SEGMENT._replace(thread=-1),)), r"path\.thread\[0\]"),
+        (Request("s", 1.0, "r", 1.0, threads=("a",), path=(SEGMENT._replace(end_s=0.1),)), r"path\.end_s\[0\]"),
+        (Request("s", 1.0, "r", 1.0, threads=("a",), path=(SEGMENT._replace(state=""),)), r"path\.state\[0\]"),
+        (Request("s", 1.0, "r", 1.0, threads=("a",), path=(SEGMENT,) * 101), "path"),
+        (Request("s", 1.0, "r", 1.0, notes=("",)), r"notes\[0\]"),
         (Wish("", 1.0, "web-1:x", "pin"), "application"),
         (Wish("shop", -1.0, "web-1:x", "pin"), "ts"),
         (Wish("shop", 1.0, "x", "pin"), "metric"),
@@ -343,6 +370,40 @@ def test_a_large_record_is_taken(parts: Parts) -> None:
 def test_a_record_may_not_hold_much_beside_byte_strings() -> None:
     with pytest.raises(RecordError, match="more than 1,048,576 bytes that are not in byte strings"):
         Decoder().decode(msgpack.packb({"v": [1, 0], "kind": "mark", "note": "x" * MAX_PLAIN_BYTES}), PLACE)
-    syscalls = ("x" * 1000,) * 2000
+    syscalls = [f"{number:01000}" for number in range(2000)]
     with pytest.raises(RecordError, match=r"expected a record of at most .* bytes, got more than 1,048,576 bytes"):
-        encode(Request("s", 1.0, "r", 1.0, {}, {}, syscalls))
+        encode(Request("s", 1.0, "r", 1.0, {}, {}, tuple(syscalls)))
+
+
+def test_a_request_takes_few_bytes() -> None:
+    """Each text once: 247 system calls, sixty things and a path of a hundred pieces."""
+    names = ("openat", "read", "fcntl", "futex", "connect", "poll")
+    request = Request(
+        "shop", 1.0, "r1", 0.1, {"RS": 200.0}, {"RS": 0.1}, tuple(names[number % 6] for number in range(247)),
+        spent=(SPENT,) * 60, threads=("php-fpm[1]",), path=(SEGMENT,) * 100,
+    )  # fmt: skip
+    assert len(encode(request)) < 5_000
+    assert Decoder().decode(encode(request), PLACE) == request
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"texts": ["a"], "syscalls": [0, 1]}, "'syscalls': expected places in 'texts', which has 1, got 1"),
+        ({"texts": ["a"], "syscalls": [-1]}, "'syscalls': expected places in 'texts', which has 1, got -1"),
+        ({"texts": ["a"], "syscalls": [0.0]}, "'syscalls': expected places in 'texts', which has 1, got 0.0"),
+        ({"texts": ["a"], "syscalls": ["a"]}, "'syscalls': expected places in 'texts', which has 1, got 'a'"),
+        ({"texts": "a", "syscalls": []}, "'texts': expected a list of at most 100,000, got 'a'"),
+        ({"texts": [1], "syscalls": []}, "'texts[0]': expected text"),
+        ({"texts": ["a"], "spent": [[0, 0, 0, 0, 1, 7, 1, 1.0]]}, "'spent': expected places in 'texts'"),
+        ({"texts": ["a"], "spent": [[0, 0]]}, "'spent[0]': expected a list of state, syscall, on, by, pid, result"),
+        ({"texts": ["a"], "spent": [7]}, "'spent[0]': expected a list of state, syscall"),
+        ({"texts": ["a"], "spent": 7}, "'spent': expected a list of at most 64, got 7"),
+        ({"texts": ["a"], "path": [[0, 0.0, 1.0, 0, 0]]}, "'path.thread': expected places in 'threads', which has 0"),
+        ({"syscalls": [0]}, "'syscalls[0]': expected text"),
+    ],
+)
+def test_places_of_texts_that_are_none_are_refused(fields: dict[str, Any], told: str) -> None:
+    written = msgpack.unpackb(encode(Request("shop", 1.0, "r1", 0.1))) | fields
+    with pytest.raises(RecordError, match=re.escape(told)):
+        Decoder().decode(msgpack.packb(written), PLACE)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
 from laggard.pipeline.records.diagnosis_json import (
-    MAX_PID,
     PROGRESSES,
     THREAD_STATES,
     diagnosis_id,
@@ -22,7 +21,7 @@ from laggard.pipeline.records.diagnosis_json import (
     write_diagnosis,
 )
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.limits import MAX_COMMAND, MAX_DIAGNOSIS_BYTES
+from laggard.pipeline.records.limits import MAX_COMMAND, MAX_DIAGNOSIS_BYTES, MAX_PID
 from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
 
 PLACE = "diagnoses[0]@7"

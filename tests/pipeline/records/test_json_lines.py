@@ -22,6 +22,8 @@ from laggard.pipeline.records import (
     Received,
     RecordError,
     Request,
+    Segment,
+    Spent,
     Wish,
     encode,
     make_layout,
@@ -110,6 +112,38 @@ def test_request() -> None:
     assert read(line + more) == Request(
         "wordpress", 1.0, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), sequence=5
     )
+
+
+def test_request_with_all_that_is_known_of_it() -> None:
+    line = (
+        '{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "host": "web-1", "name": "GET /cart", '
+        '"critical_s": {"RU": 0.5}, "spent": [{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", '
+        '"result": "ECONNREFUSED", "times": 57, "time_s": 0.02}, {"state": "BF", "by": "worker", "pid": 812, '
+        '"time_s": 0.01}], "threads": ["php-fpm[7]"], "path": [[0, 0, 0.5, "RU", ""]], "notes": ["clocks differ"]}'
+    )
+    assert read(line) == Request(
+        "shop", 1.0, "r1", 0.5, host="web-1", name="GET /cart", critical_s={"RU": 0.5},
+        spent=(
+            Spent("BN", "connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 57, 0.02),
+            Spent("BF", "", "", "worker", 812, "", 1, 0.01),
+        ),
+        threads=("php-fpm[7]",), path=(Segment(0, 0.0, 0.5, "RU", ""),), notes=("clocks differ",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spent", "told"),
+    [
+        ('[["BN", 1]]', "field 'spent[0]': expected an object, got list of length 2"),
+        ('[{"state": "BN", "time": 1}]', "field 'spent[0]': expected only the fields state, syscall, on, by, pid"),
+        ('[{"time_s": 1}]', "field 'spent.state[0]': expected text of 1 to 1,024 characters"),
+        ('[{"state": "BN"}]', "field 'spent.time_s': expected a finite number of at least 0, got nothing"),
+        ('{"BN": 1}', "field 'spent': expected a list of at most 64"),
+    ],
+)
+def test_what_the_time_was_spent_on_is_objects(spent: str, told: str) -> None:
+    with pytest.raises(RecordError, match=re.escape(told)):
+        read(f'{{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "spent": {spent}}}')
 
 
 def test_wish() -> None:

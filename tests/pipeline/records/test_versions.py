@@ -14,7 +14,19 @@ import msgpack
 import numpy as np
 import pytest
 
-from laggard.pipeline.records import Decoder, Frame, Mark, Received, RecordError, Request, Wish, encode, make_layout
+from laggard.pipeline.records import (
+    Decoder,
+    Frame,
+    Mark,
+    Received,
+    RecordError,
+    Request,
+    Segment,
+    Spent,
+    Wish,
+    encode,
+    make_layout,
+)
 from laggard.pipeline.records.codec import VERSION
 
 if TYPE_CHECKING:
@@ -37,6 +49,14 @@ RECORDS: dict[str, Received] = {
     ),
     "mark": Mark("web-1", 1_700_000_007.5, "checkout hängt", 3),
     "request": Request("shop", 1.5, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), 9),
+    "traced": Request(
+        "shop", 1_700_000_000.25, "r2", 0.51, {"BF": 2.0, "RU": 3.0}, {"BF": 0.5, "RU": 0.01},
+        ("fcntl", "fcntl", "futex"), 7, "web-1", "GET /cart", {"RU": 0.51},
+        (Spent("BF", "fcntl", "/srv/käse.lock", "worker", 812, "", 1, 0.5), Spent("RU", "", "", "", 0, "", 3, 0.01)),
+        ("php-fpm[4711]", "worker[812]"),
+        (Segment(0, 0.0, 0.01, "RU", ""), Segment(1, 0.01, 0.51, "RU", "holds /srv/käse.lock")),
+        ("clocks of hosts differ",),
+    ),
     "wish": Wish("shop", 1_700_000_009.0, "web-1/nginx:cpu_wait_ratio", "pin", 4),
 }  # fmt: skip
 

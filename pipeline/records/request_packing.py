@@ -1,0 +1,110 @@
+"""Requests in fewer bytes: texts that occur again and again are written once, with their places where they occur.
+
+`texts` has each text once. `syscalls` is a list of places in it. An entry of `spent` is `[state, syscall, on, by, pid,
+result, times, time_s]` and one of `path` `[thread, begin_s, end_s, state, detail]`, each text as its place. What is
+empty is left out, but for what version 1.0 had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.limits import MAX_NAME, MAX_SEGMENTS, MAX_SPENT, MAX_SYSCALLS
+from laggard.pipeline.records.requests import Segment, Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.records.requests import Request
+
+LATER: Final = ("host", "name", "critical_s", "spent", "threads", "path", "notes")
+"""What version 1.0 did not have."""
+
+TEXTS: Final = "texts"
+"""The field of the texts themselves."""
+
+_MOST_TEXTS: Final = MAX_SYSCALLS
+_SPENT_TEXTS: Final = [Spent._fields.index(name) for name in ("state", "syscall", "on", "by", "result")]
+_PATH_TEXTS: Final = [Segment._fields.index(name) for name in ("state", "detail")]
+
+
+def pack_request(request: Request) -> dict[str, Any]:
+    """The fields as they are written, of a request that was checked.
+
+    Raises:
+        RecordError: it has too many different texts.
+
+    """
+    places: dict[str, int] = {}
+
+    def place(text: str) -> int:
+        return places.setdefault(text, len(places))
+
+    fields: dict[str, Any] = {
+        "service": request.service,
+        "ts": request.ts,
+        "request": request.request,
+        "duration_s": request.duration_s,
+        "counts": request.counts,
+        "times_s": request.times_s,
+        "syscalls": [place(each) for each in request.syscalls],
+        "sequence": request.sequence,
+    }
+    fields |= {name: found for name in LATER if (found := getattr(request, name))}
+    if request.spent:
+        fields["spent"] = [
+            (place(state), place(syscall), place(on), place(by), pid, place(result), times, time_s)
+            for state, syscall, on, by, pid, result, times, time_s in request.spent
+        ]
+    if request.path:
+        fields["path"] = [
+            (thread, begin_s, end_s, place(state), place(detail))
+            for thread, begin_s, end_s, state, detail in request.path
+        ]
+    if len(places) > _MOST_TEXTS:
+        raise RecordError("", TEXTS, f"at most {_MOST_TEXTS:,} different texts", f"{len(places):,}")
+    if places:
+        fields[TEXTS] = list(places)
+    return fields
+
+
+def unpack_request(fields: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """The fields with texts in the place of their places; those of versions 1.0 and 1.1 come back as they are.
+
+    Raises:
+        RecordError: a place is none.
+
+    """
+    if TEXTS not in fields:
+        return fields
+    texts = checks.texts(checks.items(fields[TEXTS], TEXTS, place, _MOST_TEXTS), TEXTS, place, MAX_NAME)
+    unpacked = {**fields, "syscalls": _texts(fields.get("syscalls"), "syscalls", texts, MAX_SYSCALLS, place)}
+    for field, where, most in (("spent", _SPENT_TEXTS, MAX_SPENT), ("path", _PATH_TEXTS, MAX_SEGMENTS)):
+        if field in fields:
+            entries = checks.items(fields[field], field, place, most)
+            unpacked[field] = [_entry(each, where, field, texts, place) for each in entries]
+    return unpacked
+
+
+def _texts(found: Any, field: str, texts: tuple[str, ...], most: int, place: str) -> tuple[str, ...]:
+    places = checks.items(found, field, place, most)
+    try:
+        if not places or min(places) >= 0:
+            return tuple(map(texts.__getitem__, places))
+    except (TypeError, IndexError):
+        pass
+    wrong = next(each for each in places if not isinstance(each, int) or not 0 <= each < len(texts))
+    raise RecordError(place, field, f"places in 'texts', which has {len(texts):,}", shown(wrong))
+
+
+def _entry(entry: Any, where: list[int], field: str, texts: tuple[str, ...], place: str) -> Any:
+    if not isinstance(entry, list) or len(entry) <= where[-1]:
+        return entry  # which is refused where its fields are checked
+    entry = list(entry)
+    for column, text in zip(
+        where, _texts([entry[each] for each in where], field, texts, len(where), place), strict=True
+    ):
+        entry[column] = text
+    return entry
