@@ -38,12 +38,15 @@ ASYNCAPI: Final = "3.0.0"
 MESSAGEPACK: Final = "application/vnd.msgpack"
 _BINDING: Final = "0.5.0"
 
+OUTLYING: Final = "outlying_request"
+"""What the event of the kind `request` is called, beside the traced request that it is about."""
+
 _MESSAGES: Final = {
     COUNTERS: ("frame", "mark"),
     APPLICATIONS: ("frame", "wish"),
     POOLS: ("frame",),
     REQUESTS: ("request",),
-    ANOMALIES: ("anomaly", "progress", "incident", "ranking", "pool"),
+    ANOMALIES: ("anomaly", "progress", "incident", "ranking", "pool", OUTLYING),
     MODELS: ("model",),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
@@ -63,8 +66,8 @@ Frames, marks, requests and wishes are one MessagePack map each, of version {REC
 their schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields
 that it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least
 once, and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request,
-wish, anomaly, model, ranking of a pool or diagnosis. The partition of a key is the one that Kafka's own clients choose
-(murmur2).
+wish, anomaly, model, ranking of a pool, outlying request or diagnosis. The partition of a key is the one that Kafka's
+own clients choose (murmur2).
 """
 
 
@@ -160,6 +163,7 @@ def _messages() -> Schema:
         "ranking": _event("ranking", "the host that was marked"),
         "model": _event("model", "the application that it is about"),
         "pool": _event("pool", "the pool that it is about"),
+        OUTLYING: _event("request", "the service that it is about", OUTLYING),
         "diagnosis": _event("diagnosis", "the host that the process is on"),
         "dead_letter": {
             "title": "dead_letter",
@@ -197,9 +201,9 @@ def _packed(kind: str, summary: str, key: str) -> Schema:
     }
 
 
-def _event(kind: str, key: str) -> Schema:
+def _event(kind: str, key: str, component: str = "") -> Schema:
     return {
-        "title": kind,
+        "title": component or kind,
         "summary": SCHEMAS[kind]["description"],
         "contentType": CONTENT_TYPE,
         "headers": {
@@ -208,7 +212,7 @@ def _event(kind: str, key: str) -> Schema:
                 {"properties": {"ce_type": {"const": f"laggard.{kind}"}, "ce_dataschema": {"const": schema_id(kind)}}},
             ]
         },
-        "payload": {"$ref": f"#/components/schemas/{kind}"},
+        "payload": {"$ref": f"#/components/schemas/{component or kind}"},
         "bindings": _key(key),
     }
 
@@ -216,10 +220,11 @@ def _event(kind: str, key: str) -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "progress", "incident", "ranking", "model", "pool", "diagnosis"):
+    for kind in ("anomaly", "progress", "incident", "ranking", "model", "pool", "request", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
-        schemas |= schema.pop("$defs")
-        schemas[kind] = {name: value for name, value in schema.items() if not name.startswith("$")}
+        schemas |= schema.pop("$defs", {})
+        component = OUTLYING if kind == "request" else kind
+        schemas[component] = {name: value for name, value in schema.items() if not name.startswith("$")}
     schemas |= {
         "frame": _map("frame", _FRAME, optional=("hosts",)),
         "layout": {**_fields(_LAYOUT, optional=("commands",)), "description": "A MessagePack map, packed."},

@@ -13,6 +13,7 @@ from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
 from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.records.schemas import schema_id
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS, MODELS, TOPIC_OF
 
@@ -26,8 +27,8 @@ CLOUD_EVENT_HEADERS: Final = {
     "ce_specversion": "Always `1.0`.",
     "ce_id": "Together with `ce_source` unique, and the same whenever the same input is processed again.",
     "ce_source": "What found it: `/laggard/gaussian`; for an incident `/laggard/incidents`, for the answer "
-    "to a mark `/laggard/marks`, for a model `/laggard/models`, for a pool `/laggard/pools`, for a diagnosis "
-    "`/laggard/diagnosis`.",
+    "to a mark `/laggard/marks`, for a model `/laggard/models`, for a pool `/laggard/pools`, for a request "
+    "`/laggard/requests`, for a diagnosis `/laggard/diagnosis`.",
     "ce_type": "`laggard.` and the kind of the record.",
     "ce_time": "The time that it is about, RFC 3339 in UTC, to the microsecond.",
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
@@ -60,6 +61,8 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
             topic, key, event_id, source = MODELS, output.application, output.id, "models"
         case PoolOutput():
             topic, key, event_id, source = ANOMALIES, output.pool, output.id, "pools"
+        case RequestOutput():
+            topic, key, event_id, source = ANOMALIES, output.service, output.id, "requests"
         case RankingOutput():
             event_id = anomaly_id(output.kind, output.host, f"{output.ts!r} {output.mark}")
             topic, key, source = ANOMALIES, output.host, "marks"
@@ -88,7 +91,7 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
 
 
 def _headers(
-    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | Diagnosis,
+    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Diagnosis,
     event_id: str,
     source: str,
 ) -> tuple[tuple[str, bytes], ...]:

@@ -19,6 +19,7 @@ from laggard.pipeline.records import Decoder, Frame, RecordError
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
 from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Rekeyed:
     live: bool
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | Rekeyed | DeadLetter
+Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Rekeyed | DeadLetter
 
 
 class TaskOptions(TypedDict, total=False):

@@ -15,17 +15,13 @@ from laggard.pipeline.records.limits import (
     MAX_NAME,
     MAX_NOTE,
     MAX_NOTES,
-    MAX_PID,
-    MAX_SEGMENTS,
-    MAX_SEQUENCE,
-    MAX_SPENT,
     MAX_SYSCALLS,
     MAX_THREADS,
 )
-from laggard.pipeline.records.requests import Request, Segment, Spent
+from laggard.pipeline.records.requests import Request, checked_path, checked_spent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 Received = Frame | Mark | Request | Wish
 """What is published for operators."""
@@ -111,9 +107,9 @@ def request(fields: Mapping[str, Any], place: str) -> Request:
         host="" if host == "" else checks.key(host, "host", place),
         name=checks.text(fields.get("name", ""), "name", place, MAX_NAME),
         critical_s=checks.amounts(fields.get("critical_s", {}), "critical_s", place),
-        spent=_spent(fields.get("spent", ()), place),
+        spent=checked_spent(fields.get("spent", ()), place),
         threads=checks.texts(threads, "threads", place, MAX_NAME, shortest=1),
-        path=_path(fields.get("path", ()), len(threads), place),
+        path=checked_path(fields.get("path", ()), len(threads), place),
         notes=checks.texts(notes, "notes", place, MAX_NOTE, shortest=1),
     )
 
@@ -139,43 +135,3 @@ def wish(fields: Mapping[str, Any], place: str) -> Wish:
         wish=wished,
         sequence=checks.sequence(fields.get("sequence"), "sequence", place),
     )
-
-
-def _spent(found: Any, place: str) -> tuple[Spent, ...]:
-    entries = _entries(found, "spent", Spent._fields, MAX_SPENT, place)
-    if not entries:
-        return ()
-    state, syscall, on, by, pid, result, times, time_s = zip(*entries, strict=True)
-    checks.texts(state, "spent.state", place, MAX_NAME, shortest=1)
-    for name, texts in (("syscall", syscall), ("on", on), ("by", by), ("result", result)):
-        checks.texts(texts, f"spent.{name}", place, MAX_NAME)
-    checks.wholes(pid, "spent.pid", place, MAX_PID)
-    checks.wholes(times, "spent.times", place, MAX_SEQUENCE)
-    spent_s = [checks.amount(each, "spent.time_s", place) for each in time_s]
-    return tuple(map(Spent, state, syscall, on, by, pid, result, times, spent_s))
-
-
-def _path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
-    entries = _entries(found, "path", Segment._fields, MAX_SEGMENTS, place)
-    if not entries:
-        return ()
-    thread, begin_s, end_s, state, detail = zip(*entries, strict=True)
-    checks.wholes(thread, "path.thread", place, MAX_THREADS)
-    if max(thread) >= threads:
-        raise RecordError(place, "path.thread", f"places in 'threads', which has {threads:,}", shown(max(thread)))
-    begin = [checks.amount(each, "path.begin_s", place) for each in begin_s]
-    end = [checks.amount(each, "path.end_s", place) for each in end_s]
-    for number, (earlier, later) in enumerate(zip(begin, end, strict=True)):
-        if later < earlier:
-            raise RecordError(place, f"path.end_s[{number}]", f"at least its begin_s, {earlier!r}", shown(later))
-    checks.texts(state, "path.state", place, MAX_NAME, shortest=1)
-    checks.texts(detail, "path.detail", place, MAX_NAME)
-    return tuple(map(Segment, thread, begin, end, state, detail))
-
-
-def _entries(found: Any, field: str, names: tuple[str, ...], most: int, place: str) -> Sequence[Any]:
-    entries = checks.items(found, field, place, most)
-    for number, each in enumerate(entries):
-        if not isinstance(each, list | tuple) or len(each) != len(names):
-            raise RecordError(place, f"{field}[{number}]", f"a list of {', '.join(names)}", shown(each))
-    return entries

@@ -56,6 +56,10 @@ class Fields:
         """A finite number of at least 0."""
         return checks.amount(self._found.get(name), f"{self._path}{name}", self.place)
 
+    def amounts(self, name: str) -> dict[str, float]:
+        """Finite numbers of at least 0, by state."""
+        return checks.amounts(self._found.get(name), f"{self._path}{name}", self.place)
+
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of numbers; null is NaN."""
         value = self._found.get(name)

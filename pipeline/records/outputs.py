@@ -19,6 +19,7 @@ from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
 from laggard.pipeline.records.pools import PoolOutput, read_pool
+from laggard.pipeline.records.requests import RequestOutput, read_request
 from laggard.pipeline.records.strict_json import json_number, parse_object
 
 if TYPE_CHECKING:
@@ -412,6 +413,7 @@ Output = (
     | RankingOutput
     | ModelOutput
     | PoolOutput
+    | RequestOutput
     | ScoreOutput
     | PredictionOutput
     | DeadLetterOutput
@@ -600,6 +602,7 @@ _READERS: Final[Mapping[str, Callable[[Fields], Output]]] = {
     "ranking": _read_ranking,
     "model": read_model,
     "pool": read_pool,
+    "request": read_request,
     "score": _read_score,
     "prediction": read_prediction,
     "dead_letter": _read_dead_letter,

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED
-from laggard.pipeline.records.limits import MAX_SPENT
+from laggard.pipeline.records.ids import derived_id
+from laggard.pipeline.records.limits import (
+    MAX_KEY,
+    MAX_NAME,
+    MAX_PID,
+    MAX_SEGMENTS,
+    MAX_SEQUENCE,
+    MAX_SPENT,
+    MAX_THREADS,
+)
+from laggard.pipeline.records.strict_json import json_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from laggard.pipeline.records.fields import Fields
 
 REST: Final = "..."
 """The state of the entry in `Request.spent` that all which found no place there are summed into."""
@@ -112,3 +126,164 @@ def bounded(spent: Iterable[Spent]) -> tuple[Spent, ...]:
     rest = ranked[MAX_SPENT - 1 :]
     summed = Spent(REST, "", "", "", 0, "", sum(each.times for each in rest), sum(each.time_s for each in rest))
     return (*ranked[: MAX_SPENT - 1], summed)
+
+
+def request_id(operator: str, service: str, position: str) -> str:
+    """The id of what an operator says of the request at an input position (`laggard.requests[3]@1042`).
+
+    The same arguments give the same id, so that a reader can always tell what it has seen before.
+    """
+    return derived_id("request", operator, service, position)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
+    """A request that is out of line (S4, section III.C).
+
+    Attributes:
+        id: see `request_id`.
+        ts: when the request began, seconds since the Unix epoch.
+        operator: which one found it.
+        service: what served it.
+        request: its id, unique in the service.
+        name: what was asked for, `GET /cart`; may be empty.
+        host: which one recorded it; may be empty.
+        duration_s: how long it took.
+        score: above 1.
+        odd: whether it is out of line by what it did, and not by where its time went: it may be fast.
+        cluster: the name of those that are alike; empty while there is none.
+        cause: what it was waiting for or doing, in plain words.
+        times_s: how long it was in each state, see `Request`.
+        usual_s: the mean of that over normal requests; empty while none is known.
+        critical_s: see `Request`.
+        threads: likewise.
+        path: likewise.
+        young: whether too few requests were seen for this to be relied on.
+        live: whether it is about now; false for a replay of recorded data.
+
+    """
+
+    kind: ClassVar[str] = "request"
+
+    id: str
+    ts: float
+    operator: str
+    service: str
+    request: str
+    name: str
+    host: str
+    duration_s: float
+    score: float
+    odd: bool
+    cluster: str
+    cause: str
+    times_s: Mapping[str, float]
+    usual_s: Mapping[str, float]
+    critical_s: Mapping[str, float]
+    threads: tuple[str, ...]
+    path: tuple[Segment, ...]
+    young: bool
+    live: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return {
+            "kind": self.kind,
+            "ts": json_number(self.ts),
+            "id": self.id,
+            "operator": self.operator,
+            "service": self.service,
+            "request": self.request,
+            "name": self.name,
+            "host": self.host,
+            "duration_s": json_number(self.duration_s),
+            "score": json_number(self.score),
+            "odd": bool(self.odd),
+            "cluster": self.cluster,
+            "cause": self.cause,
+            "times_s": dict(self.times_s),
+            "usual_s": dict(self.usual_s),
+            "critical_s": dict(self.critical_s),
+            "threads": list(self.threads),
+            "path": [list(each) for each in self.path],
+            "young": bool(self.young),
+            "live": bool(self.live),
+        }
+
+
+def read_request(fields: Fields) -> RequestOutput:
+    """What is said of a request in these fields. Raises `RecordError`."""
+    threads = fields.texts("threads", MAX_THREADS, MAX_NAME)
+    return RequestOutput(
+        id=fields.text("id"),
+        ts=fields.ts("ts"),
+        operator=fields.text("operator"),
+        service=fields.key("service"),
+        request=fields.text("request", MAX_NAME),
+        name=fields.text("name", MAX_NAME),
+        host=fields.text("host", MAX_KEY),
+        duration_s=fields.amount("duration_s"),
+        score=fields.number("score"),
+        odd=fields.boolean("odd"),
+        cluster=fields.text("cluster"),
+        cause=fields.text("cause"),
+        times_s=fields.amounts("times_s"),
+        usual_s=fields.amounts("usual_s"),
+        critical_s=fields.amounts("critical_s"),
+        threads=threads,
+        path=checked_path(fields.raw("path"), len(threads), fields.place),
+        young=fields.boolean("young"),
+        live=fields.boolean("live"),
+    )
+
+
+def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
+    """What was spent, of lists of its fields.
+
+    Raises:
+        RecordError: it is something else, or beyond a limit.
+
+    """
+    entries = _entries(found, "spent", Spent._fields, MAX_SPENT, place)
+    if not entries:
+        return ()
+    state, syscall, on, by, pid, result, times, time_s = zip(*entries, strict=True)
+    checks.texts(state, "spent.state", place, MAX_NAME, shortest=1)
+    for name, texts in (("syscall", syscall), ("on", on), ("by", by), ("result", result)):
+        checks.texts(texts, f"spent.{name}", place, MAX_NAME)
+    checks.wholes(pid, "spent.pid", place, MAX_PID)
+    checks.wholes(times, "spent.times", place, MAX_SEQUENCE)
+    spent_s = [checks.amount(each, "spent.time_s", place) for each in time_s]
+    return tuple(map(Spent, state, syscall, on, by, pid, result, times, spent_s))
+
+
+def checked_path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
+    """A path over so many threads, of lists of the fields of its segments.
+
+    Raises:
+        RecordError: it is something else, or beyond a limit.
+
+    """
+    entries = _entries(found, "path", Segment._fields, MAX_SEGMENTS, place)
+    if not entries:
+        return ()
+    thread, begin_s, end_s, state, detail = zip(*entries, strict=True)
+    checks.wholes(thread, "path.thread", place, MAX_THREADS)
+    if max(thread) >= threads:
+        raise RecordError(place, "path.thread", f"places in 'threads', which has {threads:,}", shown(max(thread)))
+    begin = [checks.amount(each, "path.begin_s", place) for each in begin_s]
+    end = [checks.amount(each, "path.end_s", place) for each in end_s]
+    for number, (earlier, later) in enumerate(zip(begin, end, strict=True)):
+        if later < earlier:
+            raise RecordError(place, f"path.end_s[{number}]", f"at least its begin_s, {earlier!r}", shown(later))
+    checks.texts(state, "path.state", place, MAX_NAME, shortest=1)
+    checks.texts(detail, "path.detail", place, MAX_NAME)
+    return tuple(map(Segment, thread, begin, end, state, detail))
+
+
+def _entries(found: Any, field: str, names: tuple[str, ...], most: int, place: str) -> Sequence[Any]:
+    entries = checks.items(found, field, place, most)
+    for number, each in enumerate(entries):
+        if not isinstance(each, list | tuple) or len(each) != len(names):
+            raise RecordError(place, f"{field}[{number}]", f"a list of {', '.join(names)}", shown(each))
+    return entries

@@ -13,6 +13,7 @@ from laggard.pipeline.records.diagnosis_json import PROGRESSES, THREAD_STATES
 from laggard.pipeline.records.limits import MAX_PID
 from laggard.pipeline.records.models import RESOURCES
 from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES
+from laggard.pipeline.records.requests import Segment
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 VERSION: Final = 1
@@ -49,6 +50,15 @@ def _count(description: str, **more: Any) -> Schema:
 
 def _texts(description: str) -> Schema:
     return {"type": "array", "description": description, "items": {"type": "string"}}
+
+
+def _amounts(description: str) -> Schema:
+    """Seconds by state."""
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": {"type": "number", "minimum": 0},
+    }
 
 
 def _object(description: str, properties: Schema, **more: Any) -> Schema:
@@ -569,6 +579,55 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "live": _LIVE,
         },
         parts={"feature": FEATURE, "ranked": RANKED, "leaf": LEAF, "level": LEVEL},
+    ),
+    "request": _kind(
+        "request",
+        "A request that is out of line: where its time went, and what it was waiting for or doing.",
+        {
+            "ts": _number("When the request began, seconds since the Unix epoch.", minimum=0),
+            "id": _text("Of this record: the same whenever the same input is processed again.", format="uuid"),
+            "operator": _text("The operator that found it: `requests`."),
+            "service": _text("What served it. The record's key.", minLength=1),
+            "request": _text("Its id, unique in the service.", minLength=1),
+            "name": _text("What was asked for: `GET /cart`; may be empty."),
+            "host": _text("Which one recorded it; may be empty."),
+            "duration_s": _number("How long it took, in seconds.", minimum=0),
+            "score": _number(
+                "How far it is from the nearest request in a dense region, in units of the distance within which "
+                "requests are neighbours.",
+                exclusiveMinimum=1,
+            ),
+            "odd": _flag(
+                "Whether it is out of line by what it did, and not by where its time went: it may have been fast."
+            ),
+            "cluster": _text("The name of those that are alike; empty while there is none."),
+            "cause": _text("For people: its wording may change at any time."),
+            "times_s": _amounts("How long it was in each state, in seconds; they sum to `duration_s`."),
+            "usual_s": _amounts("The mean of that over normal requests; empty while none is known."),
+            "critical_s": _amounts(
+                "Like `times_s`, with each wait replaced by what was waited for, as far as that is known."
+            ),
+            "threads": _texts("Those of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`."),
+            "path": {
+                "type": "array",
+                "description": "Its critical path in the order of time: the thread's place in `threads`, begin and end "
+                "in seconds after `ts`, the state, and the system call or what was waited for.",
+                "items": {
+                    "type": "array",
+                    "prefixItems": [
+                        {"type": "integer", "minimum": 0},
+                        {"type": "number", "minimum": 0},
+                        {"type": "number", "minimum": 0},
+                        {"type": "string", "minLength": 1},
+                        {"type": "string"},
+                    ],
+                    "minItems": len(Segment._fields),
+                    "maxItems": len(Segment._fields),
+                },
+            },
+            "young": _YOUNG,
+            "live": _LIVE,
+        },
     ),
     "prediction": _kind(
         "prediction",

@@ -15,7 +15,7 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from laggard.pipeline.asyncapi import asyncapi_document
+from laggard.pipeline.asyncapi import OUTLYING, asyncapi_document
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.records import Mark, Request, Segment, Spent, Wish, encode
@@ -31,6 +31,7 @@ from tests.pipeline.engine.conftest import frame, record
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
 from tests.pipeline.records.test_models import MODEL
 from tests.pipeline.records.test_pools import POOL
+from tests.pipeline.records.test_requests import OUTLYING_REQUEST
 from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 
 if TYPE_CHECKING:
@@ -151,13 +152,16 @@ def sent_of(output: Any) -> Outgoing:
     return outgoing(output, TEST_TOPICS)
 
 
-@pytest.mark.parametrize("output", [ANOMALY, RANKING, MODEL, POOL, DIAGNOSIS], ids=lambda output: output.kind)
+@pytest.mark.parametrize(
+    "output", [ANOMALY, RANKING, MODEL, POOL, OUTLYING_REQUEST, DIAGNOSIS], ids=lambda output: output.kind
+)
 def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
     sent = sent_of(output)
     headers = {name: value.decode() for name, value in sent.headers}
     assert set(headers) == set(DOCUMENT["components"]["schemas"]["cloud_event_headers"]["properties"])
-    told(DOCUMENT["components"]["messages"][output.kind]["headers"]).validate(headers)
-    component(output.kind).validate(json.loads(sent.value))
+    name = OUTLYING if output.kind == "request" else output.kind
+    told(DOCUMENT["components"]["messages"][name]["headers"]).validate(headers)
+    component(name).validate(json.loads(sent.value))
 
     event = read(sent)
     assert event.get_specversion() == "1.0"
@@ -218,7 +222,7 @@ def test_the_example_is_what_would_be_sent() -> None:
     assert f"`{sent.topic}`" in PAGE
 
 
-@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking", "pool"])
+@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking", "pool", "request"])
 def test_every_field_is_explained(kind: str) -> None:
     section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
     explained = {
