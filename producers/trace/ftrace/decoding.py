@@ -1,0 +1,411 @@
+"""From the kernel's binary events to `Events`' rows: column by column, each kind of event at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.producers.diagnosis import system_calls
+from laggard.producers.trace.boundaries.markers import parse_marker
+from laggard.producers.trace.events import EVENT, NO_TEXT, Flags, Kind
+from laggard.producers.trace.ftrace.pages import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.boundaries.probes import Probe
+    from laggard.producers.trace.events import Texts
+    from laggard.producers.trace.ftrace.formats import Field, Format, Header
+    from laggard.producers.trace.ftrace.pages import Located
+
+MARKER: Final = "ftrace/print"
+"""The event that a write to `trace_marker` makes."""
+
+EVENTS: Final[Mapping[str, Kind]] = {
+    "sched/sched_switch": Kind.SWITCH,
+    "sched/sched_waking": Kind.WAKE,
+    "task/task_newtask": Kind.FORK,  # not sched_process_fork, which does not tell threads from processes
+    "task/task_rename": Kind.NAMED,
+    "sched/sched_process_exec": Kind.EXEC,
+    "sched/sched_process_exit": Kind.EXIT,
+    "raw_syscalls/sys_enter": Kind.SYSCALL_ENTER,
+    "raw_syscalls/sys_exit": Kind.SYSCALL_EXIT,
+    "irq/irq_handler_entry": Kind.IRQ_ENTER,
+    "irq/irq_handler_exit": Kind.IRQ_EXIT,
+    "irq/softirq_entry": Kind.SOFTIRQ_ENTER,
+    "irq/softirq_exit": Kind.SOFTIRQ_EXIT,
+    "timer/hrtimer_expire_entry": Kind.TIMER_ENTER,
+    "timer/hrtimer_expire_exit": Kind.TIMER_EXIT,
+    "block/block_rq_issue": Kind.BLOCK_ISSUE,
+    "block/block_rq_complete": Kind.BLOCK_COMPLETE,
+}
+"""What is recorded, and what becomes of it; `irq_vectors/*_entry` and `_exit` are interrupts besides."""
+
+VECTORS: Final = "irq_vectors/"
+
+PREEMPTED: Final = 0x100
+"""The bit of `prev_state` that says so (TASK_REPORT_MAX of include/linux/sched.h)."""
+
+_CLONE_THREAD: Final = 0x00010000
+_HARD, _SOFT, _NMI = 0x08, 0x10, 0x40  # of common_flags (include/linux/trace_events.h)
+_SECTOR: Final = 512
+_NUMBERS: Final = 512  # of system calls that have a place in the table; others are named one by one
+_COMM_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Decoder:
+    """Decodes pages of all CPUs of one trace.
+
+    Args:
+        formats: of the events, by `system/event`.
+        header: of the pages.
+        texts: where texts are entered.
+        machine: as uname(2) of the recording machine says, for the numbers of system calls.
+        probes: the boundaries that were recorded, by `system/event`.
+        devices: names of block devices, by `major << 20 | minor`.
+        processes: of threads that were there at the begin, the process's id by the thread's.
+
+    Attributes:
+        damaged: pages that ended in something that is no event.
+        unknown: events of kinds that have no use here.
+        marks: texts in the trace's marker file that are not ours.
+
+    """
+
+    def __init__(
+        self,
+        formats: Mapping[str, Format],
+        header: Header,
+        texts: Texts,
+        *,
+        machine: str,
+        probes: Mapping[str, Probe],
+        devices: Mapping[int, str],
+        processes: Mapping[int, int],
+    ) -> None:
+        self.damaged = self.unknown = self.marks = 0
+        self._header = header
+        self._texts = texts
+        self._machine = machine
+        self._devices = {number: texts.place(name) for number, name in devices.items()}
+        self._processes = dict(processes)
+        self._probes = {formats[name].number: probe for name, probe in probes.items() if name in formats}
+        self._formats = {form.number: form for form in formats.values()}
+        self._kinds = np.zeros(1 << 16, np.uint8)
+        self._vectors: dict[int, int] = {}
+        self._marker = -1
+        for name, form in formats.items():
+            self._know(name, form)
+        self._interrupts: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._comms = (np.zeros(0, np.uint64), np.zeros(0, np.int32))
+        self._numbers, self._names = self._system_calls()
+        self._fillers: dict[Kind, Callable[[_Some, NDArray[np.void]], None]] = {
+            Kind.SWITCH: self._switch,
+            Kind.WAKE: self._wake,
+            Kind.FORK: self._fork,
+            Kind.NAMED: self._named,
+            Kind.EXEC: self._exec,
+            Kind.EXIT: self._exit,
+            Kind.SYSCALL_ENTER: self._system_call,
+            Kind.SYSCALL_EXIT: self._system_call,
+            Kind.IRQ_ENTER: self._interrupt,
+            Kind.IRQ_EXIT: self._interrupt,
+            Kind.SOFTIRQ_ENTER: self._soft,
+            Kind.SOFTIRQ_EXIT: self._soft,
+            Kind.BLOCK_ISSUE: self._block,
+            Kind.BLOCK_COMPLETE: self._block,
+        }
+
+    def decode(self, pages: NDArray[np.uint8], cpus: NDArray[np.int16]) -> NDArray[np.void]:
+        """All events of some pages, in the order of time.
+
+        Args:
+            pages: shape (n, bytes of a page); those of one CPU in the order in which they were read.
+            cpus: of which CPU each page is, shape (n,).
+
+        Returns:
+            Rows of dtype `EVENT`.
+
+        """
+        located = locate(pages, self._header)
+        self.damaged += len(located.damaged)
+        lost = self._lost(located, cpus)
+        order = np.argsort(located.ts, kind="stable")
+        at = located.at[order]
+        words = located.words
+        first = words[at]
+        number = (first & 0xFFFF).astype(np.int64)
+        rows = np.zeros(len(at), EVENT)
+        rows["ts"] = located.ts[order]
+        rows["cpu"] = cpus[located.page[order]]
+        rows["kind"] = self._kinds[number]
+        rows["tid"] = words[at + 1].view(np.int32) if len(at) else 0
+        rows["text"] = rows["host"] = NO_TEXT
+        context = first >> 16
+        rows["flags"] = (
+            np.where(context & (_HARD | _NMI), Flags.HARD, 0) | np.where(context & _SOFT, Flags.SOFT, 0) | Flags.KNOWN
+        )
+        length = located.length[order]
+        extra = [lost]
+        for value in np.unique(number).tolist():
+            chosen = np.flatnonzero(number == value)
+            some = _Some(self._formats.get(value), words, at[chosen], length[chosen], chosen)
+            if value == self._marker:
+                self._marked(some, rows)
+            elif value in self._probes:
+                self._probed(some, rows, self._probes[value])
+            elif (kind := int(self._kinds[value])) in self._fillers:
+                self._fillers[Kind(kind)](some, rows)
+                if kind == Kind.SYSCALL_ENTER:
+                    extra.append(_closed(rows[chosen]))
+        known = rows["kind"] != 0
+        if not known.all():
+            self.unknown += int((~known).sum())
+            rows = rows[known]
+        return merged([rows, *extra])
+
+    def _know(self, name: str, form: Format) -> None:
+        if name == MARKER:
+            self._marker = form.number
+        elif name in EVENTS:
+            self._kinds[form.number] = EVENTS[name]
+        elif name.startswith(VECTORS):
+            vector, _, edge = name.removeprefix(VECTORS).rpartition("_")
+            self._kinds[form.number] = Kind.IRQ_ENTER if edge == "entry" else Kind.IRQ_EXIT
+            self._vectors[form.number] = self._texts.place(vector)
+
+    def _system_calls(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """By the recording machine's number: the one on x86-64 (-1: it has none), and the name."""
+        names = [system_calls.name(number, machine=self._machine) for number in range(_NUMBERS)]
+        numbers = {system_calls.name(number, machine="x86_64"): number for number in range(_NUMBERS)}
+        return (
+            np.array([numbers.get(name, -1) for name in names], np.int64),
+            np.array([self._texts.place(name) for name in names], np.int32),
+        )
+
+    def _lost(self, located: Located, cpus: NDArray[np.int16]) -> NDArray[np.void]:
+        """Gaps before pages, each from the CPU's last event on; and where each CPU's last event is now."""
+        ends = np.flatnonzero(np.diff(located.page, append=-1)).tolist()
+        last = {int(located.page[end]): int(located.ts[end]) for end in ends}
+        gaps = {missing.page: missing for missing in located.missing}
+        rows = np.zeros(len(gaps), EVENT)
+        rows["kind"], rows["tid"], rows["text"], rows["host"] = Kind.LOST, -1, NO_TEXT, NO_TEXT
+        filled = 0
+        for page, cpu in enumerate(cpus.tolist()):
+            missing = gaps.get(page)
+            if missing is not None:
+                begin = self._last.get(cpu, missing.begin_ns)
+                row = rows[filled]
+                row["cpu"], row["ts"], row["a"], row["b"], row["c"] = (
+                    cpu,
+                    missing.begin_ns,
+                    begin,
+                    missing.begin_ns,
+                    missing.events,
+                )
+                filled += 1
+            if page in last:
+                self._last[cpu] = last[page]
+        return rows
+
+    def _texts_of(self, some: _Some, field: str) -> NDArray[np.int32]:
+        """Places of the texts of a `char[16]`, such as a thread's name: few are new, ever."""
+        columns = some.comm(field)
+        pairs = columns.view(np.uint64)
+        keys = pairs[:, 0] ^ (pairs[:, 1] * _COMM_MIX)
+        known, places = self._comms
+        found = np.searchsorted(known, keys)
+        found[found == len(known)] = 0
+        new = known[found] != keys if len(known) else np.ones(len(keys), bool)
+        if new.any():
+            fresh, first = np.unique(keys[new], return_index=True)
+            texts = columns[new][first].view("S16").ravel()
+            entered = [self._texts.place(_text(text)) for text in texts.tolist()]
+            known, places = np.concatenate([known, fresh]), np.concatenate([places, np.array(entered, np.int32)])
+            order = np.argsort(known)
+            self._comms = known, places = known[order], places[order]
+            found = np.searchsorted(known, keys)
+        return places[found]
+
+    def _switch(self, some: _Some, rows: NDArray[np.void]) -> None:
+        state = some.column("prev_state")
+        rows["a"][some.rows] = some.column("next_pid")
+        rows["b"][some.rows] = (state == 0) | ((state & PREEMPTED) != 0)
+        rows["c"][some.rows] = state
+        rows["text"][some.rows] = self._texts_of(some, "next_comm")
+        # The leaving thread stands in the event; `common_pid` is the same but for a thread that is just ending.
+        rows["tid"][some.rows] = some.column("prev_pid")
+
+    def _wake(self, some: _Some, rows: NDArray[np.void]) -> None:
+        rows["a"][some.rows] = some.column("pid")
+
+    def _fork(self, some: _Some, rows: NDArray[np.void]) -> None:
+        children, flags = some.column("pid").tolist(), some.column("clone_flags").tolist()
+        rows["text"][some.rows] = self._texts_of(some, "comm")
+        for row, child, flag in zip(some.rows.tolist(), children, flags, strict=True):
+            parent = int(rows["tid"][row])
+            process = self._processes.get(parent, 0) if flag & _CLONE_THREAD else child
+            self._processes[child] = process
+            rows["a"][row], rows["b"][row] = child, process
+
+    def _named(self, some: _Some, rows: NDArray[np.void]) -> None:
+        threads = some.column("pid")
+        rows["a"][some.rows] = threads
+        rows["b"][some.rows] = [self._processes.get(thread, 0) for thread in threads.tolist()]
+        rows["text"][some.rows] = self._texts_of(some, "newcomm")
+
+    def _exec(self, some: _Some, rows: NDArray[np.void]) -> None:
+        rows["text"][some.rows] = [self._texts.place(text) for text in some.texts("filename")]
+
+    def _exit(self, some: _Some, rows: NDArray[np.void]) -> None:
+        # After the fact: other rows of this batch still ask. Ids come again long after.
+        for thread in rows["tid"][some.rows].tolist():
+            if len(self._processes) > 1 << 16:
+                self._processes.pop(thread, None)
+
+    def _system_call(self, some: _Some, rows: NDArray[np.void]) -> None:
+        numbers = some.column("id")
+        usual = (numbers >= 0) & (numbers < _NUMBERS)
+        index = np.where(usual, numbers, 0)
+        rows["a"][some.rows] = np.where(usual, self._numbers[index], -1)
+        places = np.where(usual, self._names[index], NO_TEXT)
+        for odd in np.unique(numbers[~usual]).tolist():
+            places[numbers == odd] = self._texts.place(system_calls.name(odd, machine=self._machine))
+        rows["text"][some.rows] = places
+        if some.has("ret"):
+            rows["b"][some.rows] = some.column("ret")
+        else:
+            rows["b"][some.rows], rows["c"][some.rows] = some.column("args"), some.column("args", 8)
+
+    def _interrupt(self, some: _Some, rows: NDArray[np.void]) -> None:
+        if some.has("vector"):
+            rows["a"][some.rows] = some.column("vector")
+            rows["text"][some.rows] = self._vectors[some.number]
+            return
+        numbers = some.column("irq")
+        rows["a"][some.rows] = numbers
+        if some.has("name"):
+            different, first = np.unique(numbers, return_index=True)
+            for number, index in zip(different.tolist(), first.tolist(), strict=True):
+                if number not in self._interrupts:
+                    self._interrupts[number] = self._texts.place(some.text(index, "name"))
+        rows["text"][some.rows] = [self._interrupts.get(number, NO_TEXT) for number in numbers.tolist()]
+
+    def _soft(self, some: _Some, rows: NDArray[np.void]) -> None:
+        rows["a"][some.rows] = some.column("vec")
+
+    def _block(self, some: _Some, rows: NDArray[np.void]) -> None:
+        devices = some.column("dev")
+        rows["a"][some.rows], rows["b"][some.rows] = devices, some.column("sector")
+        rows["c"][some.rows] = some.column("bytes") if some.has("bytes") else some.column("nr_sector") * _SECTOR
+        rows["text"][some.rows] = [self._devices.get(device, NO_TEXT) for device in devices.tolist()]
+
+    def _marked(self, some: _Some, rows: NDArray[np.void]) -> None:
+        for index, row in enumerate(some.rows.tolist()):
+            mark = parse_marker(some.rest(index, "buf"))
+            if mark is None:
+                self.marks += 1
+                continue
+            rows["kind"][row], rows["a"][row] = mark.kind, mark.request
+            if mark.text:
+                rows["text"][row] = self._texts.place(mark.text)
+
+    def _probed(self, some: _Some, rows: NDArray[np.void], probe: Probe) -> None:
+        rows["kind"][some.rows] = probe.kind
+        if probe.kind == Kind.BEGIN:
+            columns = [some.texts(name) for name in probe.names]
+            for index, row in enumerate(some.rows.tolist()):
+                rows["text"][row] = self._texts.place(probe.text([column[index] for column in columns]))
+
+
+class _Some:
+    """The events of one kind: their fields as columns.
+
+    Attributes:
+        rows: where they stand among all events of the batch.
+        number: of the kind.
+
+    """
+
+    def __init__(
+        self,
+        form: Format | None,
+        words: NDArray[np.uint32],
+        at: NDArray[np.int64],
+        length: NDArray[np.int32],
+        rows: NDArray[np.int64],
+    ) -> None:
+        self.rows = rows
+        self.number = form.number if form else -1
+        self._fields: Mapping[str, Field] = form.fields if form else {}
+        self._words, self._at, self._length = words, at, length
+
+    def has(self, name: str) -> bool:
+        return name in self._fields
+
+    def column(self, name: str, further: int = 0) -> NDArray[np.int64]:
+        """A number, or (`further` bytes on) another one of 8 bytes of an array."""
+        field = self._fields[name]
+        size = min(field.size, 8)
+        offset = field.offset + further
+        low = self._words[self._at + offset // 4].astype(np.int64)
+        if size == 8:
+            return low | (self._words[self._at + offset // 4 + 1].astype(np.int64) << 32)
+        bits = size * 8
+        low = (low >> (offset % 4 * 8)) & ((1 << bits) - 1)
+        return low - ((low >> (bits - 1)) << bits) if field.signed else low
+
+    def comm(self, name: str) -> NDArray[np.uint32]:
+        """The 16 bytes of a thread's name, shape (n, 4), and 0 behind the name's end."""
+        field = self._fields[name]
+        columns: NDArray[np.uint32] = self._words[self._at[:, None] + (field.offset // 4 + np.arange(4))]
+        return columns
+
+    def texts(self, name: str) -> list[str]:
+        return [self.text(index, name) for index in range(len(self._at))]
+
+    def text(self, index: int, name: str) -> str:
+        """A text whose place and length stand in the event."""
+        field = self._fields[name]
+        at = int(self._at[index])
+        where = int(self._words[at + field.offset // 4])
+        begin = at * 4 + (where & 0xFFFF)
+        end = min(begin + (where >> 16), at * 4 + int(self._length[index]))
+        return _text(self._words[begin // 4 : (end + 3) // 4].tobytes()[begin % 4 : begin % 4 + end - begin])
+
+    def rest(self, index: int, name: str) -> str:
+        """A text that goes on to the event's end."""
+        at = int(self._at[index])
+        raw = self._words[at : at + int(self._length[index]) // 4].tobytes()
+        return _text(raw[self._fields[name].offset :])
+
+
+def merged(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
+    """Rows in the order of time; of the same instant, those of an earlier part first."""
+    rows = [part for part in parts if len(part)]
+    if not rows:
+        return np.zeros(0, EVENT)
+    if len(rows) == 1:
+        return rows[0]
+    together = np.concatenate(rows)
+    ordered: NDArray[np.void] = together[np.argsort(together["ts"], kind="stable")]
+    return ordered
+
+
+def _closed(enters: NDArray[np.void]) -> NDArray[np.void]:
+    """What close(2) closes."""
+    rows: NDArray[np.void] = enters[enters["a"] == _CLOSE].copy()
+    rows["kind"], rows["a"], rows["c"], rows["text"] = Kind.CLOSED, rows["b"], 0, NO_TEXT
+    rows["b"] = 0
+    return rows
+
+
+_CLOSE: Final = 3  # on x86-64
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode(errors="replace")

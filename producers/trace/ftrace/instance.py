@@ -1,0 +1,265 @@
+"""An own instance of the kernel's tracer below tracefs: made, set up, read, and removed, whatever happens.
+
+Nothing of the tracer that others use is touched: buffers, events and settings are those of the instance. Probes are the
+exception, tracefs has one list for all: ours are in a group that bears the instance's name. Source: ftrace.rst and
+uprobetracer.rst of Documentation/trace of Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from laggard.producers.trace.ftrace.formats import FormatError, parse_format, parse_header_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from laggard.producers.trace.boundaries.probes import Probe
+    from laggard.producers.trace.ftrace.formats import Format, Header
+
+TRACEFS: Final = Path("/sys/kernel/tracing")
+
+CLOCK: Final = "mono"
+"""CLOCK_MONOTONIC: the same on all CPUs, and what programs read."""
+
+PREFIX: Final = "laggard-"
+_GROUP: Final = "laggard_"
+_BUSY_S: Final = 2.0  # so long a program may have the instance's marker file open
+
+
+class TracingError(OSError):
+    """The kernel's tracer cannot be used as asked; the text says what refused and what is needed."""
+
+
+class Instance:
+    """An instance, removed when the block that uses it ends.
+
+    As long as it lives, one of its files is open: that is how `remove_stale` tells it from what a killed recorder left,
+    in whatever container either runs.
+
+    Args:
+        buffer_kib: of each CPU.
+        root: where tracefs is mounted.
+
+    Attributes:
+        name: of its folder.
+        cpus: those that can be traced.
+        header: how its pages begin.
+        damage: what about it is not as it should be, in words.
+
+    Raises:
+        TracingError: tracefs is not there, or may not be used.
+
+    """
+
+    def __init__(self, *, buffer_kib: int, root: Path = TRACEFS) -> None:
+        remove_stale(root)
+        suffix = secrets.token_hex(4)
+        self.name = PREFIX + suffix
+        self.group = _GROUP + suffix
+        self._root = root
+        self.path = root / "instances" / self.name
+        self._probes: list[Probe] = []
+        self._pipes: dict[int, int] = {}
+        with _explained(f"{root}: cannot make an instance of the tracer"):
+            self.path.mkdir()
+        try:
+            with _explained(f"{self.path}: cannot be set up"):
+                self.cpus = tuple(sorted(int(path.name[3:]) for path in (self.path / "per_cpu").glob("cpu*")))
+                for cpu in self.cpus:
+                    pipe = self.path / f"per_cpu/cpu{cpu}/trace_pipe_raw"
+                    self._pipes[cpu] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+                self.write("tracing_on", "0")
+                self.write("trace_clock", CLOCK)
+                self.write("options/overwrite", "1")
+                self.write("options/event-fork", "1")
+                self.write("buffer_size_kb", str(buffer_kib))
+                self.header: Header = parse_header_page((self.path / "events/header_page").read_text())
+        except BaseException:
+            self.remove()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def write(self, file: str, text: str) -> None:
+        """Write one of its files."""
+        with open(self.path / file, "w") as target:  # noqa: PTH123 - Path.write_text would be one more call for each
+            target.write(text)
+
+    def define(self, probes: Iterable[Probe]) -> None:
+        """Have the kernel tell of these places in programs.
+
+        Raises:
+            TracingError: one is refused.
+
+        """
+        for probe in probes:
+            line = probe.definition(self.group)
+            with _explained(f"{self._root / 'dynamic_events'}: refuses `{line}`"):
+                # Not truncated: that would remove everybody's.
+                _append(self._root / "dynamic_events", line)
+            self._probes.append(probe)
+
+    def event(self, probe: Probe) -> str:
+        """What events of a probe are called, as `system/event`."""
+        return f"{self.group}/{probe.event}"
+
+    def enable(self, events: Iterable[str]) -> dict[str, Format]:
+        """Switch events on, given as `system/event`; those that this kernel does not have are left out of the result.
+
+        Returns:
+            How each that is on is laid out.
+
+        Raises:
+            TracingError: one may not be switched on.
+            FormatError: tracefs tells something about one that we do not understand.
+
+        """
+        formats = {}
+        for event in events:
+            folder = self.path / "events" / event
+            with _explained(f"{folder}: cannot be switched on"):
+                try:
+                    text = (folder / "format").read_text()
+                except FileNotFoundError:
+                    continue
+                formats[event] = parse_format(text, place=str(folder / "format"))
+                if (folder / "enable").exists():  # the marker's event has no switch
+                    self.write(f"events/{event}/enable", "1")
+        return formats
+
+    def exclude(self, threads: Sequence[int]) -> None:
+        """Leave out what these threads, and those that they start from now on, do."""
+        with _explained(f"{self.path / 'set_event_notrace_pid'}: cannot be written"):
+            _append(self.path / "set_event_notrace_pid", " ".join(map(str, threads)))
+
+    def switch(self, *, on: bool) -> None:
+        """Let the buffers fill, or keep them as they are."""
+        self.write("tracing_on", "1" if on else "0")
+
+    def read(self, cpu: int, into: memoryview) -> int:
+        """Take the next pages of a CPU's buffer.
+
+        Args:
+            cpu: which.
+            into: at least one page.
+
+        Returns:
+            How many bytes, whole pages; 0 if there is nothing more now. The last page may hold few events yet.
+
+        """
+        size, read = self.header.page, 0
+        pipe = self._pipes[cpu]
+        with contextlib.suppress(BlockingIOError):
+            while read + size <= len(into):
+                got = os.readv(pipe, [into[read : read + size]])
+                if got <= 0:
+                    break
+                read += size
+        return read
+
+    def overruns(self) -> int:
+        """Events that the kernel dropped since the instance was made: they came faster than they were read."""
+        total = 0
+        for cpu in self.cpus:
+            stats = (self.path / f"per_cpu/cpu{cpu}/stats").read_text()
+            found = [line.partition(":")[2] for line in stats.splitlines() if line.startswith(("overrun:", "dropped"))]
+            total += sum(map(int, found))
+        return total
+
+    def remove(self) -> None:
+        """Remove instance and probes. What still holds them, such as a program that writes a marker, is waited for.
+
+        Raises:
+            TracingError: they are held for too long; the next recorder will remove them.
+
+        """
+        with contextlib.suppress(OSError):
+            self.switch(on=False)
+        for pipe in self._pipes.values():
+            os.close(pipe)
+        self._pipes.clear()
+        until = time.monotonic() + _BUSY_S
+        while not _removed(self.path):
+            if time.monotonic() > until:
+                raise TracingError(errno.EBUSY, f"{self.path}: is held by another program")
+            time.sleep(0.01)
+        for probe in self._probes:
+            with contextlib.suppress(FileNotFoundError):
+                _append(self._root / "dynamic_events", f"-:{self.group}/{probe.event}")
+        self._probes.clear()
+
+
+def remove_stale(root: Path = TRACEFS) -> list[str]:
+    """Remove what recorders left that were killed: instances that nobody holds, and probes whose instance is gone.
+
+    Returns:
+        What was removed.
+
+    """
+    removed = []
+    with contextlib.suppress(OSError):
+        removed = [path.name for path in (root / "instances").glob(f"{PREFIX}*") if _removed(path)]
+    with contextlib.suppress(OSError):
+        for line in (root / "dynamic_events").read_text().splitlines():
+            event = line.split()[0].partition(":")[2]
+            group = event.partition("/")[0]
+            if not group.startswith(_GROUP) or (root / "instances" / (PREFIX + group.removeprefix(_GROUP))).exists():
+                continue
+            with contextlib.suppress(OSError):
+                _append(root / "dynamic_events", f"-:{event}")
+                removed.append(event)
+    return removed
+
+
+def _removed(path: Path) -> bool:
+    """Remove an instance; whether it is gone."""
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return False
+        raise
+    return True
+
+
+def _append(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, text.encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FormatError:
+        raise
+    except OSError as error:
+        if isinstance(error, TracingError):
+            raise
+        needs = {
+            errno.ENOENT: "tracefs is not mounted there, or this kernel does not have it",
+            errno.EACCES: "only root may trace",
+            errno.EPERM: "tracing is forbidden here (lockdown, or a container without the right)",
+            errno.EROFS: "tracefs is mounted read-only",
+            errno.ENOMEM: "there is not enough memory for the buffers",
+        }.get(error.errno or 0, error.strerror or str(error))
+        raise TracingError(error.errno or errno.EIO, f"{what}: {needs}") from error

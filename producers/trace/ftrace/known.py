@@ -1,0 +1,200 @@
+"""What was there before a trace began: threads, and what descriptors lead to; read from /proc.
+
+Parsers of texts stand apart from what reads them. Source of the forms: proc(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.producers.trace.events import EVENT, NO_TEXT, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.events import Texts
+
+_LISTENING: Final = 0x0A  # TCP_LISTEN
+_SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
+
+
+class Thread(NamedTuple):
+    """A thread: its id, its process's, its name."""
+
+    thread: int
+    process: int
+    name: str
+
+
+class Descriptor(NamedTuple):
+    """An open descriptor of a process, and what it leads to, as `Kind.OPENED` says it."""
+
+    process: int
+    number: int
+    text: str
+
+
+class Known(NamedTuple):
+    """What was there."""
+
+    threads: list[Thread]
+    descriptors: list[Descriptor]
+
+    def rows(self, ts: int, texts: Texts) -> NDArray[np.void]:
+        """As events of that time: `NAMED` and `OPENED`."""
+        rows = np.zeros(len(self.threads) + len(self.descriptors), EVENT)
+        rows["ts"], rows["cpu"], rows["host"] = ts, -1, NO_TEXT
+        if len(self.threads):
+            named = rows[: len(self.threads)]
+            named["kind"] = Kind.NAMED
+            named["tid"] = named["a"] = [thread.thread for thread in self.threads]
+            named["b"] = [thread.process for thread in self.threads]
+            named["text"] = [texts.place(thread.name) for thread in self.threads]
+        if len(self.descriptors):
+            opened = rows[len(self.threads) :]
+            opened["kind"] = Kind.OPENED
+            opened["tid"] = [descriptor.process for descriptor in self.descriptors]
+            opened["a"] = [descriptor.number for descriptor in self.descriptors]
+            opened["text"] = [texts.place(descriptor.text) for descriptor in self.descriptors]
+        return rows
+
+    def processes(self) -> dict[int, int]:
+        """Of each thread, its process."""
+        return {thread.thread: thread.process for thread in self.threads}
+
+
+def read_known(root: str = "/proc", *, without: int = 0) -> Known:
+    """All threads and descriptors that may be seen.
+
+    Args:
+        root: where procfs is mounted.
+        without: a process to leave out: the recorder.
+
+    """
+    threads: list[Thread] = []
+    descriptors: list[Descriptor] = []
+    sockets: dict[str, Mapping[int, str]] = {}
+    for process in sorted(int(name) for name in os.listdir(root) if name.isdigit()):  # noqa: PTH208 - names alone
+        if process == without:
+            continue
+        # Processes end while we look.
+        with contextlib.suppress(OSError):
+            threads.extend(_threads(root, process))
+        with contextlib.suppress(OSError):
+            descriptors.extend(_descriptors(root, process, sockets))
+    return Known(threads, descriptors)
+
+
+def _threads(root: str, process: int) -> Iterable[Thread]:
+    for name in os.listdir(f"{root}/{process}/task"):  # noqa: PTH208
+        with contextlib.suppress(OSError), open(f"{root}/{process}/task/{name}/comm", "rb") as file:  # noqa: PTH123
+            yield Thread(int(name), process, file.read().rstrip(b"\n").decode(errors="replace"))
+
+
+def _descriptors(root: str, process: int, sockets: dict[str, Mapping[int, str]]) -> Iterable[Descriptor]:
+    folder = f"{root}/{process}/fd"
+    for name in os.listdir(folder):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            leads = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+            found = _SOCKET.fullmatch(leads)
+            if found is None:
+                text = plain_target(leads)
+            else:
+                space = os.readlink(f"{root}/{process}/ns/net")  # noqa: PTH115
+                if space not in sockets:
+                    sockets[space] = _sockets(f"{root}/{process}/net")
+                text = sockets[space].get(int(found[1]), "socket")
+            yield Descriptor(process, int(name), text)
+
+
+def _sockets(folder: str) -> Mapping[int, str]:
+    """Addresses by inode, of one network namespace."""
+    found: dict[int, str] = {}
+    for protocol in ("tcp", "tcp6", "udp", "udp6"):
+        with contextlib.suppress(OSError), open(f"{folder}/{protocol}") as file:  # noqa: PTH123
+            found |= parse_internet_sockets(file.read())
+    with contextlib.suppress(OSError), open(f"{folder}/unix", errors="replace") as file:  # noqa: PTH123
+        found |= parse_unix_sockets(file.read())
+    return found
+
+
+def plain_target(text: str) -> str:
+    """What a link of `/proc/PID/fd` says, without numbers that mean nothing elsewhere.
+
+    >>> plain_target("pipe:[4711]"), plain_target("anon_inode:[eventpoll]"), plain_target("/var/a (deleted)")
+    ('pipe', 'eventpoll', '/var/a')
+    """
+    if text.startswith("/"):
+        return text.removesuffix(" (deleted)")
+    kind, _, inner = text.partition(":")
+    return inner.strip("[]") if kind == "anon_inode" else kind
+
+
+def parse_internet_sockets(text: str) -> dict[int, str]:
+    """`/proc/net/{tcp,tcp6,udp,udp6}`: by inode, where a socket leads, or where it is if it listens or was accepted."""
+    rows = []
+    for line in text.splitlines()[1:]:
+        parts = line.split()
+        if len(parts) > 9:
+            rows.append((parts[1], parts[2], int(parts[3], 16), int(parts[9])))
+    listening = {_port(local) for local, _, state, _ in rows if state == _LISTENING}
+    found = {}
+    for local, remote, _, inode in rows:
+        here = _port(local) in listening or not _port(remote)
+        if inode:
+            found[inode] = _address(local if here else remote)
+    return found
+
+
+def parse_unix_sockets(text: str) -> dict[int, str]:
+    """`/proc/net/unix`: paths by inode, of those that have one."""
+    rows = (line.split(maxsplit=7) for line in text.splitlines()[1:])
+    return {int(parts[6]): f"unix:{parts[7]}" for parts in rows if len(parts) == 8}
+
+
+def socket_text(address: bytes) -> str:
+    """A `sockaddr` as programs pass it: `127.0.0.1:3306`, `[::1]:80`, `unix:/run/x.sock`; empty for other families."""
+    if len(address) < 2:
+        return ""
+    family = int.from_bytes(address[:2], sys.byteorder)
+    if family == 1:
+        path = address[2:]
+        if path[:1] == b"\0":
+            return "unix:@" + path[1:].split(b"\0", 1)[0].decode(errors="replace")
+        return "unix:" + path.split(b"\0", 1)[0].decode(errors="replace")
+    port = int.from_bytes(address[2:4], "big")
+    if family == 2 and len(address) >= 8:
+        return internet_text(address[4:8], port)
+    if family == 10 and len(address) >= 24:
+        return internet_text(address[8:24], port)
+    return ""
+
+
+def internet_text(packed: bytes, port: int) -> str:
+    """An address and a port, as people write them."""
+    address = ipaddress.ip_address(packed)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return f"[{address}]:{port}"
+        address = address.ipv4_mapped
+    return f"{address}:{port}"
+
+
+def _port(text: str) -> int:
+    return int(text.rpartition(":")[2], 16)
+
+
+def _address(text: str) -> str:
+    """As /proc/net writes it: words of 4 bytes in the machine's order."""
+    words = bytes.fromhex(text.rpartition(":")[0])
+    packed = words if sys.byteorder == "big" else np.frombuffer(words, ">u4").astype("<u4").tobytes()
+    return internet_text(packed, _port(text))

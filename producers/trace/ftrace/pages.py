@@ -1,0 +1,180 @@
+"""Where the events are in pages of the kernel's ring buffer, and when they happened.
+
+All pages are walked in lock-step: the first event of each, the second of each, and so on, so that each step is a few
+operations of NumPy on as many lanes as there are pages. Source of the form: kernel/trace/ring_buffer.c and
+include/linux/ring_buffer.h of Linux.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.ftrace.formats import Header
+
+_PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31  # below them: 0 for a length of its own, else 1 to 28 words
+_DELTA_BITS: Final = 27
+_TOP_BITS: Final = np.uint64(0x1F << 59)  # those of a time that an absolute timestamp leaves out
+_USED: Final = (1 << 27) - 1
+_LOST, _LOST_COUNTED = 1 << 31, 1 << 30
+
+
+class Missing(NamedTuple):
+    """Events that the kernel had to drop before a page.
+
+    Attributes:
+        page: before which.
+        begin_ns: the time of the page's first event; that of the last one before is another page's to tell.
+        events: how many; 0 where the kernel does not tell.
+
+    """
+
+    page: int
+    begin_ns: int
+    events: int
+
+
+class Located(NamedTuple):
+    """The events of some pages, page by page.
+
+    Attributes:
+        words: all pages as 32-bit words.
+        at: index in `words` of each event's first word, shape (n,).
+        length: of each event, in bytes.
+        ts: nanoseconds of the trace's clock, shape (n,).
+        page: of which page, shape (n,).
+        missing: what was lost before which pages.
+        damaged: pages that end in something that is no event, and are read up to there.
+
+    """
+
+    words: NDArray[np.uint32]
+    at: NDArray[np.int64]
+    length: NDArray[np.int32]
+    ts: NDArray[np.int64]
+    page: NDArray[np.int32]
+    missing: list[Missing]
+    damaged: list[int]
+
+
+def locate(pages: NDArray[np.uint8], header: Header) -> Located:
+    """Find all events.
+
+    Args:
+        pages: shape (pages, bytes of a page), C-contiguous; of one CPU or of several.
+        header: of `header_page`.
+
+    """
+    count, size = pages.shape
+    if size % 8 or header.data % 4:
+        raise ValueError(f"pages: expected pages of whole 8 bytes, got {size}, with data at {header.data}")
+    words = pages.view("<u4").ravel()
+    stamps = pages[:, :8].copy().view("<u8").ravel()
+    commit = pages[:, header.commit : header.commit + 4].copy().view("<u4").ravel()
+    room = size - header.data
+    used = np.minimum(commit & _USED, room)
+    cut = (commit & _USED) > room
+    first = np.arange(count, dtype=np.int64) * (size // 4) + header.data // 4
+    walked = _walk(words, first, first + used // 4, stamps)
+    at, length, ts, page = walked.in_order(count)
+    return Located(
+        words,
+        at,
+        length,
+        ts,
+        page,
+        _missing(pages, header, commit, stamps),
+        sorted({*np.flatnonzero(cut).tolist(), *walked.damaged}),
+    )
+
+
+class _Walked(NamedTuple):
+    """What each step found, step by step."""
+
+    at: list[NDArray[np.int64]]
+    length: list[NDArray[np.int64]]
+    ts: list[NDArray[np.uint64]]
+    page: list[NDArray[np.int64]]
+    damaged: list[int]
+
+    def in_order(self, pages: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """The same page by page: an event's place is its page's begin and how many of the page were before it."""
+        total = sum(len(step) for step in self.at)
+        at, ts = np.empty(total, np.int64), np.empty(total, np.int64)
+        length, page = np.empty(total, np.int32), np.empty(total, np.int32)
+        if not total:
+            return at, length, ts, page
+        events = np.bincount(np.concatenate(self.page), minlength=pages)
+        place = np.cumsum(events) - events
+        for step_at, step_length, step_ts, step_page in zip(self.at, self.length, self.ts, self.page, strict=True):
+            to = place[step_page]
+            at[to], length[to], ts[to], page[to] = step_at, step_length, step_ts.view(np.int64), step_page
+            place[step_page] += 1
+        return at, length, ts, page
+
+
+def _walk(
+    words: NDArray[np.uint32], first: NDArray[np.int64], end: NDArray[np.int64], stamps: NDArray[np.uint64]
+) -> _Walked:
+    walked = _Walked([], [], [], [], [])
+    page = np.flatnonzero(first < end)
+    cursor, end, ts = first[page], end[page], stamps[page]
+    last = len(words) - 1
+    while len(page):
+        head = words[cursor]
+        kind = (head & 31).astype(np.int64)
+        extra = words[np.minimum(cursor + 1, last)].astype(np.int64)
+        delta = (head >> 5).astype(np.uint64)
+        # In words behind the header: as the kind says, or as the next word does, which counts itself.
+        behind = np.where(kind == 0, (extra + 3) >> 2, kind)
+        if (kind >= _PADDING).any():
+            far = (extra.astype(np.uint64) << np.uint64(_DELTA_BITS)) + delta
+            delta = np.where(kind == _TIME_EXTEND, far, delta)
+            absolute = kind == _TIME_STAMP
+            ts = np.where(absolute, far | (ts & _TOP_BITS), ts + delta)
+            behind = np.where(kind >= _TIME_EXTEND, 1, behind)
+            # A dropped event says its length; one with no time is the rest of the page.
+            rest = (kind == _PADDING) & (delta == 0)
+            behind = np.where(kind == _PADDING, np.where(rest, end - cursor - 1, (extra + 3) >> 2), behind)
+        else:
+            ts = ts + delta
+        cursor_next = cursor + 1 + behind
+        whole = (cursor_next <= end) & (behind > 0)
+        whole |= (kind == _PADDING) & (cursor_next == end)
+        event = (kind < _PADDING) & whole
+        own_length = kind == 0
+        if event.all():
+            walked.at.append(cursor + 1 + own_length)
+            walked.length.append((behind - own_length) * 4)
+            walked.ts.append(ts)
+            walked.page.append(page)
+        elif event.any():
+            walked.at.append((cursor + 1 + own_length)[event])
+            walked.length.append(((behind - own_length) * 4)[event])
+            walked.ts.append(ts[event])
+            walked.page.append(page[event])
+        if not whole.all():
+            walked.damaged.extend(page[~whole].tolist())
+        on = whole & (cursor_next < end)
+        if on.all():
+            cursor = cursor_next
+        else:
+            page, cursor, end, ts = page[on], cursor_next[on], end[on], ts[on]
+    return walked
+
+
+def _missing(
+    pages: NDArray[np.uint8], header: Header, commit: NDArray[np.uint32], stamps: NDArray[np.uint64]
+) -> list[Missing]:
+    """A page's commit tells whether events are missing before it, and whether their number stands behind its data."""
+    found = []
+    for page in np.flatnonzero(commit & _LOST).tolist():
+        behind = header.data + int(commit[page] & _USED)
+        counted = int(commit[page]) & _LOST_COUNTED and behind + 8 <= pages.shape[1]
+        count = int(pages[page, behind : behind + 8].copy().view("<u8")[0]) if counted else 0
+        found.append(Missing(page, int(stamps[page]), count))
+    return found

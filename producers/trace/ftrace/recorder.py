@@ -1,0 +1,95 @@
+"""Recording to a folder, to be read later: `Recording` does."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from laggard.producers.trace.ftrace.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from io import BufferedWriter
+    from pathlib import Path
+    from types import TracebackType
+
+    from laggard.producers.trace.boundaries.probes import Probe
+
+VERSION: Final = 1
+"""Of the folder's form."""
+
+DESCRIPTION: Final = "recording.json"
+
+DRAIN_S: Final = 0.2
+"""Buffers are taken so often: they hold for seconds, but a page that was read once costs no more later."""
+
+
+class Recorder:
+    """Records into a new folder, from `start` to the end of the block.
+
+    The folder holds `recording.json` and, for each CPU, its pages one after another in `cpuN`.
+
+    Args:
+        folder: to be made; may be there if it is empty.
+        probes: boundaries in programs.
+        minimal: as `Session` takes it.
+
+    Attributes:
+        session: the tracing.
+        bytes: written so far.
+
+    Raises:
+        TracingError: the tracer cannot be used.
+        FileExistsError: the folder holds something.
+
+    """
+
+    def __init__(self, folder: Path, *, probes: Sequence[Probe] = (), minimal: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileExistsError(f"{folder}: expected an empty or a new folder, it holds something already")
+        self._folder = folder
+        self._files: dict[int, BufferedWriter] = {}
+        self.bytes = 0
+        self.session = Session(probes=probes, minimal=minimal)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._files and kind is None:
+                self.stop()
+        finally:
+            self.session.__exit__(kind, error, trace)
+            for file in self._files.values():
+                file.close()
+
+    def start(self) -> None:
+        """Let events come. The description is written at once, so that a killed recorder's folder can be read."""
+        self.session.start()
+        self._files = {cpu: (self._folder / f"cpu{cpu}").open("wb") for cpu in self.session.instance.cpus}
+        described = {"version": VERSION, **self.session.described()}
+        (self._folder / DESCRIPTION).write_text(json.dumps(described, indent=1))
+
+    def drain(self) -> None:
+        """Write down what has come."""
+        for pages, cpus in self.session.take():
+            self.bytes += pages.nbytes
+            self._files[int(cpus[0])].write(pages.data)
+
+    def stop(self) -> None:
+        """No more events; write down the last ones."""
+        self.session.stop()
+        self.drain()
+
+    def run(self, seconds: float, *, wanted: Callable[[], bool] = lambda: True) -> None:
+        """Start, and record for so long, or until it is no longer wanted."""
+        self.start()
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and wanted():
+            time.sleep(min(left, DRAIN_S))
+            self.drain()

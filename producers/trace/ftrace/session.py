@@ -1,0 +1,157 @@
+"""Tracing while it lasts: instance, events and probes, what is known from before, and the buffers' pages."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
+
+from laggard.producers.trace.ftrace.decoding import EVENTS, MARKER, VECTORS
+from laggard.producers.trace.ftrace.instance import TRACEFS, Instance
+from laggard.producers.trace.ftrace.known import Known, read_known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.boundaries.probes import Probe
+
+BUFFERS_KIB: Final = 64 << 10
+"""Of all CPUs together; at 43 bytes an event, 1.5 million events."""
+
+_BUFFER_KIB: Final = (1 << 10, 8 << 10)  # of one CPU, at least and at most
+_TAKEN_PAGES: Final = 1024  # at once
+
+
+class Pages(NamedTuple):
+    """Pages as they were read: shape (n, bytes of a page), and of which CPU each is."""
+
+    pages: NDArray[np.uint8]
+    cpus: NDArray[np.int16]
+
+
+class Session:
+    """One recording: from `start` to `stop`.
+
+    What the calling process does is left out.
+
+    Args:
+        probes: boundaries in programs.
+        minimal: only what local states take: no interrupts, timers and block devices.
+        root: where tracefs is mounted.
+
+    Attributes:
+        instance: of the tracer.
+        begin_ns: on the trace's clock.
+        known: of threads and descriptors, when it started.
+        formats: of the events that are on.
+
+    Raises:
+        TracingError: it cannot be.
+
+    """
+
+    def __init__(self, *, probes: Sequence[Probe] = (), minimal: bool = False, root: Path = TRACEFS) -> None:
+        self._undo = ExitStack()
+        self.probes = tuple(probes)
+        cpus = os.cpu_count() or 1
+        buffer_kib = min(max(BUFFERS_KIB // cpus, _BUFFER_KIB[0]), _BUFFER_KIB[1])
+        self.instance = self._undo.enter_context(Instance(buffer_kib=buffer_kib, root=root))
+        self.begin_ns = 0
+        self.known = Known([], [])
+        try:
+            self.instance.exclude([int(name) for name in os.listdir("/proc/self/task")])  # noqa: PTH208
+            self.instance.define(self.probes)
+            self._boundaries = {self.instance.event(probe): probe for probe in self.probes}
+            self.formats = self.instance.enable([*self._events(minimal=minimal), MARKER, *self._boundaries])
+        except BaseException:
+            self._undo.close()
+            raise
+        size = self.instance.header.page
+        self._taken = np.empty((_TAKEN_PAGES, size), np.uint8)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.close()
+
+    def _events(self, *, minimal: bool) -> list[str]:
+        if minimal:
+            return [name for name in EVENTS if not name.startswith(("irq/", "timer/", "block/"))]
+        vectors = (self.instance.path / VECTORS.join(["events/", ""])).glob("*_e[nx][ti]*")
+        names = (f"{VECTORS}{path.name}" for path in vectors)
+        return [*EVENTS, *sorted(name for name in names if name.endswith(("_entry", "_exit")))]
+
+    def start(self) -> None:
+        """Let events come, and read what is there already."""
+        self.begin_ns = time.monotonic_ns()
+        self.instance.switch(on=True)
+        # After the first event, so that what is opened meanwhile is in one of both at least.
+        self.known = read_known(without=os.getpid())
+
+    def take(self) -> Iterator[Pages]:
+        """All that is in the buffers, in portions; each portion's arrays are reused for the next."""
+        for cpu in self.instance.cpus:
+            while True:
+                size = self.instance.read(cpu, self._taken.data.cast("B")) // self.instance.header.page
+                if size:
+                    yield Pages(self._taken[:size], np.full(size, cpu, np.int16))
+                if size < _TAKEN_PAGES:
+                    break
+
+    def stop(self) -> None:
+        """No more events. What is in the buffers can still be taken."""
+        self.instance.switch(on=False)
+
+    def described(self) -> dict[str, Any]:
+        """All that reading the pages takes, as plain data."""
+        formats = {name: (self.instance.path / "events" / name / "format").read_text() for name in self.formats}
+        return {
+            "begin_ns": self.begin_ns,
+            "wall_offset_ns": wall_offset_ns(),
+            "host": platform.node(),
+            "machine": platform.machine(),
+            "kernel": platform.release(),
+            "cpus": list(self.instance.cpus),
+            "header_page": (self.instance.path / "events/header_page").read_text(),
+            "formats": formats,
+            "probes": {name: probe.to_json() for name, probe in self._boundaries.items()},
+            "devices": {str(number): name for number, name in devices().items()},
+            "threads": self.known.threads,
+            "descriptors": self.known.descriptors,
+        }
+
+    @property
+    def boundaries(self) -> dict[str, Probe]:
+        """The probes, by the names of their events."""
+        return self._boundaries
+
+
+def wall_offset_ns() -> int:
+    """What is to be added to the trace's clock for nanoseconds since the Unix epoch: the best of some tries."""
+    tries = []
+    for _ in range(5):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        tries.append((after - before, wall - (before + after) // 2))
+    return min(tries)[1]
+
+
+def devices(root: str = "/proc") -> dict[int, str]:
+    """Names of block devices, by `major << 20 | minor`."""
+    found = {}
+    for line in Path(root, "diskstats").read_text().splitlines():
+        major, minor, name = line.split()[:3]
+        found[int(major) << 20 | int(minor)] = name
+    return found
