@@ -146,7 +146,7 @@ class Judged:
         odd: whether it is one not by the time it spent, but by what it did: it may be fast.
         cluster: the number of its cluster; 0 where it is normal.
         evidence: of this request alone; None where it is normal.
-        usual_s: mean seconds in each state of normal requests.
+        usual_s: mean seconds in each state of normal requests; empty for one of these.
         eps_s: within which requests are neighbours, in seconds.
         young: whether too few requests have been seen for this to be relied on.
         vector: what the operator keeps of it; of no use to others.

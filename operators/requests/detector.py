@@ -1,0 +1,211 @@
+"""The operator `requests`: which requests are out of line as they come, which are alike, what sets them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.requests.density import Density
+from laggard.operators.requests.results import Judged
+from laggard.operators.requests.troubles import Signature, Troubles, signature
+from laggard.operators.requests.usual import Moments, Profile, evidence, profile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.operators.requests.results import Cluster, Traced
+
+MOST_STATES: Final = 64
+"""Of a service. What more of them there are counts together."""
+
+MOST_CALLS: Final = 256
+"""Different system calls that are told apart in the space of counts. What more of them there are counts together."""
+
+REFERENCE_OF_COUNTS: Final = 2_000
+"""So many requests the space of counts is from: requests that do the same lie on each other there."""
+
+_SMALLEST_EPS_S = 0.001
+_SMALLEST_EPS = 1.5  # of log(1 + counts): one call 4.5 times as often, or five that no other request makes
+_OTHERS = "..."
+_EVERY_UNTIL, _EVERY = 2_000, 4  # normal requests that are learned in all that they did: at first all, then one in four
+_MEMORY = 5_000
+
+
+class _Seen(NamedTuple):
+    """What `score` worked out that `learn` needs."""
+
+    times: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    odd_score: float
+    profile: Profile | None
+    signature: Signature
+
+
+class _Names:
+    """The place of each name in a vector; as many as there is room for, the others together behind them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._places: dict[str, int] = {_OTHERS: 0}
+
+    def place(self, name: str) -> int:
+        """Where it is, entered if it is new."""
+        place = self._places.get(name)
+        if place is None:
+            if len(self._places) >= self._most:
+                return 0
+            place = self._places[name] = len(self._places)
+        return place
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._places)
+
+    def snapshot(self) -> list[str]:
+        """The names in the order of their places."""
+        return list(self._places)
+
+    def restore(self, names: list[str]) -> None:
+        """Take over what `snapshot` gave."""
+        self._places = {str(name): place for place, name in enumerate(names)}
+
+
+class Requests:
+    """Outlying requests of one service, and clusters of them (S4, sections III.C and III.D), as the requests come.
+
+    Two spaces are looked at, each with DBSCAN's noise rule against a sliding reference (`density.Density`): the seconds
+    in each state, as the paper recommends; and the logarithms of how often which system call was made and each state
+    was entered, where a request is out of line that did something else than all others, even if it was fast ("odd").
+    Outlying requests that lost their time alike are a cluster, whose number stays (`troubles.Troubles`).
+
+    Parameters:
+        eps_s: within which requests are neighbours, in seconds; None to estimate it (`outliers.estimated_eps`).
+        minimum_points: how many requests make a dense region.
+        reference: how many of the newest requests are kept to compare with.
+
+    State is bounded by `reference` times the number of states, 2,000 times that of system calls, and `MOST_KEYS` things
+    for normal requests and for each of at most 64 clusters.
+
+    Example:
+        >>> from laggard.operators.requests.results import Traced
+        >>> requests = Requests(eps_s=0.025, minimum_points=5)
+        >>> for number in range(200):
+        ...     some_s = 0.1 + 0.001 * (number % 7)
+        ...     normal = Traced(number, f"r{number}", some_s, {"RU": 3}, {"RU": some_s}, ("read", "write"))
+        ...     requests.learn(normal, requests.score(normal))
+        >>> slow = Traced(200, "r200", 0.6, {"RU": 3, "BF": 1}, {"RU": 0.1, "BF": 0.5}, ("read", "futex", "write"))
+        >>> judged = requests.score(slow)
+        >>> judged.outlier, round(judged.score), judged.evidence.differences[0].what
+        (True, 20, ('BF',))
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(self, *, eps_s: float | None = None, minimum_points: int = 100, reference: int = 10_000) -> None:
+        if eps_s is not None and not eps_s > 0.0:
+            raise ValueError(f"expected eps above 0, got {eps_s=}")
+        if minimum_points < 1 or reference < minimum_points:
+            raise ValueError(f"expected 1 <= minimum_points <= reference, got {minimum_points=}, {reference=}")
+        self._times = Density(eps=eps_s, minimum_points=minimum_points, size=reference, smallest_eps=_SMALLEST_EPS_S)
+        size = min(reference, REFERENCE_OF_COUNTS)
+        self._counts = Density(
+            eps=None, minimum_points=min(minimum_points, size), size=size, smallest_eps=_SMALLEST_EPS
+        )
+        self._states, self._calls = _Names(MOST_STATES), _Names(MOST_CALLS)
+        self._usual = Moments(_MEMORY)
+        self._troubles = Troubles()
+        self._normal = 0
+
+    @property
+    def eps_s(self) -> float:
+        """Within which requests are neighbours, in seconds; NaN until that was estimated."""
+        return self._times.eps
+
+    def score(self, request: Traced) -> Judged:
+        """How unusual a request is, by those before it. Changes nothing that is learned."""
+        times, counts = self._vectors(request)
+        slow, odd = self._times.score(times), self._counts.score(counts)
+        score = max(slow, odd)
+        if score <= 1.0:
+            seen = _Seen(times, counts, odd, None, {})
+            return Judged(score, False, 0, None, {}, self._times.eps, self._times.young, seen)
+        found = profile(request)
+        weight = max(self._usual.weight, 1.0)
+        its = signature(found, self._usual, lost_s=request.duration_s - self._usual.duration_s / weight)
+        trouble = self._troubles.nearest(its)
+        alone = Moments(1)
+        alone.add(request, found)
+        return Judged(
+            score=score,
+            odd=slow <= 1.0,
+            cluster=self._troubles.next_number if trouble is None else trouble.number,
+            evidence=evidence(alone, self._usual),
+            usual_s=self._usual.mean_s(),
+            eps_s=self._times.eps,
+            young=self._times.young,
+            vector=_Seen(times, counts, odd, found, its),
+        )
+
+    def _vectors(self, request: Traced) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Names are entered here, not in `learn`: it gives a place to what all others have 0 of, and changes no answer.
+        times = np.zeros(MOST_STATES)
+        for state, time_s in request.times_s.items():
+            times[self._states.place(state)] += time_s
+        counts: dict[int, float] = {}
+        for state, count in request.counts.items():
+            place = self._calls.place(f" {state}")  # no system call has such a name
+            counts[place] = counts.get(place, 0.0) + count
+        for call, calls in Counter(request.syscalls).items():
+            place = self._calls.place(call)
+            counts[place] = counts.get(place, 0.0) + calls
+        vector = np.zeros(len(self._calls))
+        vector[list(counts)] = list(counts.values())
+        return times[: len(self._states)], np.log1p(vector)
+
+    def learn(self, request: Traced, judged: Judged) -> None:
+        """Take a request in, with what `score` said of it just before."""
+        seen = judged.vector
+        if not isinstance(seen, _Seen):
+            raise TypeError(f"expected what score() gave for this request, got {type(seen).__name__}")
+        self._times.learn(request.ts, seen.times, outlier=judged.score > 1.0 and not judged.odd)
+        self._counts.learn(request.ts, seen.counts, outlier=seen.odd_score > 1.0)
+        if seen.profile is not None:
+            self._troubles.add(request, seen.profile, seen.signature)
+            return
+        self._normal += 1
+        if self._normal <= _EVERY_UNTIL or self._normal % _EVERY == 0:
+            self._usual.add(request, profile(request))
+
+    def clusters(self) -> tuple[Cluster, ...]:
+        """All clusters that are remembered, those with the most requests first."""
+        found = sorted(self._troubles.found, key=lambda each: (-each.requests, each.number))
+        return tuple(each.cluster(self._usual) for each in found)
+
+    def cluster(self, number: int) -> Cluster | None:
+        """What is known of a cluster; None where it is not remembered."""
+        return next((each.cluster(self._usual) for each in self._troubles.found if each.number == number), None)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "times": self._times.snapshot(),
+            "counts": self._counts.snapshot(),
+            "states": self._states.snapshot(),
+            "calls": self._calls.snapshot(),
+            "usual": self._usual.snapshot(),
+            "troubles": self._troubles.snapshot(),
+            "normal": self._normal,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        self._times.restore(state["times"])
+        self._counts.restore(state["counts"])
+        self._states.restore(state["states"])
+        self._calls.restore(state["calls"])
+        self._usual.restore(state["usual"])
+        self._troubles.restore(state["troubles"])
+        self._normal = int(state["normal"])

@@ -1,0 +1,191 @@
+"""Which requests are out of line: DBSCAN's noise, and an isolation forest beside it (sections III.C and IV.A)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.spatial import cKDTree
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+FENCE: Final = 3.0
+"""Tukey's outer fence: so many interquartile ranges above the upper quartile."""
+
+TREES: Final = 100
+
+BLOCK: Final = 4096
+"""So many points are looked up at once: each needs 16 bytes for each of its neighbours."""
+
+
+def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
+    """The points that DBSCAN leaves outside of all clusters, without the clusters themselves.
+
+    A point is core if at least `minimum_points`, itself included, lie within `eps` of it, and noise if it is not core
+    and no core point lies within `eps` of it. Which cluster a point belongs to does not matter: neighbours need only be
+    counted, and only up to `minimum_points`. The lists of all of them, which scikit-learn keeps, grow with the square of
+    the points where these are dense.
+
+    Parameters:
+        points: shape (points, features).
+        eps: in the unit of the points; a neighbour may be exactly as far.
+        minimum_points: how many make a point core.
+
+    Returns:
+        Shape (points,).
+
+    Raises:
+        ValueError: `points` is no matrix of finite numbers, `eps` is negative or NaN, `minimum_points` is below 1.
+
+    Example:
+        >>> noise(np.array([[0.0], [1.0], [2.0], [3.5], [9.0]]), eps=1.5, minimum_points=3)
+        array([False, False, False, False,  True])
+
+    References: Ester, Kriegel, Sander, Xu (1996), "A density-based algorithm for discovering clusters in large spatial
+    databases with noise", KDD.
+
+    """
+    if not eps >= 0.0:
+        raise ValueError(f"eps is {eps}: expected 0 or more")
+    core = core_distances(points, minimum_points) <= eps
+    return core_gaps(points, points[core]) > eps
+
+
+def core_distances(points: Floats, minimum_points: int) -> Floats:
+    """How large eps has to be for each point to be core: how far its `minimum_points`-th neighbour is, itself included.
+
+    Parameters:
+        points: shape (points, features).
+        minimum_points: how many make a point core.
+
+    Returns:
+        Shape (points,), infinite where there are fewer points than that.
+
+    Raises:
+        ValueError: `points` is no matrix of finite numbers, or `minimum_points` is below 1.
+
+    Example:
+        >>> core_distances(np.array([[0.0], [1.0], [3.0]]), 2)
+        array([1., 1., 2.])
+
+    """
+    points = _checked(points)
+    if minimum_points < 1:
+        raise ValueError(f"minimum_points is {minimum_points}: expected 1 or more")
+    if len(points) < minimum_points:
+        return np.full(len(points), np.inf)
+    # Points at one place are looked up once: a tree would search all of them for each of them.
+    places, place_of, crowds = np.unique(points, axis=0, return_inverse=True, return_counts=True)
+    nearest = np.arange(1, min(minimum_points, len(places)) + 1)
+    tree = _tree(places)
+    found = np.empty(len(places))
+    for begin in range(0, len(places), BLOCK):
+        distances, at = tree.query(places[begin : begin + BLOCK], k=nearest)
+        enough = (np.cumsum(crowds[at], axis=1) >= minimum_points).argmax(axis=1)
+        found[begin : begin + BLOCK] = distances[np.arange(len(distances)), enough]
+    return found[place_of]
+
+
+def core_gaps(points: Floats, core: Floats) -> Floats:
+    """How far each point is from the nearest core point: above eps it is noise.
+
+    Parameters:
+        points: shape (points, features).
+        core: the core points, shape (core points, features).
+
+    Returns:
+        Shape (points,), infinite where there is no core point.
+
+    Raises:
+        ValueError: either is no matrix of finite numbers.
+
+    """
+    points, core = _checked(points), np.unique(_checked(core), axis=0)
+    if not len(core) or not len(points):
+        return np.full(len(points), np.inf)
+    return np.asarray(_tree(core).query(points)[0], np.float64)
+
+
+def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0) -> float:
+    """An eps for data of which nothing is known but that most of it is in line.
+
+    It is the outer fence of the logarithm of the core distances, q3 + 3 (q3 - q1) (Tukey, 1977, section 2D): a point
+    that has to look farther than that for its neighbours is far out beside all the others. What is far out itself does
+    not move quartiles, up to a quarter of the data. Where the same point comes again and again, a distance of 0 counts
+    as the smallest one above it.
+
+    The knee of the sorted distances, by which Ester et al. (section 4.2) choose eps by eye, moves with the few points
+    that are farthest out.
+
+    Parameters:
+        points: shape (points, features).
+        minimum_points: as in `noise`.
+        smallest: what is closer than that is alike for all purposes, and counts as so far.
+
+    Returns:
+        In the unit of the points, at least `smallest`; 0 where all are the same point.
+
+    Raises:
+        ValueError: there are fewer than `minimum_points`; see `core_distances`.
+
+    """
+    distances = core_distances(points, minimum_points)
+    if len(distances) < minimum_points:
+        raise ValueError(f"{len(distances)} points: expected {minimum_points} or more to estimate eps by")
+    above = distances[distances > 0.0]
+    least = max(smallest, above.min() if len(above) else 0.0)
+    if not least > 0.0:
+        return 0.0
+    lower, upper = np.quantile(np.log(np.maximum(distances, least)), (0.25, 0.75))
+    return float(np.exp(upper + FENCE * (upper - lower)))
+
+
+def isolated(points: Floats, share: float, *, trees: int = TREES, seed: int = 0) -> Mask:
+    """The points that an isolation forest separates with the fewest cuts, in place of `noise` (section IV.A).
+
+    Parameters:
+        points: shape (points, features).
+        share: how large a part of the points is out of line, above 0, up to a half.
+        trees: of the forest.
+        seed: of what the trees draw.
+
+    Returns:
+        Shape (points,).
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed: it comes with the extra `models`.
+        ValueError: `points` is no matrix of finite numbers, or `share` out of its range.
+
+    References: Liu, Ting, Zhou (2008), "Isolation forest", ICDM.
+
+    """
+    if not 0.0 < share <= 0.5:
+        raise ValueError(f"share is {share}: expected above 0, up to 0.5")
+    try:
+        # Here, since nothing else needs it, and loading it takes seconds.
+        from sklearn.ensemble import IsolationForest  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}: an isolation forest needs scikit-learn, `laggard[models]`") from error
+    forest = IsolationForest(n_estimators=trees, contamination=share, random_state=seed)
+    return np.asarray(forest.fit_predict(_checked(points)) < 0)
+
+
+def _tree(points: Floats) -> cKDTree:
+    # Here, since it takes a while to load, and few services are traced.
+    from scipy.spatial import cKDTree  # noqa: PLC0415
+
+    return cKDTree(points)
+
+
+def _checked(points: Floats) -> Floats:
+    points = np.asarray(points, np.float64)
+    if points.ndim != 2:
+        raise ValueError(f"points of shape {points.shape}: expected (points, features)")
+    if not np.isfinite(points).all():
+        row, feature = np.argwhere(~np.isfinite(points))[0]
+        raise ValueError(f"point {row}, feature {feature}: expected a finite number, got {points[row, feature]}")
+    return points
