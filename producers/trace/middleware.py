@@ -141,7 +141,7 @@ class _SizedBody(_Body):
     """One whose parts can be counted: servers that find one part tell its length."""
 
     def __len__(self) -> int:
-        return len(self._body)  # type: ignore[arg-type] - it has a length
+        return len(self._body)  # type: ignore[arg-type]
 
 
 class TracedASGI:

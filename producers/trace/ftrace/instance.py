@@ -8,6 +8,7 @@ uprobetracer.rst of Documentation/trace of Linux.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import secrets
@@ -31,6 +32,8 @@ CLOCK: Final = "mono"
 
 PREFIX: Final = "laggard-"
 _GROUP: Final = "laggard_"
+_ALL_MAY_WRITE: Final = 0o222
+_MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
 _BUSY_S: Final = 2.0  # so long a program may have the instance's marker file open
 
 
@@ -68,6 +71,7 @@ class Instance:
         self.path = root / "instances" / self.name
         self._probes: list[Probe] = []
         self._pipes: dict[int, int] = {}
+        self._marker: Path | None = None
         with _explained(f"{root}: cannot make an instance of the tracer"):
             self.path.mkdir()
         try:
@@ -171,6 +175,26 @@ class Instance:
                 read += size
         return read
 
+    def publish_marker(self, path: Path) -> None:
+        """Offer the marker file at a place where programs find it and, whoever they run as, may write it.
+
+        Only root can enter tracefs: so the file is mounted there.
+
+        Raises:
+            TracingError: that is not possible, or another recorder's marker is there.
+
+        """
+        with _explained(f"{path}: cannot offer the marker file"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and path.is_mount():
+                if path.stat().st_nlink:
+                    raise TracingError(errno.EBUSY, f"{path}: another recorder offers its marker file there")
+                _unmount(path)
+            path.touch()
+            _mount(self.path / "trace_marker", path)
+            self._marker = path
+            path.chmod(_ALL_MAY_WRITE)
+
     def overruns(self) -> int:
         """Events that the kernel dropped since the instance was made: they came faster than they were read."""
         total = 0
@@ -192,6 +216,11 @@ class Instance:
         for pipe in self._pipes.values():
             os.close(pipe)
         self._pipes.clear()
+        if self._marker is not None:
+            with contextlib.suppress(OSError):
+                _unmount(self._marker)
+                self._marker.unlink()
+            self._marker = None
         until = time.monotonic() + _BUSY_S
         while not _removed(self.path):
             if time.monotonic() > until:
@@ -236,6 +265,26 @@ def _removed(path: Path) -> bool:
             return False
         raise
     return True
+
+
+def _mount(source: Path, target: Path) -> None:
+    _called(_libc().mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
+
+
+def _unmount(path: Path) -> None:
+    _called(_libc().umount2(os.fsencode(path), _MNT_DETACH))
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+    return libc
+
+
+def _called(result: int) -> None:
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _append(path: Path, text: str) -> None:

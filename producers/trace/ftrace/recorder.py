@@ -33,7 +33,8 @@ class Recorder:
     Args:
         folder: to be made; may be there if it is empty.
         probes: boundaries in programs.
-        minimal: as `Session` takes it.
+        marker: where the marker file is offered; as `Session` takes it.
+        minimal: likewise.
 
     Attributes:
         session: the tracing.
@@ -45,14 +46,16 @@ class Recorder:
 
     """
 
-    def __init__(self, folder: Path, *, probes: Sequence[Probe] = (), minimal: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, probes: Sequence[Probe] = (), marker: Path | None = None, minimal: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise FileExistsError(f"{folder}: expected an empty or a new folder, it holds something already")
         self._folder = folder
         self._files: dict[int, BufferedWriter] = {}
         self.bytes = 0
-        self.session = Session(probes=probes, minimal=minimal)
+        self.session = Session(probes=probes, marker=marker, minimal=minimal)
 
     def __enter__(self) -> Self:
         return self

@@ -44,6 +44,7 @@ class Session:
 
     Args:
         probes: boundaries in programs.
+        marker: where the marker file is offered to programs.
         minimal: only what local states take: no interrupts, timers and block devices.
         root: where tracefs is mounted.
 
@@ -58,7 +59,14 @@ class Session:
 
     """
 
-    def __init__(self, *, probes: Sequence[Probe] = (), minimal: bool = False, root: Path = TRACEFS) -> None:
+    def __init__(
+        self,
+        *,
+        probes: Sequence[Probe] = (),
+        marker: Path | None = None,
+        minimal: bool = False,
+        root: Path = TRACEFS,
+    ) -> None:
         self._undo = ExitStack()
         self.probes = tuple(probes)
         cpus = os.cpu_count() or 1
@@ -70,6 +78,8 @@ class Session:
             self.instance.exclude([int(name) for name in os.listdir("/proc/self/task")])  # noqa: PTH208
             self.instance.define(self.probes)
             self._boundaries = {self.instance.event(probe): probe for probe in self.probes}
+            if marker is not None:
+                self.instance.publish_marker(marker)
             self.formats = self.instance.enable([*self._events(minimal=minimal), MARKER, *self._boundaries])
         except BaseException:
             self._undo.close()
