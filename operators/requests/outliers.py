@@ -27,7 +27,7 @@ def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
 
     A point is core if at least `minimum_points`, itself included, lie within `eps` of it, and noise if it is not core
     and no core point lies within `eps` of it. Which cluster a point belongs to does not matter: neighbours need only be
-    counted, and only up to `minimum_points`. The lists of all of them, which scikit-learn keeps, grow with the square of
+    counted, and only up to `minimum_points`. Lists of all of them, such as scikit-learn keeps, grow with the square of
     the points where these are dense.
 
     Parameters:
@@ -183,7 +183,7 @@ def _tree(points: Floats) -> cKDTree:
 
 def _checked(points: Floats) -> Floats:
     points = np.asarray(points, np.float64)
-    if points.ndim != 2:
+    if points.ndim != 2 or (len(points) and not points.shape[1]):
         raise ValueError(f"points of shape {points.shape}: expected (points, features)")
     if not np.isfinite(points).all():
         row, feature = np.argwhere(~np.isfinite(points))[0]
