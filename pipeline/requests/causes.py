@@ -1,0 +1,149 @@
+"""Why requests are slow, or odd, in plain words: one main cause, and up to two lesser ones.
+
+What takes most of the time lost is told first. What is only known by its count - a system call that is repeated - comes
+first where the time says no more than that a request computes, or waits for anybody.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.explaining.explain import printable, shortened
+from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.requests.rules import CHANCE, Finding, troubles
+from laggard.pipeline.requests.spending import known, more_often, quoted, seconds, times
+from laggard.pipeline.requests.words import SYSCALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.requests.results import Difference, Evidence
+
+LESSER: Final = 0.15
+"""A lesser cause is told where it takes this share of the time lost."""
+
+TOLD: Final = 3
+"""So many causes are told at most."""
+
+LONGER: Final = 1.1
+"""Requests that take no more than so many times as long as usual are odd rather than slow."""
+
+ALIKE: Final = 0.8
+"""Several system calls in a row are told rather than one where they are repeated nearly as often: this share."""
+
+LONGEST_TITLE: Final = 40
+"""Characters."""
+
+
+def cause(evidence: Evidence) -> str:
+    """Say why requests are unlike normal ones.
+
+    Args:
+        evidence: of one request, or the mean of several that are alike.
+
+    Returns:
+        A clause whose subject is the request, without a full stop: `waits for a lock held by ...`; or one that says
+        that nothing is known. It has no control characters, whatever files and processes are called.
+
+    """
+    takes = _durations(evidence)
+    if not _slow(evidence):
+        told = "; and ".join(each.told for each in _oddities(evidence)) if evidence.explained else ""
+        return f"{told}; it takes {takes}" if told else f"nothing sets {_these(evidence)} apart from normal requests"
+    findings = _findings(evidence)
+    if evidence.explained and findings:
+        return "; and ".join(each.told for each in findings)
+    most = max(findings, key=attrgetter("lost_s"), default=None)
+    if math.isnan(evidence.usual_duration_s):
+        return "what is usual is not known yet" + (f"; most of its time: {most.told}" if most else "")
+    takers = "it takes" if evidence.requests == 1 else "they take"
+    told = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
+    if most and most.lost_s >= (evidence.duration_s - evidence.usual_duration_s) / 2.0:
+        told += f"; most of that: {most.told}"
+    return told
+
+
+def title(evidence: Evidence) -> str:
+    """Name requests by their main cause, `lock x.lock` or `connect refused`, in at most `LONGEST_TITLE` characters."""
+    slow = _slow(evidence)
+    findings = (_findings(evidence) if slow else _oddities(evidence)) if evidence.explained else ()
+    if not findings:
+        return "slower" if slow else "odd"
+    return shortened(printable(findings[0].title), LONGEST_TITLE)
+
+
+def _slow(evidence: Evidence) -> bool:
+    """Whether they take longer than usual, or what is usual is not known."""
+    return not evidence.duration_s <= LONGER * evidence.usual_duration_s
+
+
+def _durations(evidence: Evidence) -> str:
+    return f"{seconds(evidence.duration_s)}, usually {seconds(evidence.usual_duration_s)}"
+
+
+def _these(evidence: Evidence) -> str:
+    return "it" if evidence.requests == 1 else "these"
+
+
+def _findings(evidence: Evidence) -> Sequence[Finding]:
+    """What is told of slow requests, the main cause first."""
+    found = troubles(evidence)
+    lost_s = evidence.duration_s - known(evidence.usual_duration_s)
+    told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:TOLD]
+    others = [each for each in found if each.repeated and each not in told]
+    calls = _repeated_calls(evidence)
+    if calls and calls.syscall not in {each.syscall for each in told}:
+        others.append(calls)
+    told = [*told[: TOLD - len(others[:1])], *others[:1]]
+    return sorted(told, key=lambda each: not each.repeated) if told and told[0].vague else told
+
+
+def _repeated_calls(evidence: Evidence) -> Finding | None:
+    """The system calls that are repeated most beyond the usual; None where none are."""
+    found = [
+        each
+        for each in evidence.differences
+        if each.kind == "ngram" and each.statistic > CHANCE and more_often(each.count, each.usual_count)
+    ]
+    if not found:
+        return None
+    most = max(found, key=_beyond)
+    patterns = [each for each in found if len(set(each.what)) > 1 and _beyond(each) >= ALIKE * _beyond(most)]
+    worst = max(patterns, key=lambda each: (len(each.what), _beyond(each)), default=most)
+    told = f"repeats {_calls(worst)} {times(evidence, worst.count, worst.usual_count)}"
+    return Finding(0.0, told, f"{worst.what[0]} repeated", repeated=True, syscall=worst.what[0])
+
+
+def _beyond(found: Difference) -> float:
+    return found.count - found.usual_count
+
+
+def _calls(found: Difference) -> str:
+    """System calls in a row; of one alone also what it is there for."""
+    names = dict.fromkeys(found.what)
+    told = ", ".join(map(quoted, names))
+    if len(found.what) > 1:
+        return f"{told} in a row"
+    does = SYSCALLS.get(found.what[0])
+    return f"{told} ({does})" if does else told
+
+
+def _oddities(evidence: Evidence) -> Sequence[Finding]:
+    """What sets requests apart that take no longer than usual: what they do, and do not, most unusual first."""
+    calls, usual = evidence.syscalls, evidence.usual_syscalls
+    found = [each for each in (*troubles(evidence), _repeated_calls(evidence)) if each and each.repeated]
+    short = calls < usual / 2.0
+    if short:
+        told = f"makes only {readable('', calls)} system calls, usually {readable('', usual)}"
+        found.insert(0, Finding(0.0, told, "ends early"))
+    single = (each for each in evidence.differences if each.kind == "ngram" and len(each.what) == 1)
+    for each in sorted(single, key=lambda each: -abs(each.statistic)):
+        rarely = each.count < min(0.5, each.usual_count / 2.0) and not short
+        if abs(each.statistic) > CHANCE and (rarely or each.usual_count < min(0.5, each.count / 2.0)):
+            often = times(evidence, each.count, each.usual_count)
+            told = f"makes no {_calls(each)}, {often.partition(', ')[2]}" if rarely else f"makes {_calls(each)} {often}"
+            found.append(Finding(0.0, told, f"{'no ' if rarely else ''}{each.what[0]}", syscall=each.what[0]))
+    first = {each.syscall or each.told: each for each in reversed(found)}
+    return [each for each in found if first[each.syscall or each.told] is each][:TOLD]

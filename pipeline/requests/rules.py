@@ -1,0 +1,376 @@
+"""What keeps requests longer than usual, in plain words. A page of rules, one a kind of trouble.
+
+It says no more than is known. Who ended a wait for a lock of files is told to have held it, for so the kernel's locks
+work: whoever gives one back wakes those that wait. Elsewhere whoever woke is told as that, or as what is likely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.requests.spending import Alike, Spending, known, quoted, seconds, shown
+from laggard.pipeline.requests.words import RESULTS, STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.operators.requests.results import Evidence
+
+CHANCE: Final = 3.0
+"""A difference whose statistic is not above this could be chance."""
+
+LOCKS: Final = frozenset({"flock", "fcntl", "fcntl64"})
+SLEEPS: Final = frozenset({"nanosleep", "clock_nanosleep", "pause"})
+CHILDREN: Final = frozenset({"wait4", "waitid"})
+WRITES: Final = frozenset(
+    {"fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync", "write", "writev", "pwrite64", "pwritev2"}
+)
+READS: Final = frozenset({"", "read", "readv", "pread64", "preadv", "preadv2", "sendfile", "splice", "copy_file_range"})
+"""These read what files hold; so does what waits for a disk outside of system calls: a page fault."""
+
+SENDS: Final = frozenset({"sendto", "sendmsg", "sendmmsg", "write", "writev", "sendfile", "splice"})
+POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
+RESOLVERS: Final = frozenset({"dnsmasq", "named", "nscd", "systemd-resolve", "systemd-resolved", "unbound"})
+
+TURNED_AWAY: Final = frozenset({"EAGAIN", "EACCES", "EWOULDBLOCK"})
+"""What a lock that another one has is answered with, where the call is not to wait."""
+
+EXPECTED: Final = frozenset({"EAGAIN", "EALREADY", "EINPROGRESS", "EINTR", "EWOULDBLOCK"})
+"""Results that are a part of ordinary work which does not block."""
+
+RUNS: Final = frozenset({"RU", "RS", "BP"})
+"""States in which nothing is waited for but a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that sets requests apart.
+
+    Attributes:
+        lost_s: seconds a request that it takes more than usual; 0 where only its count is known.
+        told: a clause with figures, about the request.
+        title: the same in a few words.
+        vague: whether it tells no more than in which state the time went.
+        repeated: whether it is done much more often than usual, however long that takes.
+        syscall: the system call that it is about; empty where it is none.
+
+    """
+
+    lost_s: float
+    told: str
+    title: str
+    vague: bool = False
+    repeated: bool = False
+    syscall: str = ""
+
+
+class Words(NamedTuple):
+    """How something is told: a clause with figures, and a few words."""
+
+    told: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A kind of trouble.
+
+    Attributes:
+        key: what of it is told together; None for what is of another kind.
+        tell: in what words.
+        state: all of whose time it tells that no other rule does; empty for none.
+        vain: whether it is about tries that fail: to sleep between them is a part of it.
+
+    """
+
+    key: Callable[[Spending], str | None]
+    tell: Callable[[Alike], Words]
+    state: str = ""
+    vain: bool = False
+
+
+def troubles(evidence: Evidence) -> list[Finding]:
+    """All that takes more time than usual, or is tried in vain much more often: by rules, and what is left by states.
+
+    Returns:
+        What takes most of the time lost first.
+
+    """
+    left = {state: (time_s, known(evidence.usual_s.get(state, 0.0))) for state, time_s in evidence.times_s.items()}
+    found, whole = [], {}
+    for rule, parts, sleeps in _grouped(evidence):
+        if rule.state in left:
+            whole[rule.state] = parts
+            continue
+        told = [*parts, *sleeps]
+        time_s, usual_s = sum(each.found.time_s for each in told), sum(each.usual_s for each in told)
+        found.append(_finding(rule, Alike(evidence, parts, time_s, usual_s, sleeps)))
+        for each in told:
+            if each.state in left:
+                time_s, usual_s = left[each.state]
+                left[each.state] = time_s - each.found.time_s, max(usual_s - each.usual_s, 0.0)
+    for state, (time_s, usual_s) in left.items():
+        of_all = next((each for each in RULES if each.state == state), None)
+        alike = Alike(evidence, whole.get(state, ()), time_s, usual_s)
+        found.append(_of_state(state, alike) if of_all is None else _finding(of_all, alike))
+    return sorted(
+        (each for each in found if each.lost_s > 0.0 or each.repeated), key=attrgetter("lost_s"), reverse=True
+    )
+
+
+def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Sequence[Spending]]]:
+    """What is told together, those parts that took most first; and of vain tries, the sleeps that are among them."""
+    groups: dict[tuple[int, str], list[Spending]] = {}
+    for each in evidence.differences:
+        if each.kind == "spent" and each.statistic > CHANCE:
+            state, syscall, on, by, result = each.what
+            spending = Spending(state, syscall, on, by, result, each)
+            found = ((place, rule.key(spending)) for place, rule in enumerate(RULES))
+            which = next(((place, key) for place, key in found if key is not None), None)
+            if which is not None:
+                groups.setdefault(which, []).append(spending)
+    sleeps = groups.get((_SLEEP, ""), [])
+    tries = next(
+        (
+            which
+            for which, parts in groups.items()
+            if RULES[which[0]].vain and sleeps and 0.5 <= _more(sleeps) / max(_more(parts), 1.0) <= 2.0
+        ),
+        None,
+    )
+    for which, parts in groups.items():
+        between: Sequence[Spending] = sleeps if which == tries else ()
+        if tries is None or which != (_SLEEP, ""):
+            yield RULES[which[0]], sorted(parts, key=attrgetter("lost_s"), reverse=True), between
+
+
+def _more(parts: Sequence[Spending]) -> float:
+    """How much more often than usual."""
+    return sum(each.found.count - known(each.found.usual_count) for each in parts)
+
+
+def _finding(rule: Rule, alike: Alike) -> Finding:
+    told, title = rule.tell(alike)
+    vague = bool(rule.state) and rule.state != "BP"
+    return Finding(alike.lost_s, told, title, vague, rule.vain and alike.repeated, alike.syscall)
+
+
+def _of_state(state: str, alike: Alike) -> Finding:
+    words = STATES.get(state)
+    told, title = (f"is in the state {quoted(state)}", state) if words is None else (words.does, words.title)
+    return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True)
+
+
+# The rules. Each has what makes a spending one of its kind, and how those that are told together are told.
+
+
+def _off_cpu(alike: Alike) -> Words:
+    share = readable("_ratio", round(alike.time_s / (alike.evidence.duration_s or 1.0), 2))
+    by = f", the CPU is taken by {alike.who}" if alike.who else ""
+    return Words(f"is off the CPU: {share} of the time runnable{by} ({alike.figures})", "CPU taken")
+
+
+def _lock(alike: Alike) -> Words:
+    by = f" held by {alike.who}" if alike.who else ""
+    return Words(f"waits for a lock{by} ({_call(alike)}): {alike.figures}", _about("lock", alike))
+
+
+def _lock_tried(alike: Alike) -> Words:
+    told = f"tries in vain to take a lock ({_call(alike)}){_tries(alike)}: {alike.figures}"
+    return Words(told, _about("lock", alike))
+
+
+def _fails(each: Spending) -> str | None:
+    if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS or each.syscall in SLEEPS:
+        return None
+    if each.syscall.startswith("futex") or (each.result in EXPECTED and each.syscall != "connect"):
+        return None
+    if each.result in EXPECTED - {"EAGAIN"}:
+        return None
+    return f"{each.syscall}\0{each.on}\0{each.result}"
+
+
+def _failing(alike: Alike) -> Words:
+    call = next(each for each in alike.parts if each.result)
+    how, shortly = RESULTS.get(call.result, (f"that fails ({shown(call.result)})", shown(call.result)))
+    on = f" {'to' if call.syscall == 'connect' else 'on'} {shown(call.on)}" if call.on else ""
+    what = f"{shown(call.syscall)}(){on} {how}"
+    verb = "repeats" if alike.repeated else "makes a"
+    return Words(f"{verb} {what}{_tries(alike)}: {alike.figures}", f"{shown(call.syscall)} {shortly}")
+
+
+def _futex(alike: Alike) -> Words:
+    woken = replace(
+        alike, parts=[each for each in alike.parts if each.state != "BS"]
+    )  # not where a time limit ended it
+    by = f", woken by {woken.who}" if woken.who else ""
+    return Words(f"waits for another thread (`futex`{by}): {alike.figures}", "futex")
+
+
+def _names(alike: Alike) -> Words:
+    at = f" at {alike.where}" if alike.where else ""
+    return Words(f"looks up names{at}{_who(alike)}: {alike.figures}", "name lookup")
+
+
+def _connection(alike: Alike) -> Words:
+    to = f" to {alike.where}" if alike.where else ""
+    return Words(f"waits for a connection{to}{_who(alike)}: {alike.figures}", f"connect{to}")
+
+
+def _written(alike: Alike) -> Words:
+    what = alike.where or "what it writes"
+    return Words(f"waits until {what} is on disk ({quoted(alike.syscall)}): {alike.figures}", "disk writes")
+
+
+def _read(alike: Alike) -> Words:
+    files = next((each.on for each in alike.parts if each.on.startswith("/")), "")
+    disk = next((each.on for each in alike.parts if each.on and not each.on.startswith("/")), "")
+    on = f" on {alike.where}" if files else ""
+    return Words(
+        f"page cache misses{on}: reads from disk{f' {shown(disk)}' if disk else ''} {alike.figures}", "disk reads"
+    )
+
+
+def _disk(alike: Alike) -> Words:
+    return Words(f"waits for a disk in {_call(alike)}: {alike.figures}", "disk")
+
+
+def _child(alike: Alike) -> Words:
+    name = f", {alike.who}" if alike.who else ""
+    return Words(f"waits for a child process{name} ({quoted(alike.syscall)}): {alike.figures}", "child process")
+
+
+def _slept(alike: Alike) -> Words:
+    call = f" ({quoted(alike.syscall)})" if alike.syscall else ""
+    return Words(f"sleeps{call}: {alike.figures}", "sleep")
+
+
+def _limited(alike: Alike) -> Words:
+    call = f" in {quoted(alike.syscall)}" if alike.syscall else ""
+    return Words(f"waits{call} until a time limit passes: {alike.figures}", "time limit")
+
+
+def _taken(alike: Alike) -> Words:
+    who = alike.where or "the other side"
+    return Words(f"waits until {who}{_who(alike)} takes what is sent: {alike.figures}", _about("sending to", alike))
+
+
+def _answer(alike: Alike) -> Words:
+    if not (of := alike.where or alike.who):
+        return Words(f"waits for what comes over a socket{alike.often}: {alike.figures}", "answer")
+    who = _who(alike) if alike.where else ""
+    return Words(f"waits for the answer of {of}{who}{alike.often}: {alike.figures}", f"answer of {of}")
+
+
+def _computes(alike: Alike) -> Words:
+    told = f"computes: {seconds(alike.time_s)} of {seconds(alike.evidence.duration_s)} in user mode{alike.usually}"
+    calls, usual = alike.evidence.syscalls, alike.evidence.usual_syscalls
+    if usual > 0.0:
+        how = "fewer" if calls < 0.8 * usual else "more" if calls > 1.25 * usual else ""
+        figures = f"({readable('', calls)}, usually {readable('', usual)})"
+        told += f", with {how} system calls {figures}" if how else ", with about as many system calls"
+    return Words(told, "user mode")
+
+
+def _kernel(alike: Alike) -> Words:
+    first = alike.parts[0] if alike.parts else None
+    if first is None or not first.syscall or first.lost_s < alike.lost_s / 2.0:
+        return Words(f"runs in the kernel: {alike.figures}", "kernel")
+    return Words(f"runs in the kernel, most of it in {_call(alike)}: {alike.figures}", f"kernel {shown(first.syscall)}")
+
+
+def _network(alike: Alike) -> Words:
+    call = f" in {quoted(alike.syscall)}" if alike.syscall else ""
+    return Words(f"waits for the network{call}: {alike.figures}", "network")
+
+
+def _told_by(each: Spending) -> str | None:
+    """Of waits for a task, those that are ended by what this sends: over a pipe, or to one of several descriptors."""
+    if each.state != "BT" or not (each.syscall in POLLS or each.on.startswith("pipe")):
+        return None
+    return each.by
+
+
+def _message(alike: Alike) -> Words:
+    who = alike.who or "another process"
+    return Words(
+        f"waits for {who} ({_call(alike)}){alike.often}: {alike.figures}", f"waits for {_first(alike) or 'a process'}"
+    )
+
+
+def _held_by(alike: Alike) -> Words:
+    call = f" in {_call(alike)}" if alike.syscall else ""
+    if not alike.who:
+        return Words(f"waits{call} for another process or thread: {alike.figures}", STATES["BT"].title)
+    told = f"waits{call} for {alike.who}, which likely holds what it needs: {alike.figures}"
+    return Words(told, f"waits for {_first(alike)}")
+
+
+def _first(alike: Alike) -> str:
+    return next((shown(each.by) for each in alike.parts if each.by), "")
+
+
+def _call(alike: Alike) -> str:
+    """The system call that took most, and on what: `` `flock` on /var/lib/x.lock ``."""
+    return quoted(alike.syscall) + (f" on {alike.where}" if alike.where else "")
+
+
+def _who(alike: Alike) -> str:
+    return f" ({alike.who})" if alike.who else ""
+
+
+def _tries(alike: Alike) -> str:
+    return f"{alike.often}, and sleeps in between" if alike.sleeps else alike.often
+
+
+def _about(what: str, alike: Alike) -> str:
+    """For a title: a path by its last part."""
+    return f"{what} {alike.where.rpartition('/')[2] or alike.where}".strip()
+
+
+def _waits(each: Spending) -> bool:
+    return each.state not in RUNS
+
+
+def _resolves(each: Spending) -> bool:
+    return each.by in RESOLVERS or each.on.endswith(":53") or "systemd/resolve" in each.on
+
+
+def _all(condition: Callable[[Spending], bool]) -> Callable[[Spending], str | None]:
+    """All of them are told together."""
+    return lambda each: "" if condition(each) else None
+
+
+def _by_place(condition: Callable[[Spending], bool]) -> Callable[[Spending], str | None]:
+    """Those on one file or socket are told together."""
+    return lambda each: each.on if condition(each) else None
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(_all(lambda each: each.state == "BP"), _off_cpu, state="BP"),
+    Rule(_by_place(lambda each: each.syscall in LOCKS and each.result in TURNED_AWAY), _lock_tried, vain=True),
+    Rule(_by_place(lambda each: each.syscall in LOCKS and _waits(each) and each.state != "BD"), _lock),
+    Rule(_fails, _failing, vain=True),
+    Rule(_all(lambda each: each.state == "BF" or (each.syscall.startswith("futex") and _waits(each))), _futex),
+    Rule(_all(lambda each: _waits(each) and _resolves(each)), _names),
+    Rule(_by_place(lambda each: each.syscall == "connect" and _waits(each)), _connection),
+    Rule(_all(lambda each: each.state == "BD" and each.syscall in WRITES), _written),
+    Rule(_all(lambda each: each.state == "BD" and each.syscall in READS), _read),
+    Rule(_all(lambda each: each.state == "BD"), _disk),
+    Rule(_all(lambda each: each.state == "BS" and each.syscall in SLEEPS | {""}), _slept),
+    Rule(_all(lambda each: each.state == "BS" and not each.on), _limited),
+    Rule(_all(lambda each: each.syscall in CHILDREN and _waits(each)), _child),
+    Rule(_by_place(lambda each: each.socket and each.syscall in SENDS and _waits(each)), _taken),
+    Rule(_by_place(lambda each: each.socket and _waits(each)), _answer),
+    Rule(_all(lambda each: each.state == "RU"), _computes, state="RU"),
+    Rule(_all(lambda each: each.state == "RS"), _kernel, state="RS"),
+    Rule(_all(lambda each: each.state == "BN"), _network),
+    Rule(_told_by, _message),
+    Rule(lambda each: f"{each.syscall}\0{each.by}" if each.state == "BT" else None, _held_by),
+)
+"""In this order: what is of the kind of the first is not of another. What no rule wants is told by its state."""
+
+_SLEEP: Final = next(place for place, rule in enumerate(RULES) if rule.tell is _slept)

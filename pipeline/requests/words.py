@@ -1,0 +1,102 @@
+"""States, system calls and results in plain words. Tables: no code.
+
+The states are those of a request's critical path (Fournier et al. 2019, section III.B; Giraldeau and Dagenais 2016).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class StateWords(NamedTuple):
+    """How a state is told.
+
+    Attributes:
+        label: of a lane, a series or a column: `waits for a CPU`.
+        does: a clause, what a request does while it is in it.
+        title: of requests that are in it for too long, short.
+
+    """
+
+    label: str
+    does: str
+    title: str
+
+
+STATES: Final[Mapping[str, StateWords]] = {
+    "RU": StateWords("user mode", "computes in user mode", "user mode"),
+    "RS": StateWords("kernel", "runs in the kernel", "kernel"),
+    "BP": StateWords("waits for a CPU", "is off the CPU although it could run", "CPU taken"),
+    "BD": StateWords("waits for a disk", "waits for a disk", "disk"),
+    "BN": StateWords("waits for the network", "waits for the network", "network"),
+    "BT": StateWords("waits for a task", "waits for another process or thread", "other task"),
+    "BF": StateWords("waits for a futex", "waits for another thread", "futex"),
+    "BS": StateWords("waits for a timer", "sleeps until a timer expires", "sleep"),
+    "BI": StateWords("waits for an interrupt", "waits for an interrupt of a device", "interrupt"),
+    "UN": StateWords("unknown", "is in a state that the trace does not tell", "unknown"),
+}
+"""By the state's name; those that run first."""
+
+SYSCALLS: Final[Mapping[str, str]] = {
+    "accept": "takes connections",
+    "accept4": "takes connections",
+    "access": "looks for files",
+    "brk": "takes memory",
+    "clone": "starts threads or processes",
+    "clone3": "starts threads or processes",
+    "connect": "opens connections",
+    "epoll_wait": "waits for any of several",
+    "execve": "starts programs",
+    "fcntl": "locks files",
+    "fdatasync": "writes to disk at once",
+    "flock": "locks files",
+    "fsync": "writes to disk at once",
+    "futex": "waits for threads, or wakes them",
+    "getdents64": "lists folders",
+    "lstat": "looks for files",
+    "madvise": "gives memory back",
+    "mmap": "takes memory, or maps files",
+    "mprotect": "protects memory",
+    "munmap": "gives memory back",
+    "newfstatat": "looks for files",
+    "open": "opens files",
+    "openat": "opens files",
+    "poll": "waits for any of several",
+    "recvfrom": "receives",
+    "recvmsg": "receives",
+    "rename": "renames files",
+    "sched_yield": "gives the CPU up",
+    "select": "waits for any of several",
+    "sendmsg": "sends",
+    "sendto": "sends",
+    "stat": "looks for files",
+    "unlink": "deletes files",
+    "wait4": "waits for children",
+}
+"""What a system call is there for, where its name does not say it: `fcntl` also sets flags, but seldom often."""
+
+RESULTS: Final[Mapping[str, tuple[str, str]]] = {
+    "EACCES": ("that is not allowed", "not allowed"),
+    "EADDRNOTAVAIL": ("for which no address or port is left", "no port left"),
+    "EAGAIN": ("that is turned away, as a full queue does", "turned away"),
+    "EBUSY": ("that finds it busy", "busy"),
+    "ECONNABORTED": ("that is broken off", "broken off"),
+    "ECONNREFUSED": ("that is refused", "refused"),
+    "ECONNRESET": ("that the other side resets", "reset"),
+    "EDQUOT": ("for which the quota leaves no room", "quota"),
+    "EHOSTUNREACH": ("that finds no way to the host", "unreachable"),
+    "EIO": ("that fails with an I/O error", "I/O error"),
+    "EMFILE": ("for which the process has no descriptor left", "no descriptors"),
+    "ENETUNREACH": ("that finds no way to the network", "unreachable"),
+    "ENFILE": ("for which the machine has no descriptor left", "no descriptors"),
+    "ENOENT": ("that finds nothing there", "not there"),
+    "ENOMEM": ("for which there is no memory", "no memory"),
+    "ENOSPC": ("for which the disk has no room", "disk full"),
+    "EPERM": ("that is not permitted", "not permitted"),
+    "EPIPE": ("that nobody reads any more", "broken pipe"),
+    "ETIMEDOUT": ("that times out", "timed out"),
+}
+"""By the errno that a call returned: a clause behind the call, and a few words for a title."""
