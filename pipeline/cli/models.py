@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.settings.kinds import duration
 
@@ -36,22 +37,8 @@ STANDARD_INPUT: Final = "-"
 _DONE: Final = {"pin": "Pinned", "ban": "Banned", "free": "Freed"}
 
 
-class ModelsGroup(click.Group):
-    """What is no command of it is what `show` is asked: `laggard models shop` is `laggard models show shop`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without any, `show` is meant."""
-        return super().parse_args(ctx, args or ["show"])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command and what it is given."""
-        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
-
-
 @click.group(
-    cls=ModelsGroup,
+    cls=ShowGroup,
     context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
     options_metavar="",
     subcommand_metavar="[COMMAND|APP] [OPTIONS]",

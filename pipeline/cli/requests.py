@@ -1,0 +1,348 @@
+"""`laggard requests`: which requests are out of line, why, and the critical path of one of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.groups import ShowGroup
+from laggard.pipeline.cli.options import past_moment, seconds, to_type, with_settings
+from laggard.pipeline.cli.times import FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.text import Text
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records import Request
+    from laggard.pipeline.records.requests import RequestOutput
+    from laggard.pipeline.requests.past import Found, Summary, Told
+    from laggard.pipeline.settings import Settings
+
+LISTED: Final = 5
+"""Services or requests that an error names."""
+
+STANDARD: Final = "-"
+
+_file_option = click.option(
+    "--file",
+    "paths",
+    metavar="FILE",
+    multiple=True,
+    help="Of requests recorded as JSON lines, or of what `laggard replay --json` told of them; - for standard input; "
+    "repeatable.  [default: of the bus]",
+)
+
+
+@click.group(
+    cls=ShowGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
+    options_metavar="",
+    subcommand_metavar="[COMMAND|SERVICE] [OPTIONS]",
+)
+def requests() -> None:
+    """Say which requests are out of line, and why: of each service durations, and clusters of outlying requests.
+
+    `laggard requests path ID` draws where the time of one request went. `laggard requests show --help` has the options.
+    """
+
+
+@requests.command(short_help="How long requests took, and which of those that are out of line are alike.")
+@with_settings
+@click.argument("service", metavar="[SERVICE]", default="")
+@click.option("--at", metavar="TIME", help=f"As it was then: {FORMS}.  [default: now]")
+@click.option(
+    "--since",
+    "since_s",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    callback=seconds,
+    help="Of the requests that began within this time before; of a file, of all.",
+)
+@_file_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def show(
+    settings: Settings, *, service: str, at: str | None, since_s: float, paths: tuple[str, ...], as_json: bool
+) -> None:
+    """Show how long requests took, normal ones and outlying ones, and what clusters of these have in common.
+
+    Of SERVICE all clusters are shown, of several services the largest. --json prints an object for each service. The
+    exit code is 3 where nothing is recorded of what was asked for.
+    """
+    from laggard.pipeline.requests.past import summaries  # noqa: PLC0415 - a wrong option is said without
+
+    now = time.time()
+    end = past_moment(at, now)
+    given = click.get_current_context().get_parameter_source("since_s") is not click.core.ParameterSource.DEFAULT
+    begin = -math.inf if paths and not given else (now if end is None else end) - since_s
+    told = _of_files(paths) if paths else _of_bus(settings, begin, now if end is None else end, service)
+    found = summaries(told, begin, math.inf if end is None else end, service)
+    if not found:
+        raise CommandError(_none(settings, service, paths, at, since_s if given or not paths else None), NO_DATA)
+    if as_json:
+        from laggard.pipeline.requests.report import summary_json  # noqa: PLC0415
+
+        for each in found:
+            click.echo(json.dumps(summary_json(each), separators=(",", ":"), allow_nan=False))
+        return
+    _write_all(settings, found, now if at is None and not paths else math.nan, paths)
+
+
+@requests.command(short_help="Where the time of one request went: its critical path, drawn.")
+@with_settings
+@click.argument("identity", metavar="ID")
+@click.option("--service", default="", help="Of this service.  [default: of all]")
+@_file_option
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    metavar="FILE",
+    help="Write the path as a picture, for any browser.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON lines, for programs.")
+def path(
+    settings: Settings, *, identity: str, service: str, paths: tuple[str, ...], svg: str | None, as_json: bool
+) -> None:
+    """Draw the critical path of the request ID, or whose id begins so: a lane a thread, a block a state.
+
+    The path is what the request waited for, from thread to thread: an arrow leads from one to the other that goes on.
+    FILE of --svg may be `-` for standard output, in the place of the page. --json prints the request as a line that
+    `laggard replay` takes, and behind it what was said of it, where it is out of line.
+    """
+    if svg not in {None, STANDARD} and not Path(str(svg)).parent.is_dir():
+        raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")
+    if svg == STANDARD and as_json:
+        raise click.UsageError("only one of --json and --svg can go to standard output")
+    found = _one(settings, identity, service, paths)
+    if svg is not None:
+        _write_svg(found, svg)
+    if as_json:
+        _write_json(found)
+    elif svg != STANDARD:
+        from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
+        from laggard.pipeline.requests.report import request_lines  # noqa: PLC0415
+
+        _write(request_lines(found, page_of(console_of(sys.stdout))))
+        if svg is None and found.request.path:
+            again = to_type(settings, "requests", "path", found.request.request, *_from(paths), "--svg", "path.svg")
+            click.echo(f"\nNext: `{again}` draws it for a browser")
+
+
+# Where they come from.
+
+
+def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
+    from laggard.pipeline.records import RecordError  # noqa: PLC0415
+    from laggard.pipeline.requests.past import read_requests  # noqa: PLC0415
+
+    found: list[Request | RequestOutput] = []
+    for each in paths:
+        try:
+            with click.open_file(each, "rb") as lines:
+                found += read_requests(lines, each)
+        except OSError as error:
+            raise CommandError(f"{each}: {error.strerror}", NO_DATA) from None
+        except RecordError as error:
+            expected = "requests as JSON lines, or what `laggard replay --json` prints"
+            raise CommandError(f"{error}; expected {expected}", USAGE) from None
+    return found
+
+
+def _of_files(paths: Sequence[str]) -> Told:
+    from laggard.pipeline.requests.past import Told  # noqa: PLC0415
+
+    told = Told()
+    for each in _records(paths):
+        told.add(each)
+    return told
+
+
+def _bus(settings: Settings) -> Bus:
+    """The bus, opened. Raises `CommandError` where nothing has ever been recorded."""
+    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
+
+    try:
+        return existing_bus(settings)
+    except CommandError as error:
+        if error.exit_code != NO_DATA:
+            raise
+        raise CommandError(no_requests(settings), NO_DATA) from None
+
+
+def _of_bus(settings: Settings, begin: float, end: float, service: str) -> Told:
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.requests.past import told_on  # noqa: PLC0415
+
+    with _bus(settings) as bus:
+        return told_on(bus, topics_of(settings), begin, end, service)
+
+
+def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) -> Found:
+    """The request that is asked for. Raises `CommandError` where there is none, or there are several."""
+    from laggard.pipeline.requests.past import find, lately, named  # noqa: PLC0415
+
+    known: Sequence[Request | RequestOutput]
+    if paths:
+        known = _records(paths)
+        found = named(known, identity, service)
+    else:
+        from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+
+        with _bus(settings) as bus:
+            found = find(bus, topics_of(settings), identity, service)
+            known = [] if found else lately(bus, topics_of(settings))
+    if not found:
+        raise CommandError(_unknown(settings, identity, service, known, paths), NO_DATA)
+    if len(found) > 1:
+        raise CommandError(_several(identity, found), NO_DATA)
+    return found[0]
+
+
+# What is said where there is nothing.
+
+
+def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None, since_s: float | None) -> str:
+    """Say that there is no request: of others there may be, or earlier; or how requests come to be recorded."""
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+
+    of = f" of {printable(service)}" if service else ""
+    when = "" if since_s is None else f" within {readable_duration(since_s)}{f' before {at}' if at else ''}"
+    if paths:
+        return f"{', '.join(paths)}: there is no request{of}{when} in it"
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.requests.past import known_services, lately  # noqa: PLC0415
+
+    with _bus(settings) as bus:
+        services = known_services(bus, topics_of(settings))
+        newest = [each for each in lately(bus, topics_of(settings)) if service in {"", each.service}]
+    if not services:
+        return no_requests(settings)
+    if service and service not in services:
+        return f"nothing is recorded of service {printable(service)}; {_others(service, services)}"
+    if not newest:
+        return f"no request{of} is recorded{when}; --since looks further back"
+    return f"no request{of} is recorded{when}; the newest one began at {moment(newest[0].ts)}"
+
+
+def no_requests(settings: Settings) -> str:
+    """Say how requests come to be recorded."""
+    start, what = to_type(settings, "trace", "start", "--php"), to_type(settings, "trace", "start", "--help")
+    read = to_type(settings, "trace", "read", "FILE")
+    return (
+        f"no request is recorded; `{start}` traces those of PHP on this machine, `{what}` says what else can be "
+        f"traced, and `{read}` reads recordings, LTTng's traces and OpenTelemetry's spans"
+    )
+
+
+def _others(service: str, known: Sequence[str]) -> str:
+    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+
+    near = nearest(service, known)
+    more = ", ..." if not near and len(known) > LISTED else ""
+    return f"{'near it are' if near else 'recorded are'} {', '.join(map(printable, near or known[:LISTED]))}{more}"
+
+
+def _unknown(
+    settings: Settings,
+    identity: str,
+    service: str,
+    known: Sequence[Request | RequestOutput],
+    paths: Sequence[str],
+) -> str:
+    """Say which ids are near, or the newest ones."""
+    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.requests.report import listed  # noqa: PLC0415
+
+    if not known:
+        return f"{', '.join(paths)}: there is no request in it" if paths else no_requests(settings)
+    of = f" of {printable(service)}" if service else ""
+    ids = {each.request: each for each in sorted(known, key=lambda each: each.ts) if service in {"", each.service}}
+    if not ids:
+        services = sorted({each.service for each in known})
+        return f"nothing is recorded of service {printable(service)}; {_others(service, services)}"
+    near = nearest(identity, list(ids))
+    shown = [ids[each] for each in near] or list(ids.values())[: -LISTED - 1 : -1]
+    return (
+        f"no request{of} with the id {printable(identity)} is recorded; "
+        f"{'near it are' if near else 'the newest are'} {', '.join(listed(shown))}"
+    )
+
+
+def _several(identity: str, found: Sequence[Found]) -> str:
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.requests.report import listed  # noqa: PLC0415
+
+    more = ", ..." if len(found) > LISTED else ""
+    shown = ", ".join(listed(each.request for each in found[:LISTED]))
+    hint = "; expected more of the id"
+    if len({each.request.request for each in found}) == 1:
+        hint = "; --service says which is meant"
+    return f"{len(found):,} requests have an id that begins with {printable(identity)}: {shown}{more}{hint}"
+
+
+# What is written.
+
+
+def _write(lines: Iterable[Text]) -> None:
+    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
+
+    write(lines, console_of(sys.stdout))
+
+
+def _write_all(settings: Settings, found: Sequence[Summary], now: float, paths: Sequence[str]) -> None:
+    from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
+    from laggard.pipeline.requests.report import summaries_lines  # noqa: PLC0415
+
+    _write(summaries_lines(found, page_of(console_of(sys.stdout)), now))
+    click.echo()
+    if clusters := found[0].clusters:
+        command = to_type(settings, "requests", "path", clusters[0].example, *_from(paths))
+        click.echo(f"Next: `{command}` draws where the time of one went")
+    elif paths:
+        click.echo("No request is out of line as far as these files tell; `laggard replay FILE --json` looks for them")
+    else:
+        click.echo("No request is out of line.")
+
+
+def _write_json(found: Found) -> None:
+    from laggard.pipeline.records import write_line  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    click.echo(write_line(found.request))
+    if found.output is not None:
+        click.echo(write_output(found.output))
+
+
+def _write_svg(found: Found, path: str) -> None:
+    from laggard.pipeline.requests.drawing_svg import path_svg  # noqa: PLC0415
+
+    if not found.request.path:
+        raise CommandError(
+            f"nothing is to be drawn of {found.request.request}: its critical path is not known", NO_DATA
+        )
+    text = path_svg(found.request)
+    if path == STANDARD:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--svg {path}: {error.strerror or error}") from None
+    click.echo(f"Wrote {path}", err=True)
+
+
+def _from(paths: Sequence[str]) -> list[str]:
+    return [word for each in paths for word in ("--file", each)]

@@ -1,0 +1,336 @@
+"""Requests out of the history on a bus or out of files: how long they took, which are out of line, and one of them."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.records import Decoder, RecordError, Request, read_line
+from laggard.pipeline.records.outputs import read_output
+from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.topics import ANOMALIES, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming, Partition
+    from laggard.pipeline.topics import Topic, Topics
+
+MOST_REQUESTS: Final = 20_000
+"""Of each partition the newest: a bound on what is read of a busy topic."""
+
+LONGEST_REQUEST_S: Final = 3600.0
+"""What is told of a request comes at most so long after it began, as far as one looks for it."""
+
+LATELY: Final = 500
+"""So many of the newest records say which services and requests there are."""
+
+_STEP: Final = 512  # records
+_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+_KIND: Final = RequestOutput.kind.encode()
+_PLAIN: Final = re.compile(r"[\w.:@+-]*", re.ASCII)
+
+
+class Durations(NamedTuple):
+    """How long some requests took: how many they are, and of their durations in seconds (NaN where there are none)."""
+
+    requests: int
+    median_s: float
+    p95_s: float
+    longest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """Outlying requests of one cluster.
+
+    Attributes:
+        cluster: its name; empty for those that are in none.
+        requests: how many.
+        odd: how many of them are odd, not slow.
+        begin_ts: when the first of them began, seconds since the Unix epoch.
+        newest_ts: when the newest did.
+        median_s: of their durations in seconds.
+        cause: of the newest, in words.
+        example: the id of the newest.
+
+    """
+
+    cluster: str
+    requests: int
+    odd: int
+    begin_ts: float
+    newest_ts: float
+    median_s: float
+    cause: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The requests of a service in a stretch of time.
+
+    Attributes:
+        service: its name.
+        begin_ts: when the first of them began, seconds since the Unix epoch.
+        newest_ts: when the newest did.
+        normal: those that are not out of line.
+        outlying: those that are.
+        usual_s: what normal requests took when the newest outlying one came, on average; NaN without one.
+        clusters: of the outlying ones, the largest first; those in none come last.
+        young: whether too few requests were known for the newest judgement to be relied on.
+        cut: whether there were more than `MOST_REQUESTS`, of which only the newest are counted.
+
+    """
+
+    service: str
+    begin_ts: float
+    newest_ts: float
+    normal: Durations
+    outlying: Durations
+    usual_s: float
+    clusters: tuple[Clustered, ...]
+    young: bool
+    cut: bool
+
+
+class Found(NamedTuple):
+    """One request: what is known of it, and what was said of it where it is out of line."""
+
+    request: Request
+    output: RequestOutput | None
+
+
+@dataclass(slots=True)
+class Told:
+    """What is told of requests.
+
+    Attributes:
+        took: by service and id, when a request began and how long it took.
+        outputs: by service and id, what was said of it.
+        cut: services of which not everything was read.
+
+    """
+
+    took: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    outputs: dict[tuple[str, str], RequestOutput] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+
+    def add(self, record: Request | RequestOutput) -> None:
+        """Count one more; the same request counts once."""
+        key = record.service, record.request
+        self.took[key] = record.ts, record.duration_s
+        if isinstance(record, RequestOutput):
+            self.outputs[key] = record
+
+    def within(self, begin: float, end: float, service: str = "") -> Iterator[tuple[str, str]]:
+        """Those that began from one moment to another, of one service or of all."""
+        for key, (ts, _) in self.took.items():
+            if begin <= ts <= end and (not service or key[0] == service):
+                yield key
+
+
+def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
+    """Each service in a stretch of time: those with most outlying requests first, then by name."""
+    by_service: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for key in told.within(begin, end, service):
+        by_service[key[0]].append(key)
+    found = [_summary(name, keys, told) for name, keys in by_service.items()]
+    return sorted(found, key=lambda each: (-each.outlying.requests, each.service))
+
+
+def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summary:
+    outputs = sorted((told.outputs[key] for key in keys if key in told.outputs), key=lambda each: each.ts)
+    began = [told.took[key][0] for key in keys]
+    clusters: dict[str, list[RequestOutput]] = defaultdict(list)
+    for each in outputs:
+        clusters[each.cluster].append(each)
+    newest = outputs[-1] if outputs else None
+    return Summary(
+        service,
+        min(began),
+        max(began),
+        _durations([told.took[key][1] for key in keys if key not in told.outputs]),
+        _durations([each.duration_s for each in outputs]),
+        math.fsum(newest.usual_s.values()) if newest is not None and newest.usual_s else math.nan,
+        tuple(
+            sorted(
+                map(_clustered, clusters.values()), key=lambda each: (not each.cluster, -each.requests, each.begin_ts)
+            )
+        ),
+        newest is not None and newest.young,
+        service in told.cut,
+    )
+
+
+def _clustered(outputs: Sequence[RequestOutput]) -> Clustered:
+    newest = outputs[-1]
+    median_s = statistics.median(each.duration_s for each in outputs)
+    odd = sum(each.odd for each in outputs)
+    first_ts = outputs[0].ts
+    return Clustered(newest.cluster, len(outputs), odd, first_ts, newest.ts, median_s, newest.cause, newest.request)
+
+
+def _durations(durations_s: Sequence[float]) -> Durations:
+    if not durations_s:
+        return Durations(0, math.nan, math.nan, math.nan)
+    ranked = sorted(durations_s)
+    p95_s = ranked[math.ceil(0.95 * len(ranked)) - 1]  # the nearest rank
+    return Durations(len(ranked), statistics.median(ranked), p95_s, ranked[-1])
+
+
+def request_of(output: RequestOutput) -> Request:
+    """What is known of a request by what was said of it."""
+    return Request(
+        output.service,
+        output.ts,
+        output.request,
+        output.duration_s,
+        times_s=output.times_s,
+        host=output.host,
+        name=output.name,
+        critical_s=output.critical_s,
+        threads=output.threads,
+        path=output.path,
+    )
+
+
+# Of files.
+
+
+def read_requests(lines: Iterable[bytes], place: str) -> Iterator[Request | RequestOutput]:
+    """The requests among JSON lines, and what `laggard replay --json` said of some; other lines are passed over.
+
+    Raises `RecordError` naming the line that is neither a record nor an output.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{place}:{number}"
+        one = read_output(line, where) if b'"kind"' in line[:_PEEKED] else read_line(line, where)
+        if isinstance(one, Request | RequestOutput):
+            yield one
+
+
+def named(records: Iterable[Request | RequestOutput], identity: str, service: str = "") -> list[Found]:
+    """The requests with this id, or, where there is none, those whose id begins so; of one service or of all."""
+    requests: dict[tuple[str, str], Request] = {}
+    outputs: dict[tuple[str, str], RequestOutput] = {}
+    for each in records:
+        if each.request.startswith(identity) and service in {"", each.service}:
+            if isinstance(each, Request):
+                requests[each.service, each.request] = each
+            else:
+                outputs[each.service, each.request] = each
+    keys = dict.fromkeys([*requests, *outputs])
+    exact = [key for key in keys if key[1] == identity]
+    return [
+        Found(requests[key] if key in requests else request_of(outputs[key]), outputs.get(key)) for key in exact or keys
+    ]
+
+
+# Of a bus.
+
+
+def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> Told:
+    """What is told of the requests that began from one moment to another, of one service or of all."""
+    told = Told()
+    decoder = Decoder()
+    for partition in _partitions(bus, topics, REQUESTS, service):
+        records, cut = _between(bus, partition, begin, end, MOST_REQUESTS)
+        for record in records:
+            if (request := _request(decoder, record)) is not None:
+                told.add(request)
+                if cut:
+                    told.cut.add(request.service)
+    for partition in _partitions(bus, topics, ANOMALIES, service):
+        for record in _between(bus, partition, begin, end, MOST_REQUESTS)[0]:
+            if (output := _output(record)) is not None:
+                told.add(output)
+    return told
+
+
+def find(bus: Bus, topics: Topics, identity: str, service: str = "") -> list[Found]:
+    """The requests with this id, or, where there is none, those whose id begins so; see `named`."""
+    decoder = Decoder()
+    records: list[Request | RequestOutput] = []
+    for topic in (REQUESTS, ANOMALIES):
+        # Once each of them has one with this very id, nothing older can be meant.
+        services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
+        for partition in _partitions(bus, topics, topic, service):
+            for record in _holding(bus, partition, identity):
+                one = _request(decoder, record) if topic is REQUESTS else _output(record)
+                if one is not None and one.request.startswith(identity):
+                    records.append(one)
+                    if one.request == identity:
+                        services.discard(one.service)
+                if not services:
+                    break
+    return named(records, identity, service)
+
+
+def lately(bus: Bus, topics: Topics) -> list[Request]:
+    """The newest requests of all services, the newest first."""
+    decoder = Decoder()
+    found = []
+    for partition in bus.partitions(topics.name(REQUESTS)):
+        oldest, end = bus.bounds(partition)
+        stored = Reader(bus, partition).stored(max(oldest, end - LATELY), end)
+        found += [request for record in stored if (request := _request(decoder, record)) is not None]
+    return sorted(found, key=lambda each: -each.ts)
+
+
+def known_services(bus: Bus, topics: Topics) -> list[str]:
+    """The services that something is recorded of, sorted; of a bus that does not know its keys, those heard lately."""
+    if bus.knows_keys:
+        return sorted(bus.keys(topics.name(REQUESTS)))
+    return sorted({each.service for each in lately(bus, topics)})
+
+
+def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequence[Partition]:
+    name = topics.name(topic)
+    return [bus.partition_of(name, service)] if service else bus.partitions(name)
+
+
+def _between(bus: Bus, partition: Partition, begin: float, end: float, most: int) -> tuple[Iterator[Incoming], bool]:
+    """The newest records of a stretch of time, oldest first, and whether there were more."""
+    oldest, newest = bus.bounds(partition)
+    start = oldest if math.isinf(begin) else max(bus.offset_at(partition, begin), oldest)
+    # What a record's time is, its producer decides, and one that took long comes late.
+    stop = newest if math.isinf(end) else bus.offset_at(partition, end + LONGEST_REQUEST_S)
+    return Reader(bus, partition).stored(max(start, stop - most), stop), stop - start > most
+
+
+def _holding(bus: Bus, partition: Partition, text: str) -> Iterator[Incoming]:
+    """The records in whose bytes a text is, newest first."""
+    reader, wanted = Reader(bus, partition), text.encode()
+    if not _PLAIN.fullmatch(text):
+        wanted = b""  # JSON may have escaped it
+    oldest, stop = bus.bounds(partition)
+    while stop > oldest:
+        start = max(stop - _STEP, oldest)
+        yield from reversed([record for record in reader.stored(start, stop) if wanted in record.value])
+        stop = start
+
+
+def _request(decoder: Decoder, record: Incoming) -> Request | None:
+    try:
+        found = decoder.decode(record.value, record.key)
+    except RecordError:
+        return None  # a dead letter by now
+    return found if isinstance(found, Request) else None
+
+
+def _output(record: Incoming) -> RequestOutput | None:
+    if _KIND not in record.value[:_PEEKED]:
+        return None
+    try:
+        found = read_output(record.value, record.key)
+    except RecordError:
+        return None
+    return found if isinstance(found, RequestOutput) else None

@@ -1,0 +1,218 @@
+"""Requests as a person reads them in a terminal: how long they took, which are alike, where the time of one went."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from laggard.pipeline.explaining.explain import printable, shortened
+from laggard.pipeline.explaining.report import clock, moment, score_digits
+from laggard.pipeline.explaining.units import counted, readable, readable_duration
+from laggard.pipeline.records.requests import REST
+from laggard.pipeline.records.strict_json import json_number
+from laggard.pipeline.requests.drawing import path_lines, state_lines
+from laggard.pipeline.requests.lanes import heading, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.records.requests import Request, RequestOutput, Spent
+    from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
+
+SHOWN_CLUSTERS: Final = 3
+"""Of each service, where there are several."""
+
+SHOWN_SPENT: Final = 6
+SHOWN_ID: Final = 48
+
+NO_CLUSTER: Final = "in no cluster yet"
+
+_HEADS: Final = ("", "requests", "median", "95 %", "longest")
+
+
+# Of services.
+
+
+def summaries_lines(found: Sequence[Summary], page: Page, now: float) -> Iterator[Text]:
+    """Each service: durations, and the clusters of outlying requests with their causes.
+
+    Args:
+        found: at least one; of several the largest clusters are shown.
+        page: where it is shown.
+        now: seconds since the Unix epoch; of recorded data, NaN.
+
+    """
+    most = SHOWN_CLUSTERS if len(found) > 1 else math.inf
+    for number, summary in enumerate(found):
+        if number:
+            yield Text()
+        yield from _summary_lines(summary, page, now, most)
+
+
+def _summary_lines(summary: Summary, page: Page, now: float, most: float) -> Iterator[Text]:
+    requests = summary.normal.requests + summary.outlying.requests
+    line = Text(printable(summary.service), "bold")
+    line.append(f": {counted(requests, 'request')}, {_span(summary.begin_ts, summary.newest_ts)}", "not bold")
+    yield line
+    yield Text()
+    yield from _durations_lines(summary)
+    if summary.cut:
+        yield Text("There were more; these are the newest.", "dim")
+    shown = [each for number, each in enumerate(summary.clusters) if number < most]
+    for cluster in shown:
+        yield Text()
+        yield from _cluster_lines(cluster, page, now)
+    if left := len(summary.clusters) - len(shown):
+        yield Text(f"        and {counted(left, 'cluster')} more", "dim")
+    if summary.young:
+        yield Text()
+        yield Text("Too few requests are known yet for this to be relied on; take it with care.", "dim")
+
+
+def _durations_lines(summary: Summary) -> Iterator[Text]:
+    rows = [("normal", *_cells(summary.normal)), ("outlying", *_cells(summary.outlying))]
+    if not summary.normal.requests and not math.isnan(summary.usual_s):
+        rows[0] = ("normal", "-", f"mean {readable('duration_s', summary.usual_s)}", "-", "-")
+    widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
+    for number, row in enumerate((_HEADS, *rows)):
+        cells = [
+            f"{cell:>{width}}" if place else f"{cell:<{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        outlying = number == 2 and summary.outlying.requests
+        yield Text(f"  {'  '.join(cells)}".rstrip(), "dim" if not number else "bold red" if outlying else "")
+
+
+def _cells(durations: Durations) -> tuple[str, str, str, str]:
+    times = (durations.median_s, durations.p95_s, durations.longest_s)
+    median, p95, longest = (readable("duration_s", each) for each in times)
+    return f"{durations.requests:,}", median, p95, longest
+
+
+def _cluster_lines(cluster: Clustered, page: Page, now: float) -> Iterator[Text]:
+    line = Text(f"{cluster.requests:>6,}  ")
+    line.append(printable(cluster.cluster) or NO_CLUSTER, "bold" if cluster.cluster else "")
+    since = f"since {moment(cluster.begin_ts)}" if cluster.requests > 1 else f"at {moment(cluster.begin_ts)}"
+    ago = f" ({readable_duration(max(now - cluster.begin_ts, 0.0))})" if not math.isnan(now) else ""
+    newest = f", newest {clock(cluster.newest_ts)}" if cluster.requests > 1 else ""
+    odd = f", {cluster.odd:,} of them odd rather than slow" if cluster.odd else ""
+    line.append(f", {since}{ago}{newest}; median {readable('duration_s', cluster.median_s)}{odd}")
+    yield line
+    yield Text(f"{'':8}{printable(cluster.cause)}")
+    yield Text(f"{'':8}for example {shortened(printable(cluster.example), max(page.width - 22, SHOWN_ID))}", "dim")
+
+
+def _span(begin_ts: float, end_ts: float) -> str:
+    same_day = moment(begin_ts)[:10] == moment(end_ts)[:10]
+    return f"{moment(begin_ts)} to {(clock if same_day else moment)(end_ts)}"
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """A service's requests as an object for programs."""
+    return {
+        "service": summary.service,
+        "begin_ts": json_number(summary.begin_ts),
+        "newest_ts": json_number(summary.newest_ts),
+        "normal": _durations_json(summary.normal) | {"mean_s": json_number(summary.usual_s)},
+        "outlying": _durations_json(summary.outlying),
+        "clusters": [
+            {
+                "cluster": each.cluster,
+                "requests": each.requests,
+                "odd": each.odd,
+                "begin_ts": json_number(each.begin_ts),
+                "newest_ts": json_number(each.newest_ts),
+                "median_s": json_number(each.median_s),
+                "cause": each.cause,
+                "example": each.example,
+            }
+            for each in summary.clusters
+        ],
+        "young": summary.young,
+        "cut": summary.cut,
+    }
+
+
+def _durations_json(durations: Durations) -> dict[str, Any]:
+    fields = durations._asdict()
+    return {name: value if name == "requests" else json_number(value) for name, value in fields.items()}
+
+
+# Of one request.
+
+
+def request_lines(found: Found, page: Page) -> Iterator[Text]:
+    """All that is known of one request: why it is out of line, its critical path, and what its time was spent on."""
+    request = found.request
+    yield Text(heading(request), "bold")
+    if found.output is not None:
+        yield from _judged_lines(found.output)
+    yield Text()
+    if request.path:
+        yield from path_lines(request, page)
+    else:
+        yield Text("Its critical path is not known; how long it was in each state:")
+        yield from state_lines(request.critical_s or request.times_s, request.duration_s, page)
+    if request.path and request.times_s and differs(request):
+        yield Text()
+        yield Text(f"As {printable(request.threads[0])} itself saw it:")
+        yield from state_lines(request.times_s, request.duration_s, page)
+    if request.spent:
+        yield Text()
+        yield Text("What took longest:")
+        yield from spent_lines(request.spent)
+    for note in request.notes:
+        yield Text(f"Note: {printable(note)}", "yellow")
+
+
+def differs(request: Request) -> bool:
+    """Whether its own thread waited for others, whose states the path tells instead."""
+    on_path: dict[str, float] = {}
+    for piece in request.path:
+        on_path[piece.state] = on_path.get(piece.state, 0.0) + piece.end_s - piece.begin_s
+    states = {*on_path, *request.times_s}
+    slack_s = 0.01 * request.duration_s
+    return any(abs(on_path.get(each, 0.0) - request.times_s.get(each, 0.0)) > slack_s for each in states)
+
+
+def _judged_lines(output: RequestOutput) -> Iterator[Text]:
+    odd = "odd" if output.odd else "outlying"
+    of = f", as others of the cluster {printable(output.cluster)}" if output.cluster else ""
+    yield Text(f"It is {odd}, score {score_digits(output.score)}{of}: ").append(printable(output.cause), "bold red")
+
+
+def spent_lines(spent: Sequence[Spent]) -> Iterator[Text]:
+    """The longest of what time was spent on: how long, how often, and what."""
+    shown = [each for each in spent if each.state != REST][:SHOWN_SPENT]
+    times = max((len(_times(each)) for each in shown), default=0)
+    for each in shown:
+        line = Text("  ").append(f"{readable('duration_s', each.time_s):>8}", "bold")
+        yield line.append(f"  {_times(each):>{times}}  {spent_told(each)}")
+
+
+def _times(spent: Spent) -> str:
+    return counted(spent.times, "time")
+
+
+def spent_told(spent: Spent) -> str:
+    """What time was spent on, in words: `waits for a task, in fcntl on /var/lib/x.lock, by worker[812]`."""
+    text = label(spent.state)
+    if spent.syscall:
+        text += f", in {spent.syscall}"
+    if spent.on:
+        text += f" on {spent.on}"
+    if spent.by:
+        text += f", by {spent.by}{f'[{spent.pid}]' if spent.pid else ''}"
+    if spent.result:
+        text += f", which gives {spent.result}"
+    return printable(text)
+
+
+def listed(requests: Iterable[Request | RequestOutput]) -> Iterator[str]:
+    """A line for each: its id, its service, and how long it took."""
+    for each in requests:
+        name = f" {each.name}" if each.name else ""
+        yield printable(f"{each.request} ({each.service}{name}, {readable('duration_s', each.duration_s)})")

@@ -1,0 +1,164 @@
+"""Critical paths in a terminal and as SVG: pinned as people see them, and whole whatever threads call themselves."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.records import Segment
+from laggard.pipeline.requests.drawing import LOOKS, NARROWEST, path_lines, state_lines
+from laggard.pipeline.requests.drawing_svg import path_svg
+from laggard.pipeline.requests.lanes import lanes_of, times_on
+from laggard.pipeline.requests.words import STATES
+from tests.pipeline.requests.paths import FIGURE_2, SPANS, contended, requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.records import Request
+
+GOLDEN = Path(__file__).parent / "golden"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(request: Request, width: int = 80, *, unicode: bool = True) -> str:
+    return "".join(f"{line.plain.rstrip()}\n" for line in path_lines(request, Page(width, unicode)))
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "width"),
+    [
+        ("figure-2", FIGURE_2, 80),
+        ("narrow", FIGURE_2, 44),
+        ("wide", FIGURE_2, 300),
+        ("contended", contended(), 100),
+        ("spans", SPANS, 80),
+    ],
+)
+def test_in_a_terminal(name: str, request_: Request, width: int, golden: Callable[[Path, str], None]) -> None:
+    golden(GOLDEN / f"{name}.txt", drawn(request_, width))
+
+
+def test_without_unicode(golden: Callable[[Path, str], None]) -> None:
+    text = drawn(FIGURE_2, unicode=False)
+    assert text.isascii()
+    golden(GOLDEN / "ascii.txt", text)
+
+
+@pytest.mark.parametrize(("name", "request_"), [("figure-2", FIGURE_2), ("contended", contended()), ("spans", SPANS)])
+def test_as_svg(name: str, request_: Request, golden: Callable[[Path, str], None]) -> None:
+    golden(GOLDEN / f"{name}.svg", path_svg(request_))
+
+
+def test_states_look_unlike_each_other() -> None:
+    assert LOOKS.keys() == STATES.keys()
+    for parts in zip(*LOOKS.values(), strict=True):
+        assert len(set(parts)) == len(LOOKS)
+    assert all(cell_len(look.block) == 1 and look.ascii.isascii() for look in LOOKS.values())
+
+
+def test_colours_and_blocks_are_those_of_the_states() -> None:
+    lanes = [line for line in path_lines(FIGURE_2, Page(80)) if "[" in line.plain]
+    assert ["".join(sorted(set(line.plain[18:]) - set(" │"))) for line in lanes] == ["█▓", "█", "▓", "▄"]
+    assert [
+        {str(span.style) for span in line.spans} - {"dim", "bold"} for line in lanes
+    ] == [{"blue", "green"}, {"green"}, {"blue"}, {"red"}]  # fmt: skip
+
+
+def test_arrows_lead_to_the_thread_that_goes_on() -> None:
+    lines = drawn(FIGURE_2).splitlines()
+    begins = [re.search("[█▓▄]", line[18:]) for line in lines[0:7:2]]
+    places = [18 + found.start() for found in begins if found]
+    assert [line.find("▼") for line in lines[1:6:2]] == places[1:]
+    last = lines[0].rstrip().rfind(" ") + 1  # where the own thread goes on
+    assert (lines[1][last], lines[3][last], lines[5][last]) == ("▲", "│", "│")
+    assert lines[2][last] == lines[4][last] == "│"  # across lanes on which nothing is
+
+
+def test_a_piece_that_is_too_short_for_a_column_is_seen_all_the_same() -> None:
+    path = (Segment(0, 0.0, 0.6, "RU", ""), Segment(1, 0.6, 0.600001, "BD", "vda"), Segment(0, 0.600001, 1.0, "RU", ""))
+    request = replace(FIGURE_2, duration_s=1.0, path=path)
+    lane = next(line for line in drawn(request).splitlines() if line.startswith("php-fpm"))
+    assert lane.count("▄") == 1
+
+
+@given(requests(), st.integers(10, 200), st.booleans())
+def test_any_path_has_a_lane_for_each_thread_on_it(request: Request, width: int, unicode: bool) -> None:
+    lanes = lanes_of(request)
+    lines = [line.plain for line in path_lines(request, Page(width, unicode))]
+    blocks = {look.block if unicode else look.ascii for look in LOOKS.values()} | set("█▒▓░" if unicode else "ABCD")
+    rows = lines[: 2 * len(lanes.names) - 1 : 2]
+    longest = min(max(map(cell_len, lanes.names)), 32, max(width - NARROWEST - 2, 8))
+    on_path = {piece.thread for piece in lanes.pieces}
+    for lane, row in enumerate(rows):
+        shown = row[len(row) - (cell_len(row) - longest - 2) :] if cell_len(row) > longest + 2 else ""
+        assert bool(set(shown) & blocks) == (lane in on_path)
+    drawing = lines[: 2 * len(lanes.names) + 1]
+    assert max(map(cell_len, drawing)) <= max(width, longest + 2 + NARROWEST)
+    assert math.isclose(math.fsum(times_on(lanes).values()), lanes.duration_s, abs_tol=1e-9)
+
+
+@given(requests())
+def test_any_path_is_whole_as_svg(request: Request) -> None:
+    root = ET.fromstring(path_svg(request))
+    lanes = lanes_of(request)
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    bars = [each for group in root.iter(f"{SVG}g") for each in group.findall(f"{SVG}rect")]
+    assert len(bars) == len(lanes.pieces)
+    for bar in bars:
+        x, y, wide, high = (float(bar.get(name, "")) for name in ("x", "y", "width", "height"))
+        assert 0.0 <= x <= x + wide <= width
+        assert 0.0 <= y <= y + high <= height
+    arrows = [each for each in root.iter(f"{SVG}path") if each.get("class") == "w"]
+    assert len(arrows) == len(lanes.links)
+    numbers = [float(each) for path in root.iter(f"{SVG}path") for each in re.findall(r"-?[\d.]+", path.get("d", ""))]
+    assert all(math.isfinite(each) for each in numbers)
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a&b", '"><g', "\x1b[31mred", "w\u202eorker", "工人"])
+def test_names_are_data(name: str) -> None:
+    path = (*FIGURE_2.path[:-1], Segment(0, 0.118, 0.122, name, name))
+    request = replace(FIGURE_2, request=name, name=name, service=name, threads=(name, *FIGURE_2.threads[1:]), path=path)
+    svg = path_svg(request)
+    root = ET.fromstring(svg)
+    assert {each.tag.removeprefix(SVG) for each in root.iter()} == {
+        "svg", "title", "desc", "style", "rect", "text", "g", "path",
+    }  # fmt: skip
+    assert "\x1b" not in svg
+    assert "\x1b" not in drawn(request)
+
+
+def test_who_cannot_see_is_told() -> None:
+    root = ET.fromstring(path_svg(FIGURE_2))
+    title, description, style = root[:3]
+    assert title.text == "GET /cart (r1) of wordpress at 2023-11-14 22:13:20.250 on web-1: 122 ms"
+    assert description.text == (
+        "The critical path: 5 pieces on 4 threads, apache2[801] then php-fpm[812] then mysqld[99] then "
+        "kworker/u8:1[31] then apache2[801]. In sum: waits for a disk 44 ms, user mode 43 ms, kernel 35 ms."
+    )
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby", "").split() == [title.get("id"), description.get("id")]
+    assert "prefers-color-scheme:dark" in (style.text or "")
+
+
+def test_states_without_a_path() -> None:
+    lines = [line.plain for line in state_lines({"RU": 0.03, "BT": 0.09, "BD": 0.0, "TT": 0.12}, 0.12, Page(80))]
+    assert lines == [
+        "  BT  waits for a task     90 ms    75 %",
+        "  RU  user mode            30 ms    25 %",
+    ]
