@@ -27,6 +27,7 @@ from laggard.pipeline.records.outputs import (
     write_output,
 )
 from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 
 if TYPE_CHECKING:
@@ -39,7 +40,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.topics import Topic
 
-Told = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | ScoreOutput | PredictionOutput
+Told = (
+    Anomaly
+    | Progress
+    | Incident
+    | RankingOutput
+    | ModelOutput
+    | PoolOutput
+    | RequestOutput
+    | ScoreOutput
+    | PredictionOutput
+)
 
 
 class _Pending(NamedTuple):

@@ -102,7 +102,11 @@ def test_operators_read_nothing_and_draw_nothing_unseeded(path: Path) -> None:
 def test_only_the_wiring_knows_concrete_operators() -> None:
     shared = {f"laggard.operators.{name}" for name in ("contract", "ranking", "calibration", "comparison")}
     # What these answer, as `ranking` is for the others.
-    shared |= {"laggard.operators.regression.models", "laggard.operators.covariance.results"}
+    shared |= {
+        "laggard.operators.regression.models",
+        "laggard.operators.covariance.results",
+        "laggard.operators.requests.results",
+    }
     for path in MODULES:
         if path.parts[0] == "pipeline" and path != Path("pipeline/wiring.py"):
             names = [name for _, name in imported(ast.parse((ROOT / path).read_text()))]

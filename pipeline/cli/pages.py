@@ -29,6 +29,7 @@ from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.records.pools import PoolOutput
+from laggard.pipeline.records.requests import RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -184,16 +185,26 @@ class Teller:
                     yield Text(f"    {term.metric.row}:{term.metric.feature} is {term.metric.description}", "dim")
             case PoolOutput():
                 yield from self._pool_lines(output)
-            case PredictionOutput():
-                is_, predicted = (readable(output.performance, each) for each in (output.value, output.predicted))
-                yield Text(f"{begin}{printable(output.performance)} {is_}, predicted {predicted}")
-            case ScoreOutput():
-                yield Text(f"{begin}{output.operator}  {score_digits(output.score)}")
+            case RequestOutput() | PredictionOutput() | ScoreOutput():
+                yield Text(f"{begin}{_in_a_line(output)}")
 
     def _pool_lines(self, output: PoolOutput) -> Iterator[Text]:
         if output.whole:  # of a moment the worst is told with its anomaly
             yield Text()
             yield from pool_lines(output, page_of(self._console), output.ts)
+
+
+def _in_a_line(output: RequestOutput | PredictionOutput | ScoreOutput) -> str:
+    match output:
+        case RequestOutput():
+            asked = f" {printable(output.name)}" if output.name else ""
+            took = readable("_s", output.duration_s)
+            return f"{score_digits(output.score)}  {printable(output.request)}{asked}, {took}: {output.cause}"
+        case PredictionOutput():
+            value, predicted = (readable(output.performance, each) for each in (output.value, output.predicted))
+            return f"{printable(output.performance)} {value}, predicted {predicted}"
+    request = f"  {printable(output.request)}" if output.request else ""
+    return f"{output.operator}  {score_digits(output.score)}{request}"
 
 
 def _key(output: Told) -> str:
@@ -204,5 +215,7 @@ def _key(output: Told) -> str:
             return output.application
         case PoolOutput():
             return output.pool
+        case RequestOutput():
+            return output.service
         case _:
             return output.key

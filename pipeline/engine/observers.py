@@ -9,11 +9,13 @@ if TYPE_CHECKING:
 
     from laggard.operators.covariance.results import Deviation
     from laggard.operators.regression.models import Model
+    from laggard.operators.requests.results import Judged
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records import Frame, Mark, Request
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
-    from laggard.pipeline.records.outputs import Incident, KeyName
+    from laggard.pipeline.records.outputs import Incident
 
 
 class Observer:
@@ -31,6 +33,9 @@ class Observer:
     def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
         """The members of a pool were compared: so many are there at this tick; the worst deviations stand first."""
 
+    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
+        """A request was judged; `cluster` is the name of those that are alike, empty where it is normal."""
+
     def received(self, frame: Frame) -> None:
         """A frame came that the operator does not want."""
 
@@ -40,7 +45,7 @@ class Observer:
     def lost(self, operator: str, keys: Iterable[str]) -> None:
         """The worker has no state of these keys any more: another one has them, or it has to recover them."""
 
-    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+    def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """The incidents of a key are others now, or it is this worker that joins them from now on.
 
         Args:

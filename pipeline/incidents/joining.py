@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Decoder
-    from laggard.pipeline.records.outputs import Incident, KeyName
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.records.outputs import Incident
 
 _JOINED: Final = {b"laggard.anomaly", b"laggard.progress"}
 _MAX_KEYS: Final = 16_384
@@ -61,7 +62,7 @@ class KeyedIncidents:
 
     """
 
-    joiners: dict[tuple[KeyName, bool], Joiner] = field(default_factory=lambda: defaultdict(Joiner))
+    joiners: dict[tuple[KeyedBy, bool], Joiner] = field(default_factory=lambda: defaultdict(Joiner))
     records: int = 0
     heard: int = -1
     ts: float = 0.0
@@ -93,12 +94,12 @@ class KeyedIncidents:
         for one in state["streams"].values():
             self.joiners[one["keyed_by"], bool(one["live"])].restore(one["operator"])
 
-    def open(self, keyed_by: KeyName) -> list[Incident]:
+    def open(self, keyed_by: KeyedBy) -> list[Incident]:
         """The incidents that are open, the oldest first."""
         found = [each for live in (True, False) for each in self.of(keyed_by, live=live)]
         return sorted(found, key=lambda each: each.opened_ts)
 
-    def of(self, keyed_by: KeyName, *, live: bool) -> tuple[Incident, ...]:
+    def of(self, keyed_by: KeyedBy, *, live: bool) -> tuple[Incident, ...]:
         """Those that are live, or that were replayed."""
         joiner = self.joiners.get((keyed_by, live))
         return () if joiner is None else joiner.incidents
@@ -151,7 +152,7 @@ class JoiningTask(StageTask):
             self._tell(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
         return found.live
 
-    def _tell(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]) -> None:
+    def _tell(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]) -> None:
         if not incidents:
             return
         self.outputs += incidents
@@ -172,5 +173,5 @@ class JoiningTask(StageTask):
         self._observe(self.partition.topic, lambda observer: observer.parted(keys))
 
 
-def _show(observer: Observer, *, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int = 0) -> None:
+def _show(observer: Observer, *, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int = 0) -> None:
     observer.joined(keyed_by, key, incidents, opened)

@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.telemetry import Distribution, TaskTelemetry, Telemetry
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
-    from laggard.pipeline.records.outputs import Incident, KeyName
+    from laggard.pipeline.records.outputs import Incident
 
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE = "agent", "host", "source"
 
@@ -184,7 +185,7 @@ class Exporter(Collector, Observer):
                 self._models.lost(keys)
             self._pools.lost(operator, keys)
 
-    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+    def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """Show the incidents of a key that are open."""
         with self._lock:
             self._incidents.joined(keyed_by, key, incidents, opened)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from laggard.pipeline.records.outputs import Incident, KeyName
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.records.outputs import Incident
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class ShownIncidents:
     def __init__(self) -> None:
         self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
 
-    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+    def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """Take the incidents of a key; those that were open and are not any more have closed. See `Observer`."""
         live = [one for one in incidents if one.live]
         still = {one.id for one in live}

@@ -45,7 +45,7 @@ def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) ->
     """
     keyed_by: Any = fields.get("keyed_by")
     if not isinstance(keyed_by, str) or keyed_by not in KEYED_BY:
-        raise RecordError(place, "keyed_by", "'host', 'application' or 'pool'", shown(keyed_by))
+        raise RecordError(place, "keyed_by", "'host', 'application', 'pool' or 'service'", shown(keyed_by))
     if not isinstance(values, np.ndarray) or values.dtype != _FLOAT64:
         got = f"an array of {values.dtype}" if isinstance(values, np.ndarray) else shown(values)
         raise RecordError(place, "values", "an array of float64", got)

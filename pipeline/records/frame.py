@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-KeyedBy = Literal["host", "application", "pool"]
-"""What a frame's key names."""
+KeyedBy = Literal["host", "application", "pool", "service"]
+"""What a frame's key names. Frames of services are counted inside of a task, and on no topic."""
 
 WishKind = Literal["pin", "ban", "free"]
 """What a person wants of a metric: always in the models, never, or neither."""
@@ -46,7 +46,7 @@ class Frame:
 
     Attributes:
         keyed_by: what `key` names.
-        key: the host, application or pool.
+        key: the host, application, pool or service.
         scope: what the rows are: `process`, `thread`, `host`, `performance`, `member`, ...
         ts: the producer's time of the tick, seconds since the Unix epoch.
         sequence: numbers a key's records, ever growing; `UNNUMBERED` where the producer does not.

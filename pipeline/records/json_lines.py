@@ -263,6 +263,8 @@ def _no_number(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> Re
 
 def _frame_fields(frame: Frame) -> dict[str, Any]:
     checked.frame(checked.fields_of(frame), frame.layout, frame.values, "")
+    if frame.keyed_by not in SCOPES:
+        raise RecordError("", "keyed_by", f"one of {', '.join(map(repr, SCOPES))}", shown(frame.keyed_by))
     layout = frame.layout
     written: dict[str, Any] = {frame.keyed_by: frame.key}
     if frame.hosts:

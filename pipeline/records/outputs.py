@@ -25,9 +25,6 @@ from laggard.pipeline.records.strict_json import json_number, parse_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-KeyName = KeyedBy | Literal["service"]
-"""What a key names; the field that holds the key is called like this."""
-
 Change = Literal["opened", "extended", "closed"]
 """What happened to an incident."""
 
@@ -36,7 +33,9 @@ AnomalyChange = Literal["extended", "ended"]
 
 Parameter = float | str | bool
 
-KEY_NAMES: Final[tuple[KeyName, ...]] = ("host", "application", "pool", "service")
+KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
+"""The field that holds a key is called like this."""
+
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
 ANOMALY_CHANGES: Final[tuple[AnomalyChange, ...]] = ("extended", "ended")
 BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all", "threshold")
@@ -118,7 +117,7 @@ class Found:
     id: str
     operator: str
     parameters: Mapping[str, Parameter]
-    keyed_by: KeyName
+    keyed_by: KeyedBy
     key: str
     ts: float
     score: float
@@ -274,7 +273,7 @@ class Incident:
     ts: float
     opened_ts: float
     until_ts: float
-    keyed_by: KeyName
+    keyed_by: KeyedBy
     key: str
     operator: str
     score: float
@@ -357,11 +356,12 @@ class ScoreOutput:
     """One operator's score of one key at one tick.
 
     Attributes:
-        ts: of the tick, seconds since the Unix epoch.
+        ts: of the tick, or when the request began, seconds since the Unix epoch.
         operator: whose score it is.
         keyed_by: what `key` names.
         key: the host, application, pool or service.
         score: above 1 is anomalous; NaN where nothing could be scored.
+        request: the id of the request whose it is; empty where it is that of a tick.
 
     """
 
@@ -369,9 +369,10 @@ class ScoreOutput:
 
     ts: float
     operator: str
-    keyed_by: KeyName
+    keyed_by: KeyedBy
     key: str
     score: float
+    request: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -380,6 +381,7 @@ class ScoreOutput:
             "ts": json_number(self.ts),
             "operator": self.operator,
             self.keyed_by: self.key,
+            **({"request": self.request} if self.request else {}),
             "score": json_number(self.score),
         }
 
@@ -478,7 +480,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
     }
 
 
-def _read_key(fields: Fields) -> tuple[KeyName, str]:
+def _read_key(fields: Fields) -> tuple[KeyedBy, str]:
     """What the key names, and the key."""
     names = [name for name in KEY_NAMES if name in fields]
     if len(names) != 1:
@@ -588,7 +590,8 @@ def _read_ranking(fields: Fields) -> RankingOutput:
 
 
 def _read_score(fields: Fields) -> ScoreOutput:
-    return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"))
+    request = fields.text("request", MAX_NAME) if "request" in fields else ""
+    return ScoreOutput(fields.ts("ts"), fields.text("operator"), *_read_key(fields), fields.number("score"), request)
 
 
 def _read_dead_letter(fields: Fields) -> DeadLetterOutput:

@@ -645,9 +645,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "score": _kind(
         "score",
-        "One operator's score of one key at one tick. Only `laggard replay --json --scores` prints it.",
-        {"ts": _TS, "operator": _OPERATOR, "score": _perhaps("Above 1 is anomalous; null where nothing was scored.")},
+        "One operator's score of one key at one tick, or of one request. Only `laggard replay --json --scores` prints "
+        "it.",
+        {
+            "ts": _number("Of the tick, or when the request began, seconds since the Unix epoch.", minimum=0),
+            "operator": _OPERATOR,
+            "request": _text("The id of the request; not there for a tick.", minLength=1),
+            "score": _perhaps("Above 1 is anomalous; null where nothing was scored."),
+        },
         keyed=True,
+        optional=("request",),
     ),
 }
 """Of what the topics of anomalies, models and diagnoses hold and `laggard replay --json` prints, by kind."""

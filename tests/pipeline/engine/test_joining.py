@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.runner import Runner
     from laggard.pipeline.engine.stage import Stage
     from laggard.pipeline.records import Frame, Mark
-    from laggard.pipeline.records.outputs import KeyName, Output
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.records.outputs import Output
 
 JOINING = Joining()
 JOINED = Partition(TOPICS.name(ANOMALIES), 0)
@@ -55,10 +56,10 @@ class Shown(Observer):
     """Remembers what is open, and how many were opened."""
 
     def __init__(self) -> None:
-        self.open: dict[tuple[KeyName, str], list[str]] = {}
+        self.open: dict[tuple[KeyedBy, str], list[str]] = {}
         self.opened = 0
 
-    def joined(self, keyed_by: KeyName, key: str, incidents: Sequence[Incident], opened: int) -> None:
+    def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
         self.open[keyed_by, key] = [each.id for each in incidents]
         self.opened += opened
 

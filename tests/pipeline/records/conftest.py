@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from laggard.pipeline.records import (
     UNNUMBERED,
     Frame,
-    KeyedBy,
     Layout,
     Mark,
     Received,
@@ -23,6 +22,7 @@ from laggard.pipeline.records import (
     make_layout,
     name_of,
 )
+from laggard.pipeline.records.json_lines import SCOPES
 from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 @st.composite
 def frames(draw: st.DrawFn) -> Frame:
-    keyed_by = draw(st.sampled_from(get_args(KeyedBy)))
+    keyed_by = draw(st.sampled_from(list(SCOPES)))
     key = draw(KEYS)
     layout = draw(layouts())
     if draw(st.booleans()):

@@ -217,7 +217,7 @@ def test_what_is_no_version_is_refused(version: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"keyed_by": "planet"}, "field 'keyed_by': expected 'host', 'application' or 'pool', got 'planet'"),
+        ({"keyed_by": "planet"}, "field 'keyed_by': expected 'host', 'application', 'pool' or 'service', got 'planet'"),
         ({"key": ""}, "field 'key': expected text of 1 to 253 characters without control characters, got ''"),
         ({"key": "a\nb"}, r"field 'key': expected text of 1 to 253 characters without control characters, got 'a\nb'"),
         ({"key": "\udc80"}, r"field 'key': .*, got '\udc80'"),

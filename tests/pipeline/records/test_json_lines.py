@@ -99,6 +99,12 @@ def test_frame_of_a_pool() -> None:
     assert read('{"ts": 1, "pool": "workers", "hosts": ["web-1"], "rows": {}}').hosts == ("web-1",)
 
 
+def test_a_frame_of_a_service_is_counted_inside_and_no_line() -> None:
+    frame = Frame("service", "shop", "request", 1.0, 7, make_layout([], [], []), np.zeros((0, 0)))
+    with pytest.raises(RecordError, match=r"'keyed_by': expected one of 'host', 'application', 'pool', got 'service'"):
+        write_line(frame)
+
+
 def test_mark() -> None:
     assert read('{"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}') == Mark(
         "web-1", 1700000007.5, "checkout hangs"

@@ -120,7 +120,7 @@ OUTPUTS: st.SearchStrategy[Output] = st.one_of(
     PROGRESS,
     INCIDENTS,
     st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
-    st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS),
+    st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS, TEXTS),
 )
 ANOMALY = Anomaly(
     id=anomaly_id("gaussian", "web-1", "laggard.counters[3]@1042"),
