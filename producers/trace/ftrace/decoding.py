@@ -9,10 +9,11 @@ import numpy as np
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace.boundaries.markers import parse_marker
 from laggard.producers.trace.events import EVENT, NO_TEXT, Flags, Kind
+from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.pages import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -150,7 +151,6 @@ class Decoder:
             np.where(context & (_HARD | _NMI), Flags.HARD, 0) | np.where(context & _SOFT, Flags.SOFT, 0) | Flags.KNOWN
         )
         length = located.length[order]
-        extra = [lost]
         for value in np.unique(number).tolist():
             chosen = np.flatnonzero(number == value)
             some = _Some(self._formats.get(value), words, at[chosen], length[chosen], chosen)
@@ -160,13 +160,11 @@ class Decoder:
                 self._probed(some, rows, self._probes[value])
             elif (kind := int(self._kinds[value])) in self._fillers:
                 self._fillers[Kind(kind)](some, rows)
-                if kind == Kind.SYSCALL_ENTER:
-                    extra.append(_closed(rows[chosen]))
         known = rows["kind"] != 0
         if not known.all():
             self.unknown += int((~known).sum())
             rows = rows[known]
-        return merged([rows, *extra])
+        return merged([rows, lost])
 
     def _know(self, name: str, form: Format) -> None:
         if name == MARKER:
@@ -382,29 +380,6 @@ class _Some:
         at = int(self._at[index])
         raw = self._words[at : at + int(self._length[index]) // 4].tobytes()
         return _text(raw[self._fields[name].offset :])
-
-
-def merged(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
-    """Rows in the order of time; of the same instant, those of an earlier part first."""
-    rows = [part for part in parts if len(part)]
-    if not rows:
-        return np.zeros(0, EVENT)
-    if len(rows) == 1:
-        return rows[0]
-    together = np.concatenate(rows)
-    ordered: NDArray[np.void] = together[np.argsort(together["ts"], kind="stable")]
-    return ordered
-
-
-def _closed(enters: NDArray[np.void]) -> NDArray[np.void]:
-    """What close(2) closes."""
-    rows: NDArray[np.void] = enters[enters["a"] == _CLOSE].copy()
-    rows["kind"], rows["a"], rows["c"], rows["text"] = Kind.CLOSED, rows["b"], 0, NO_TEXT
-    rows["b"] = 0
-    return rows
-
-
-_CLOSE: Final = 3  # on x86-64
 
 
 def _text(raw: bytes) -> str:

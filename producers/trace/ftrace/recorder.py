@@ -21,6 +21,8 @@ VERSION: Final = 1
 
 DESCRIPTION: Final = "recording.json"
 
+NAMES: Final = "names"
+
 DRAIN_S: Final = 0.2
 """Buffers are taken so often: they hold for seconds, but a page that was read once costs no more later."""
 
@@ -28,7 +30,8 @@ DRAIN_S: Final = 0.2
 class Recorder:
     """Records into a new folder, from `start` to the end of the block.
 
-    The folder holds `recording.json` and, for each CPU, its pages one after another in `cpuN`.
+    The folder holds `recording.json`; for each CPU, its pages one after another in `cpuN`; and in `names` what
+    `Names` read.
 
     Args:
         folder: to be made; may be there if it is empty.
@@ -53,7 +56,7 @@ class Recorder:
         if any(folder.iterdir()):
             raise FileExistsError(f"{folder}: expected an empty or a new folder, it holds something already")
         self._folder = folder
-        self._files: dict[int, BufferedWriter] = {}
+        self._files: dict[str, BufferedWriter] = {}
         self.bytes = 0
         self.session = Session(probes=probes, marker=marker, minimal=minimal)
 
@@ -74,7 +77,8 @@ class Recorder:
     def start(self) -> None:
         """Let events come. The description is written at once, so that a killed recorder's folder can be read."""
         self.session.start()
-        self._files = {cpu: (self._folder / f"cpu{cpu}").open("wb") for cpu in self.session.instance.cpus}
+        files = [NAMES, *(f"cpu{cpu}" for cpu in self.session.instance.cpus)]
+        self._files = {file: (self._folder / file).open("wb") for file in files}
         described = {"version": VERSION, **self.session.described()}
         (self._folder / DESCRIPTION).write_text(json.dumps(described, indent=1))
 
@@ -82,7 +86,10 @@ class Recorder:
         """Write down what has come."""
         for pages, cpus in self.session.take():
             self.bytes += pages.nbytes
-            self._files[int(cpus[0])].write(pages.data)
+            self._files[f"cpu{cpus[0]}"].write(pages.data)
+        names = self.session.take_names()
+        self.bytes += len(names)
+        self._files[NAMES].write(names)
 
     def stop(self) -> None:
         """No more events; write down the last ones."""

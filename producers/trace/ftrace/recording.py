@@ -9,20 +9,26 @@ import numpy as np
 
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Events, Texts
-from laggard.producers.trace.ftrace.decoding import Decoder, merged
+from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.formats import parse_format, parse_header_page
 from laggard.producers.trace.ftrace.known import Descriptor, Known, Thread
-from laggard.producers.trace.ftrace.recorder import DESCRIPTION, VERSION
+from laggard.producers.trace.ftrace.merging import merged
+from laggard.producers.trace.ftrace.names import RECORD, name_rows
+from laggard.producers.trace.ftrace.recorder import DESCRIPTION, NAMES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 PIECE_PAGES: Final = 1024
 """Of one CPU at a time: about 100,000 events."""
+
+PIECE_NAMES: Final = 4096
+
+_DISORDER_NS: Final = 1_000_000
+"""So far at most is a name behind one that was written down after it: it was being read meanwhile on another CPU."""
 
 
 class RecordingError(ValueError):
@@ -88,66 +94,60 @@ class Recording:
     def __iter__(self) -> Iterator[Events]:
         """All events in the order of time, once."""
         waiting = self._known.rows(self._begin_ns, self._texts)
-        files = {cpu: _Pages(self, cpu) for cpu in self._cpus}
-        reached = dict.fromkeys(files, -1)
+        sources = [self._names(), *(self._pages(cpu) for cpu in self._cpus)]
+        reached = dict.fromkeys(sources, -1)
         try:
-            while files:
-                # That CPU is read on which holds the others up.
-                cpu = min(files, key=lambda one: reached[one])
-                pages = files[cpu].next()
-                if pages is None:
-                    files.pop(cpu).close()
-                    del reached[cpu]
+            while reached:
+                # The source is read on that holds the others up.
+                source = min(reached, key=lambda one: reached[one])
+                rows = next(source, None)
+                if rows is None:
+                    del reached[source]
                     continue
-                rows = self._decoder.decode(pages, np.full(len(pages), cpu, np.int16))
                 if len(rows):
-                    reached[cpu] = int(rows["ts"][-1])
+                    reached[source] = max(reached[source], int(rows["ts"][-1]) - _DISORDER_NS)
                 waiting = merged([waiting, rows])
-                until = min(reached.values())
-                ready = int(np.searchsorted(waiting["ts"], until, side="left"))
+                ready = int(np.searchsorted(waiting["ts"], min(reached.values()), side="left"))
                 if ready:
                     yield Events(waiting[:ready], self._texts)
                     waiting = waiting[ready:].copy()
         finally:
-            for file in files.values():
-                file.close()
+            for source in sources:
+                source.close()
         if len(waiting):
             yield Events(waiting, self._texts)
         if self._decoder.damaged:
             self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
 
+    def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
+        """Events of one CPU, a piece at a time."""
+        size = self._header.page
+        for piece in self._pieces(self.path / f"cpu{cpu}", size, PIECE_PAGES, "nothing is known of this CPU"):
+            raw = piece + bytes(-len(piece) % size)
+            pages = np.frombuffer(raw, np.uint8).reshape(-1, size)
+            yield self._decoder.decode(pages, np.full(len(pages), cpu, np.int16))
+
+    def _names(self) -> Generator[NDArray[np.void]]:
+        """Names, a piece at a time."""
+        size = RECORD.itemsize
+        for piece in self._pieces(self.path / NAMES, size, PIECE_NAMES, "no name is known of what was opened"):
+            yield name_rows(piece[: len(piece) // size * size], self._texts)
+
+    def _pieces(self, path: Path, size: int, most: int, missing: str) -> Iterator[bytes]:
+        """A file's content, whole items at a time, and what is left of the last one."""
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            self.warnings.append(f"{path}: is missing: {missing}")
+            return
+        with file:
+            while raw := file.read(most * size):
+                cut = len(raw) % size
+                if cut:
+                    self.warnings.append(f"{path}: is cut off: {cut} of {size} bytes are there of the last piece")
+                yield raw
+
     @property
     def texts(self) -> Texts:
         """Of all batches."""
         return self._texts
-
-
-class _Pages:
-    """The pages of one CPU's file, a piece at a time."""
-
-    def __init__(self, recording: Recording, cpu: int) -> None:
-        self._recording = recording
-        self._path = recording.path / f"cpu{cpu}"
-        self._size = recording._header.page  # noqa: SLF001 - of this module
-        self._file: BufferedReader | None = None
-        try:
-            self._file = self._path.open("rb")
-        except FileNotFoundError:
-            recording.warnings.append(f"{self._path}: is missing: nothing is known of this CPU")
-
-    def next(self) -> NDArray[np.uint8] | None:
-        """The next pages, the last one filled up with zeros if it was cut off; None at the end."""
-        raw = self._file.read(PIECE_PAGES * self._size) if self._file else b""
-        if not raw:
-            return None
-        cut = -len(raw) % self._size
-        if cut:
-            self._recording.warnings.append(
-                f"{self._path}: the last page is cut off: {self._size - cut} of {self._size} bytes are there"
-            )
-            raw += bytes(cut)
-        return np.frombuffer(raw, np.uint8).reshape(-1, self._size)
-
-    def close(self) -> None:
-        if self._file:
-            self._file.close()

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from laggard.producers.trace.ftrace.bpf import BpfError
 from laggard.producers.trace.ftrace.decoding import EVENTS, MARKER, VECTORS
 from laggard.producers.trace.ftrace.instance import TRACEFS, Instance
 from laggard.producers.trace.ftrace.known import Known, read_known
+from laggard.producers.trace.ftrace.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +55,7 @@ class Session:
         begin_ns: on the trace's clock.
         known: of threads and descriptors, when it started.
         formats: of the events that are on.
+        notes: what cannot be told here, in words.
 
     Raises:
         TracingError: it cannot be.
@@ -74,7 +77,18 @@ class Session:
         self.instance = self._undo.enter_context(Instance(buffer_kib=buffer_kib, root=root))
         self.begin_ns = 0
         self.known = Known([], [])
+        self.notes: list[str] = []
+        self.names: Names | None = None
         try:
+            # Before the tracer's events are on: `Names` says why.
+            try:
+                self.names = Names()
+            except BpfError as error:
+                self.notes.append(
+                    f"paths and addresses are known of what was open at the begin alone: {error.strerror}"
+                )
+            else:
+                self._undo.callback(self.names.close)
             self.instance.exclude([int(name) for name in os.listdir("/proc/self/task")])  # noqa: PTH208
             self.instance.define(self.probes)
             self._boundaries = {self.instance.event(probe): probe for probe in self.probes}
@@ -118,6 +132,10 @@ class Session:
                     yield Pages(self._taken[:size], np.full(size, cpu, np.int16))
                 if size < _TAKEN_PAGES:
                     break
+
+    def take_names(self) -> bytes:
+        """Names that came, as `name_rows` takes them; to be taken after the pages that they explain."""
+        return self.names.take() if self.names else b""
 
     def stop(self) -> None:
         """No more events. What is in the buffers can still be taken."""

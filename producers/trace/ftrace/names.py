@@ -1,0 +1,318 @@
+"""Names of what system calls are about: paths and addresses, as programs pass them.
+
+The tracer tells only where in a program's memory a name is. A small BPF program reads it there when the call returns:
+by then the kernel has read it, too, so that the memory is present.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.producers.diagnosis import system_calls
+from laggard.producers.trace.events import EVENT, NO_TEXT, Kind
+from laggard.producers.trace.ftrace import bpf
+from laggard.producers.trace.ftrace.known import socket_text
+from laggard.producers.trace.ftrace.merging import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.events import Texts
+
+LONGEST: Final = 256
+"""Of a name, in bytes; what is longer is cut."""
+
+RECORD: Final = np.dtype(
+    [
+        ("ts", "<i8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("number", "<i4"),
+        ("cpu", "<i4"),
+        ("result", "<i8"),
+        ("descriptor", "<i8"),  # the call's first argument
+        ("length", "<i8"),  # of the name; below 0 it could not be read
+        ("name", f"V{LONGEST}"),
+    ]
+)
+"""One name, as the program writes it down."""
+
+BUFFER_BYTES: Final = 4 << 20
+"""13,000 names between two drains."""
+
+_OPENING: Final = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
+_ADDRESSING: Final = {"connect": 1, "bind": 1}
+_NAMING: Final = {
+    **dict.fromkeys(("stat", "lstat", "access", "truncate", "rename", "mkdir", "rmdir", "link", "unlink"), 0),
+    **dict.fromkeys(("symlink", "readlink", "chmod", "chown", "statfs", "chdir", "utimes"), 0),
+    **dict.fromkeys(("newfstatat", "statx", "unlinkat", "renameat", "renameat2", "readlinkat", "faccessat"), 1),
+    **dict.fromkeys(("faccessat2", "mkdirat", "fchmodat", "utimensat", "linkat", "inotify_add_watch"), 1),
+}
+# Where registers are in `struct pt_regs` of x86-64 (arch/x86/include/asm/ptrace.h).
+_ARGUMENTS: Final = (14 * 8, 13 * 8, 12 * 8)
+_NUMBER_AT: Final = 15 * 8
+_ADDRESS: Final = 0x100  # in the table: an address whose length is the third argument
+_LONGEST_ADDRESS: Final = 128
+_NUMBERS: Final = 512
+
+
+class Names:
+    """Records names, of all processes but the calling one, until it is closed.
+
+    Made before the tracer is on, it is asked first when a call returns: a name comes before the call's end.
+
+    Raises:
+        BpfError: this kernel, or this user's rights, do not allow it.
+
+    """
+
+    def __init__(self) -> None:
+        if platform.machine() != "x86_64":
+            raise bpf.BpfError(0, f"names are read on x86_64 alone, not on {platform.machine()}")
+        self._closing: list[int] = []
+        try:
+            table = self._own(bpf.array(4, _NUMBERS))
+            self._dropped = self._own(bpf.array(8, 1))
+            for number, value in _table().items():
+                bpf.put(table, number, struct.pack("<I", value))
+            self._records = bpf.RingBuffer(BUFFER_BYTES)
+        except BaseException:
+            self._close_all()
+            raise
+        try:
+            program = _program(table, self._dropped, self._records.descriptor, os.getpid())
+            self._closing.extend(bpf.attach(program, "sys_exit"))
+        except BaseException:
+            self.close()
+            raise
+
+    def _own(self, descriptor: int) -> int:
+        self._closing.append(descriptor)
+        return descriptor
+
+    def take(self) -> bytes:
+        """What has come, of dtype `RECORD`."""
+        return self._records.take()
+
+    @property
+    def dropped(self) -> int:
+        """Names that found no room: they came faster than they were taken."""
+        return int.from_bytes(bpf.get(self._dropped, 0, 8), "little")
+
+    def close(self) -> None:
+        """No more names."""
+        self._close_all()
+        self._records.close()
+
+    def _close_all(self) -> None:
+        while self._closing:
+            with contextlib.suppress(OSError):
+                os.close(self._closing.pop())
+
+
+def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
+    """Names as events, in the order of time: `PATH`, and `OPENED` where a descriptor leads there from now on.
+
+    Args:
+        raw: as `Names.take` returns it.
+        texts: where texts are entered.
+
+    """
+    records = np.frombuffer(raw, RECORD)
+    records = records[records["length"] > 0]
+    records = records[np.argsort(records["ts"], kind="stable")]
+    rows = np.zeros(len(records), EVENT)
+    for target, source in (("ts", "ts"), ("cpu", "cpu"), ("tid", "thread")):
+        rows[target] = records[source]
+    rows["kind"], rows["host"] = Kind.PATH, NO_TEXT
+    addressing = np.isin(records["number"], _numbers(_ADDRESSING))
+    rows["kind"][addressing], rows["a"][addressing] = Kind.OPENED, records["descriptor"][addressing]
+    rows["text"] = [
+        _place(name, length, address, texts)
+        for name, length, address in zip(
+            records["name"].tolist(), records["length"].tolist(), addressing.tolist(), strict=True
+        )
+    ]
+    opening = np.isin(records["number"], _numbers(_OPENING)) & (records["result"] >= 0)
+    opened = rows[opening]
+    opened["kind"], opened["a"] = Kind.OPENED, records["result"][opening]
+    told = merged([rows, opened])
+    found: NDArray[np.void] = told[told["text"] != NO_TEXT]
+    return found
+
+
+def _place(name: bytes, length: int, address: bool, texts: Texts) -> int:
+    text = socket_text(name[:length]) if address else name[:length].rstrip(b"\0").decode(errors="replace")
+    return texts.place(text) if text else NO_TEXT
+
+
+def _numbers(names: Container[str]) -> list[int]:
+    return [number for number, name in _calls().items() if name in names]
+
+
+@cache
+def _calls() -> dict[int, str]:
+    wanted = {*_OPENING, *_ADDRESSING, *_NAMING}
+    names = ((number, system_calls.name(number, machine="x86_64")) for number in range(_NUMBERS))
+    return {number: name for number, name in names if name in wanted}
+
+
+def _table() -> dict[int, int]:
+    """By number of a system call, where in the registers its name's address is."""
+    arguments = {**_OPENING, **_ADDRESSING, **_NAMING}
+    return {
+        number: _ARGUMENTS[arguments[name]] | (_ADDRESS if name in _ADDRESSING else 0)
+        for number, name in _calls().items()
+    }
+
+
+_STACK_NUMBER, _STACK_CURRENT, _STACK_INDEX = -8, -16, -20
+
+
+def _program(table: int, dropped: int, records: int, own: int) -> bpf.Program:
+    """At the end of each system call: is it one that names something? Then write down which, with what result.
+
+    Kept registers: 6 the record, 7 the program's registers, 8 the call's result, 9 the table's value.
+    """
+    program = bpf.Program()
+    _choose(program, table, own)
+    _reserve(program, records, dropped)
+    _describe(program)
+    program.jump_if(9, "&", _ADDRESS, "address")
+    _name(program)
+    program.label("address")
+    _address(program)
+    program.label("discard")
+    _hand_over(program, bpf.DISCARD)
+    program.jump("end")
+    program.label("submit")
+    _hand_over(program, bpf.SUBMIT)
+    program.label("end")
+    program.leave()
+    return program
+
+
+def _choose(program: bpf.Program, table: int, own: int) -> None:
+    """Leave unless the call names something, and another process than ours makes it."""
+    program.load(7, bpf.CONTEXT, 0)
+    program.load(8, bpf.CONTEXT, 8)
+    _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _NUMBER_AT))
+    program.load(1, bpf.FRAME, _STACK_NUMBER)
+    program.jump_if(1, ">", _NUMBERS - 1, "end")
+    program.store(bpf.FRAME, _STACK_INDEX, 1, 4)
+    _look_up(program, table)
+    program.jump_if(0, "==", 0, "end")
+    program.load(9, 0, 0, 4)
+    program.jump_if(9, "==", 0, "end")
+    program.call(bpf.CURRENT)
+    program.store(bpf.FRAME, _STACK_CURRENT, 0)
+    program.put(0, ">>", 32)
+    program.jump_if(0, "==", own, "end")
+
+
+def _reserve(program: bpf.Program, records: int, dropped: int) -> None:
+    """Room for a record; where there is none, it is counted."""
+    program.map(1, records)
+    program.put(2, "=", RECORD.itemsize)
+    program.put(3, "=", 0)
+    program.call(bpf.RESERVE)
+    program.jump_if(0, "!=", 0, "reserved")
+    program.put(1, "=", 0)
+    program.store(bpf.FRAME, _STACK_INDEX, 1, 4)
+    _look_up(program, dropped)
+    program.jump_if(0, "==", 0, "end")
+    program.put(1, "=", 1)
+    program.count(0, 1)
+    program.jump("end")
+    program.label("reserved")
+    program.combine(6, "=", 0)
+
+
+def _describe(program: bpf.Program) -> None:
+    """All of the record but the name, whose address is put where its length will be."""
+    program.call(bpf.NOW)
+    program.store(6, _at("ts"), 0)
+    # Thread in the low half and process in the high one, as the record has them.
+    program.load(1, bpf.FRAME, _STACK_CURRENT)
+    program.store(6, _at("thread"), 1)
+    program.load(1, bpf.FRAME, _STACK_NUMBER)
+    program.store(6, _at("number"), 1, 4)
+    program.call(bpf.CPU)
+    program.store(6, _at("cpu"), 0, 4)
+    program.store(6, _at("result"), 8)
+    _read(program, (6, _at("descriptor")), (7, _ARGUMENTS[0]))
+    # From the register that the table tells.
+    program.combine(1, "=", 9)
+    program.put(1, "&", 0xFF)
+    program.combine(1, "+", 7)
+    _read(program, (6, _at("length")), (1, 0))
+
+
+def _name(program: bpf.Program) -> None:
+    """Copy a text; an empty one says that the descriptor is meant, and is no name."""
+    program.load(3, 6, _at("length"))
+    program.combine(1, "=", 6)
+    program.put(1, "+", _at("name"))
+    program.put(2, "=", LONGEST)
+    program.call(bpf.READ_USER_TEXT)
+    program.store(6, _at("length"), 0)
+    program.jump_if(0, "==", 1, "discard")
+    program.jump("submit")
+
+
+def _address(program: bpf.Program) -> None:
+    """Copy an address, as long as the third argument says."""
+    _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _ARGUMENTS[2]))
+    program.load(2, bpf.FRAME, _STACK_NUMBER)
+    program.jump_if(2, "==", 0, "discard")
+    program.combine(8, "=", 2)
+    program.put(2, "=", _LONGEST_ADDRESS)
+    program.jump_if(8, ">", _LONGEST_ADDRESS, "read")
+    program.combine(2, "=", 8)
+    program.label("read")
+    program.combine(8, "=", 2)
+    program.load(3, 6, _at("length"))
+    program.combine(1, "=", 6)
+    program.put(1, "+", _at("name"))
+    program.call(bpf.READ_USER)
+    program.store(6, _at("length"), 8)
+    program.jump_if(0, "==", 0, "submit")
+
+
+def _at(field: str) -> int:
+    """Where a field is in the record."""
+    fields = RECORD.fields
+    assert fields is not None
+    return fields[field][1]
+
+
+def _read(program: bpf.Program, to: tuple[int, int], source: tuple[int, int]) -> None:
+    """8 bytes of the kernel's memory; both are a register and an offset."""
+    program.combine(3, "=", source[0])
+    program.put(3, "+", source[1])
+    program.combine(1, "=", to[0])
+    program.put(1, "+", to[1])
+    program.put(2, "=", 8)
+    program.call(bpf.READ_KERNEL)
+
+
+def _look_up(program: bpf.Program, array: int) -> None:
+    program.map(1, array)
+    program.combine(2, "=", bpf.FRAME)
+    program.put(2, "+", _STACK_INDEX)
+    program.call(bpf.LOOKUP)
+
+
+def _hand_over(program: bpf.Program, helper: int) -> None:
+    program.combine(1, "=", 6)
+    program.put(2, "=", 1)  # nobody waits to be woken
+    program.call(helper)
