@@ -1,0 +1,324 @@
+"""From a trace's events to its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.records import Request
+from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SYSCALLS
+from laggard.producers.trace import paths, serving
+from laggard.producers.trace.calls import Does, does
+from laggard.producers.trace.critical_path import Timelines
+from laggard.producers.trace.events import NO_TEXT, Kind
+from laggard.producers.trace.machine import Machine
+from laggard.producers.trace.serving import Board, Serving
+from laggard.producers.trace.spent import spent
+from laggard.producers.trace.states import BI, NAMES, UN
+from laggard.producers.trace.steady import asked_for
+from laggard.producers.trace.threads import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.critical_path import Piece
+    from laggard.producers.trace.events import Events, Texts
+    from laggard.producers.trace.machine import Row
+    from laggard.producers.trace.threads import Thread
+
+SLICE: Final = 32_768
+"""Events between which what is not needed any more is dropped."""
+
+MAX_KEPT: Final = 2_000_000
+"""Pieces of timelines that are kept for the requests that are open: some 150 bytes each."""
+
+LONGEST_S: Final = 120.0
+"""A request that takes longer is given up."""
+
+UNKNOWN_SHARE: Final = 0.01
+"""Of a request's time: where more is not known, it is said."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a trace.
+
+    Attributes:
+        events: how many were read.
+        requests: how many came out.
+        discarded: how many requests did not, by reason.
+        backward: how many events were older than the one before them.
+        backward_ns: by how much at most.
+        out_of_step: how often a thread ran where no switch had put it.
+        lost: how many stretches of time have events missing.
+        strays: how many ends had no begin.
+
+    """
+
+    events: int = 0
+    requests: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    backward: int = 0
+    backward_ns: int = 0
+    out_of_step: int = 0
+    lost: int = 0
+    strays: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there is to say of it, in words; nothing of a trace that is whole."""
+        told = [f"{count:,} requests are not judged: {_REASONS[reason]}" for reason, count in self.discarded.items()]
+        if self.lost:
+            told.append(f"events are missing in {self.lost:,} stretches of time")
+        if self.backward:
+            told.append(
+                f"{self.backward:,} events are older than the one before, by up to {self.backward_ns / 1e3:,.1f} us:"
+                " taken as of the same time"
+            )
+        if self.out_of_step:
+            told.append(f"{self.out_of_step:,} times a thread ran where no switch had put it: what is not known is UN")
+        if self.strays:
+            told.append(f"{self.strays:,} ends of requests have no begin: they began before the trace")
+        return tuple(told)
+
+
+_REASONS: Final = {
+    serving.EVENT_LOOP: "several overlap on one thread (an event loop), which the method does not cover",
+    serving.STILL_OPEN: "they were still open at the end",
+    serving.LOST_EVENTS: "events are missing in their time",
+    serving.TOO_LONG: "they took too long for what may be kept of a trace",
+    serving.THREAD_ENDED: "their thread ended before they did",
+    serving.NO_TIME: "they end as they begin",
+}
+
+
+class Analysis:
+    """Follows a trace and gives its requests, each with where its time went.
+
+    A request comes out one batch after the one that it ended in, or with `finish`: so that a gap in the events of that
+    time is known, which a CPU tells only when it goes on.
+
+    Args:
+        host: which one the trace is of, where its events do not say.
+        clock_offset_s: what is to be added to the trace's clock for seconds since the Unix epoch.
+        longest_s: a request that takes longer is given up.
+        kept: pieces of timelines that are kept at most; beyond, the oldest open request is given up.
+
+    """
+
+    def __init__(
+        self, *, host: str = "", clock_offset_s: float = 0.0, longest_s: float = LONGEST_S, kept: int = MAX_KEPT
+    ) -> None:
+        self.report = Report()
+        self._host = host
+        self._offset_ns = round(clock_offset_s * 1e9)
+        self._longest_ns = round(longest_s * 1e9)
+        self._kept = kept
+        self._texts: Texts | None = None
+        self._timelines: Timelines | None = None
+        self._machines: dict[int, Machine] = {}
+        self._handlers: dict[int, dict[int, Callable[[Row], None]]] = {}
+        self._packets: dict[int, tuple[Thread, int]] = {}
+        self._board = Board(self._ended)
+        self._gaps: list[tuple[int, int]] = []
+        self._held: list[tuple[int, int, Request]] = []
+        self._now = -FOREVER
+
+    def feed(self, batch: Events) -> list[Request]:
+        """Takes events, and gives the requests that had ended by the batch before, in the order in which they ended."""
+        events = batch.events
+        if self._texts is None:
+            self._texts = batch.texts
+            self._timelines = Timelines(batch.texts)
+        elif self._texts is not batch.texts:
+            raise ValueError("expected the texts of the batches before: a trace has one table of them")
+        if not len(events):
+            return []
+        self.report.events += len(events)
+        gaps = events[events["kind"] == Kind.LOST]
+        self._gaps += zip(gaps["a"].tolist(), gaps["b"].tolist(), strict=True)
+        self.report.lost += len(gaps)
+        told = self._told()
+        times = self._in_order(events["ts"])
+        for at in range(0, len(events), SLICE):
+            self._take(events[at : at + SLICE], times[at : at + SLICE])
+            self._tidy()
+        return told
+
+    def finish(self) -> list[Request]:
+        """The rest, when nothing more comes: what is still open is counted."""
+        told = self._told()
+        for one in list(self._board.open):
+            self._board.discard(one, serving.STILL_OPEN)
+        self._account()
+        return told
+
+    def _in_order(self, times: NDArray[np.int64]) -> list[int]:
+        highest = np.maximum(np.maximum.accumulate(times), self._now)
+        behind = highest - times
+        if behind.any():
+            self.report.backward += int(np.count_nonzero(behind))
+            self.report.backward_ns = max(self.report.backward_ns, int(behind.max()))
+        self._now = int(highest[-1])
+        result: list[int] = highest.tolist()
+        return result
+
+    def _take(self, events: NDArray[np.void], times: list[int]) -> None:
+        columns = [events[name].tolist() for name in ("cpu", "flags", "tid", "a", "b", "c", "text")]
+        rows = zip(times, *columns, strict=True)
+        hosts = events["host"]
+        if (hosts == hosts[0]).all():
+            get = self._handlers_of(int(hosts[0])).get
+            for kind, row in zip(events["kind"].tolist(), rows, strict=True):
+                handle = get(kind)
+                if handle is not None:
+                    handle(row)
+            return
+        for kind, host, row in zip(events["kind"].tolist(), hosts.tolist(), rows, strict=True):
+            handle = self._handlers_of(host).get(kind)
+            if handle is not None:
+                handle(row)
+
+    def _handlers_of(self, host: int) -> dict[int, Callable[[Row], None]]:
+        handlers = self._handlers.get(host)
+        if handlers is None:
+            assert self._texts is not None
+            name = self._host if host == NO_TEXT else self._texts[host]
+            machine = self._machines[host] = Machine(name, self._texts, self._packets)
+
+            def lost(row: Row) -> None:
+                self._lost(machine, row)
+
+            handlers = {**machine.handlers(), **self._board.handlers(machine, self._texts), Kind.LOST: lost}
+            self._handlers[host] = handlers
+        return handlers
+
+    def _lost(self, machine: Machine, row: Row) -> None:
+        ts, cpu, _, _, begin, end, _, _ = row
+        for one in list(self._board.open):
+            if one.machine is machine and one.begin <= end:
+                self._board.discard(one, serving.LOST_EVENTS)
+        machine.lost(begin, ts, cpu)
+
+    def _ended(self, one: Serving, end: int) -> None:
+        """A request is over."""
+        assert self._texts is not None
+        assert self._timelines is not None
+        local = self._timelines.local(one.thread, one.begin, end)
+        critical = self._timelines.critical(one.thread, one.begin, end)
+        machine = one.machine
+        service, _, name = one.text.partition("\t")
+        threads, path = paths.told(critical, self._texts, here=machine.name)
+        ts = one.begin + self._offset_ns
+        times = _sums(local)
+        syscalls = _system_calls(critical, self._texts)
+        request = Request(
+            service=service[:MAX_KEY] or one.thread.process.name or "?",
+            ts=ts / 1e9,
+            request=f"{one.thread.tid}-{ts}",
+            duration_s=(end - one.begin) / 1e9,
+            counts=_entered(local),
+            times_s=_in_seconds(times),
+            syscalls=tuple(syscalls[:MAX_SYSCALLS]),
+            host=machine.name,
+            name=asked_for(name)[:MAX_NAME],
+            critical_s=_in_seconds(_sums(critical)),
+            spent=spent(local, self._texts),
+            threads=threads,
+            path=path,
+            notes=tuple(self._notes(one, end, times, syscalls)),
+        )
+        self._held.append((one.begin, end, request))
+
+    def _notes(self, one: Serving, end: int, times: dict[int, int], syscalls: list[str]) -> Iterable[str]:
+        unknown = times.get(UN, 0) / (end - one.begin)
+        if unknown > UNKNOWN_SHARE:
+            yield f"{unknown:.0%} of its time is not known: events are missing"
+        if one.machine.out_of_step > one.out_of_step:
+            yield "switches are missing in its time: who ran when is known in parts"
+        names = set(syscalls)
+        if any(does(name) & Does.IO_URING for name in names):
+            yield "io_uring: what the kernel does meanwhile is not followed"
+        if one.thread.process.event_loop and any(does(name) & Does.POLLS for name in names):
+            yield "event loop: its thread serves other requests in the same time"
+        if len(syscalls) > MAX_SYSCALLS:
+            yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are told"
+
+    def _told(self) -> list[Request]:
+        """What was held back, but for what overlaps a gap."""
+        told = []
+        for begin, end, request in self._held:
+            if any(begin <= until and since <= end for since, until in self._gaps):
+                self._board.discarded[serving.LOST_EVENTS] += 1
+            else:
+                told.append(request)
+                self.report.notes.update(request.notes)
+        oldest = min(self._board.oldest(), self._now)
+        self._gaps = [gap for gap in self._gaps if gap[1] >= oldest]
+        self._held.clear()
+        self.report.requests += len(told)
+        self._account()
+        return told
+
+    def _tidy(self) -> None:
+        """Drops what no open request needs, and gives up one that needs too much."""
+        while True:
+            oldest = self._board.oldest()
+            if oldest < self._now - self._longest_ns:
+                self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
+                continue
+            before = min(oldest, self._now)
+            kept = sum(machine.forget(before) for machine in self._machines.values())
+            if kept <= self._kept or oldest == FOREVER:
+                return
+            self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
+
+    def _account(self) -> None:
+        self.report.discarded = self._board.discarded
+        self.report.strays = self._board.strays
+        self.report.out_of_step = sum(machine.out_of_step for machine in self._machines.values())
+
+
+def _sums(pieces: Iterable[Piece]) -> dict[int, int]:
+    """Nanoseconds in each state."""
+    sums: dict[int, int] = {}
+    for _, begin, end, state, *_ in pieces:
+        sums[state] = sums.get(state, 0) + end - begin
+    return sums
+
+
+def _in_seconds(sums: dict[int, int]) -> dict[str, float]:
+    return {NAMES[state]: ns / 1e9 for state, ns in sorted(sums.items())}
+
+
+def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
+    """How often each state was entered: an interrupt does not make what it interrupts begin anew."""
+    counts: dict[str, float] = {}
+    before = -1
+    for piece in pieces:
+        state = piece.state
+        if state != before:
+            counts[NAMES[state]] = counts.get(NAMES[state], 0.0) + 1.0
+        if state != BI:
+            before = state
+    return counts
+
+
+def _system_calls(pieces: Iterable[Piece], texts: Texts) -> list[str]:
+    """Those that began on the critical path, in the order of time.
+
+    One that is a write and has not come back is what told of the request's end.
+    """
+    names = []
+    for _, begin, _, _, call, *_ in pieces:
+        if call is not None and call[1] == begin:
+            name = texts[call[2]]
+            if call[0] != FOREVER or name != "write":
+                names.append(name)
+    return names

@@ -1,0 +1,139 @@
+"""Which requests are being served: their begins and ends, what is inside of what, and what a thread mixes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.threads import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.producers.trace.events import Texts
+    from laggard.producers.trace.machine import Machine, Row
+    from laggard.producers.trace.threads import Thread
+
+EVENT_LOOP: Final = "event loop"
+STILL_OPEN: Final = "still open"
+LOST_EVENTS: Final = "lost events"
+TOO_LONG: Final = "too long"
+THREAD_ENDED: Final = "its thread ended"
+NO_TIME: Final = "no time passed"
+
+
+@dataclass(slots=True, eq=False)
+class Serving:
+    """A request that has begun.
+
+    Attributes:
+        machine: where.
+        thread: that it began on.
+        id: of those that are open on the thread.
+        begin: nanoseconds of the trace's clock.
+        text: service and what is asked for, with a tab between.
+        depth: how many others of the same id have begun inside of it.
+        mixed: whether another one overlaps it on its thread, neither inside of the other.
+        out_of_step: the machine's, when it began.
+
+    """
+
+    machine: Machine
+    thread: Thread
+    id: int
+    begin: int
+    text: str
+    depth: int = 0
+    mixed: bool = False
+    out_of_step: int = 0
+
+
+@dataclass(slots=True)
+class Board:
+    """All requests that are being served, on all machines.
+
+    Attributes:
+        ended: is called with a request that is over and nanoseconds; not with those inside of another one.
+        open: the oldest first.
+        discarded: how many requests cannot be judged, by reason.
+        strays: how many ends had no begin, as of those that had begun before the trace.
+
+    """
+
+    ended: Callable[[Serving, int], None]
+    open: dict[Serving, None] = field(default_factory=dict)
+    discarded: Counter[str] = field(default_factory=Counter)
+    strays: int = 0
+
+    def handlers(self, machine: Machine, texts: Texts) -> dict[int, Callable[[Row], None]]:
+        """What is to be called for a machine's events, by their kind."""
+
+        def begin(row: Row) -> None:
+            ts, cpu, _, tid, number, _, _, text = row
+            if tid > 0:
+                self._begin(machine, machine.running(tid, ts, cpu), ts, number, texts[text])
+
+        def end(row: Row) -> None:
+            ts, cpu, _, tid, number, _, _, _ = row
+            if tid > 0:
+                self._end(machine.running(tid, ts, cpu), ts, number)
+
+        def gone(row: Row) -> None:
+            thread = machine.threads.get(row[3])
+            machine.exit(row)
+            if thread is not None and thread.open:
+                self._abandon(thread)
+
+        return {Kind.BEGIN: begin, Kind.END: end, Kind.EXIT: gone}
+
+    def _begin(self, machine: Machine, thread: Thread, ts: int, number: int, text: str) -> None:
+        for one in thread.open:
+            if one.id == number:
+                one.depth += 1
+                return
+        one = Serving(machine, thread, number, ts, text, out_of_step=machine.out_of_step)
+        thread.open.append(one)
+        self.open[one] = None
+
+    def _end(self, thread: Thread, ts: int, number: int) -> None:
+        one = next((one for one in thread.open if one.id == number), None)
+        if one is None:
+            self.strays += 1
+            return
+        if one.depth:
+            one.depth -= 1
+            return
+        place = thread.open.index(one)
+        others = thread.open[place + 1 :]
+        if others:
+            # They began later and go on: neither is inside of the other.
+            thread.process.event_loop = True
+        if others or (thread.process.event_loop and len(thread.open) > 1):
+            for each in thread.open:
+                each.mixed = True
+        del thread.open[place]
+        del self.open[one]
+        if one.mixed:
+            self.discarded[EVENT_LOOP] += 1
+        elif ts <= one.begin:
+            self.discarded[NO_TIME] += 1
+        elif place == 0:
+            self.ended(one, ts)
+
+    def _abandon(self, thread: Thread) -> None:
+        for one in thread.open:
+            del self.open[one]
+        self.discarded[THREAD_ENDED] += 1
+        thread.open.clear()
+
+    def discard(self, one: Serving, reason: str) -> None:
+        """Gives a request up."""
+        del self.open[one]
+        one.thread.open.remove(one)
+        self.discarded[reason] += 1
+
+    def oldest(self) -> int:
+        """When the oldest one began; `FOREVER` where there is none."""
+        return next((one.begin for one in self.open), FOREVER)

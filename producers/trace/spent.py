@@ -1,0 +1,159 @@
+"""What a request's time was spent on, and by whom."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.records import Spent
+from laggard.pipeline.records.limits import MAX_SPENT
+from laggard.pipeline.records.requests import REST
+from laggard.producers.trace.calls import READS, Does, does, failure
+from laggard.producers.trace.states import BD, BI, BP, NAMES, RS, RU, UN
+from laggard.producers.trace.steady import steady, steady_thread
+from laggard.producers.trace.threads import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laggard.producers.trace.critical_path import Piece
+    from laggard.producers.trace.events import Texts
+    from laggard.producers.trace.threads import Call, Thread
+
+Key = tuple[int, str, str, str, str]
+"""State, system call, on, by, result."""
+
+MOST_FAILED: Final = 12
+"""Failed system calls that are told of however little time they took."""
+
+
+class _Sum:
+    __slots__ = ("ns", "pids", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.ns = 0
+        self.pids: dict[int, int] = {}
+
+
+def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
+    """What the pieces of a thread's time were spent on: they sum to the same, the longest first.
+
+    A wait for a CPU is parted among those who had it. A system call is counted once, however often it was interrupted.
+    Where more than `MAX_SPENT` differ, those that took longest are kept, with failed system calls that were many, and
+    the last stands for the rest.
+    """
+    sums: dict[Key, _Sum] = {}
+    counted = -1  # the begin of the system call whose time in the kernel has been counted
+    running = -1  # the state that an interrupt interrupted
+    for piece in pieces:
+        thread, begin, end, state, call, _, waker, what = piece
+        length = end - begin
+        name = texts[call[2]] if call is not None else ""
+        if state == BP:
+            _taken(sums, piece)
+        elif state == RU:
+            _add(sums, (RU, "", "", "", ""), length, times=running != RU)
+        elif state == RS:
+            if call is None:
+                _add(sums, (RS, "", "", "", ""), length, times=running != RS)
+            else:
+                _add(sums, (RS, name, _on(call), "", failure(call[3])), length, times=counted != call[1])
+                counted = call[1]
+        elif state in {BI, UN}:
+            _add(sums, (state, name, what, "", ""), length)
+        else:
+            on = "" if call is None else _on(call) or _polled(thread, call, texts)
+            by = _blamed(call, waker, thread)
+            if state == BD and not on:
+                on = what
+            result = "" if call is None else failure(call[3])
+            pid = 0 if by is None else by.process.pid
+            _add(sums, (state, name, on, "" if by is None else called(by, thread), result), length, pid)
+        if state != BI:
+            running = state
+    return _longest(sums)
+
+
+def _add(sums: dict[Key, _Sum], key: Key, ns: int, pid: int = 0, *, times: int = 1) -> None:
+    entry = sums.get(key)
+    if entry is None:
+        entry = sums[key] = _Sum()
+    entry.times += times
+    entry.ns += ns
+    if pid:
+        entry.pids[pid] = entry.pids.get(pid, 0) + ns
+
+
+def _taken(sums: dict[Key, _Sum], piece: Piece) -> None:
+    """A wait for a CPU: who had it meanwhile."""
+    if piece.cpu is None:
+        _add(sums, (BP, "", "", "", ""), piece.end - piece.begin)
+        return
+    counted = set()
+    for who, ns in piece.cpu.had(piece.begin, piece.end):
+        by, pid = ("", 0) if who is None or who is piece.thread else (called(who, piece.thread), who.process.pid)
+        _add(sums, (BP, "", "", by, ""), ns, pid, times=by not in counted)
+        counted.add(by)
+
+
+def _on(call: Call) -> str:
+    on = call[4]
+    if not on:
+        return ""
+    on = steady(on)
+    return "" if on == "anon_inode" else on
+
+
+def _polled(thread: Thread, call: Call, texts: Texts) -> str:
+    """Which descriptor a poll waited for, by the one that was read from next."""
+    if call[0] == FOREVER or not does(texts[call[2]]) & Does.POLLS:
+        return ""
+    place = bisect_right(thread.calls, (call[0], FOREVER))
+    if place < len(thread.calls) and texts[thread.calls[place][2]] in READS:
+        return _on(thread.calls[place])
+    return ""
+
+
+def _blamed(call: Call | None, waker: Thread | None, thread: Thread) -> Thread | None:
+    """Who is to blame for a wait: who held the lock, else who ended it."""
+    if call is not None and call[5] is not None and call[5] is not thread:
+        return call[5]
+    return waker
+
+
+def called(who: Thread, seen_from: Thread) -> str:
+    """A thread's name for another one: of the same process its own, else that of its process."""
+    if who.process is seen_from.process:
+        return steady_thread(who.name)
+    name = steady_thread(who.process.name or who.name)
+    return name if who.machine == seen_from.machine else f"{who.machine}/{name}"
+
+
+def _longest(sums: dict[Key, _Sum]) -> tuple[Spent, ...]:
+    ranked = sorted(sums.items(), key=lambda each: (-each[1].ns, each[0]))
+    rest: list[_Sum] = []
+    if len(ranked) > MAX_SPENT:
+        failed = sorted((each for each in ranked if each[0][4]), key=lambda each: (-each[1].times, each[0]))
+        kept = {key for key, _ in failed[:MOST_FAILED]}
+        for key, _ in ranked:
+            if len(kept) == MAX_SPENT - 1:
+                break
+            kept.add(key)
+        rest = [entry for key, entry in ranked if key not in kept]
+        ranked = [each for each in ranked if each[0] in kept]
+    told = [
+        Spent(
+            NAMES[key[0]],
+            *key[1:4],
+            max(entry.pids, key=lambda pid: (entry.pids[pid], -pid)) if entry.pids else 0,
+            key[4],
+            entry.times,
+            entry.ns / 1e9,
+        )
+        for key, entry in ranked
+    ]
+    if rest:
+        ns = sum(each.ns for each in rest)
+        told.append(Spent(REST, "", "", "", 0, "", sum(each.times for each in rest), ns / 1e9))
+    return tuple(told)

@@ -1,0 +1,76 @@
+"""Steady words: the same trouble has the same text in every request, whatever ids and temporary names it met."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
+_PROC: Final = re.compile(r"^/proc/\d+(?:/task/\d+)?")
+_DESCRIPTOR: Final = re.compile(r"^(/proc/(?:self|\*)/(?:fd|fdinfo|map_files)/|/dev/(?:fd|pts)/).+$")
+_PORT: Final = re.compile(r":(\d+)$")
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_IDS: Final = re.compile(rf"{_UUID}|(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
+_TEMPORARY: Final = re.compile(r"^((?:/private)?(?:/var)?/tmp/|/dev/shm/)(.*)$", re.DOTALL)
+_RANDOM: Final = re.compile(r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)")
+_SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})$", re.IGNORECASE)
+
+EPHEMERAL: Final = 32_768
+"""Ports from here on are given out to clients (`net.ipv4.ip_local_port_range`)."""
+
+
+@lru_cache(maxsize=65_536)
+def steady(text: str) -> str:
+    """A file's path or a socket's address without what differs from one request to the next.
+
+    >>> steady("/var/lib/php/sessions/sess_9f86d081884c7d65")
+    '/var/lib/php/sessions/sess_*'
+    >>> steady("/tmp/phpQ7xk2Z"), steady("/proc/812/status"), steady("pipe:[4711]")
+    ('/tmp/*', '/proc/*/status', 'pipe')
+    >>> steady("10.0.0.7:51234"), steady("127.0.0.1:3306")
+    ('10.0.0.7:*', '127.0.0.1:3306')
+    """
+    text = text.removesuffix(" (deleted)")
+    if not text.startswith("/"):
+        numbered = _NUMBERED.match(text)
+        if numbered is not None:
+            return numbered[1]
+        port = _PORT.search(text)
+        if port is not None:
+            return f"{text[: port.start()]}:*" if int(port[1]) >= EPHEMERAL else text
+        return _IDS.sub("*", text)
+    text = _PROC.sub("/proc/*", text)
+    descriptor = _DESCRIPTOR.match(text)
+    if descriptor is not None:
+        return f"{descriptor[1]}*"
+    text = _IDS.sub("*", text)
+    temporary = _TEMPORARY.match(text)
+    if temporary is not None:
+        return temporary[1] + "/".join(_RANDOM.sub("*", part) for part in temporary[2].split("/"))
+    return text
+
+
+@lru_cache(maxsize=4_096)
+def steady_thread(name: str) -> str:
+    """A thread's name without its number in a row of alike ones: `kworker/1:2-events` is `kworker`, `tokio-12` `tokio`.
+
+    >>> steady_thread("kworker/u4:1-flush"), steady_thread("ThreadPool-17"), steady_thread("redis-server")
+    ('kworker', 'ThreadPool', 'redis-server')
+    """
+    if name.startswith("kworker/"):
+        return "kworker"
+    if name.startswith(("ksoftirqd/", "migration/", "irq/", "cpuhp/")):
+        return name.partition("/")[0]
+    return re.sub(r"[-_#/ :.]*\d+$", "", name) or name
+
+
+@lru_cache(maxsize=4_096)
+def asked_for(text: str) -> str:
+    """What was asked for, without ids and query.
+
+    >>> asked_for("GET /orders/4711/items?page=2")
+    'GET /orders/*/items'
+    """
+    text = text.split("?", 1)[0].split("#", 1)[0]
+    return "/".join("*" if _SEGMENT.match(part) else part for part in text.split("/"))
