@@ -23,6 +23,12 @@ TOP_FEATURES = 3
 TOP_TERMS = 5
 """So many metrics of a performance model have series, those that were chosen first."""
 
+MAX_CLUSTERS, MAX_STATES = 64, 16
+"""So many clusters of outlying requests, and states, of a service have series; the others have one together."""
+
+WORST_S = 15.0
+"""The score of a service is that of the worst request of the last so many seconds, up to twice as many."""
+
 STALE_S = 300.0
 """A stream is shown no longer when it has been silent for this long and for three of its ticks."""
 
@@ -56,7 +62,8 @@ class Metric:
     Attributes:
         name: without the prefix and without the suffix of its type.
         kind: its type, as Prometheus calls it.
-        labels: their names, in order. `host` is called `application` or `pool` where the stream is keyed by that.
+        labels: their names, in order. `host` is called `application`, `pool` or `service` where the stream is keyed
+            by that.
         help: one or two sentences.
         feature: of the frames of agents or sources, the one that it shows; empty for what the worker knows itself.
 
@@ -257,6 +264,40 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         ("pool",),
         "Deviations that have no laggard_pool_deviation_score. A gauge, as laggard_rows_left_out is.",
+    ),
+    Metric(
+        "requests",
+        "counter",
+        ("service",),
+        "Traced requests of a service that were judged, since this process has the service.",
+    ),
+    Metric(
+        "requests_outlying",
+        "counter",
+        ("service", "cluster"),
+        "Those that are out of line, by the name of their cluster: of those that are alike, the main cause in a few "
+        f"words. At most {MAX_CLUSTERS} names, the others are `...`. Its exemplar is the id of the newest request.",
+    ),
+    Metric(
+        "request_score",
+        "gauge",
+        ("service",),
+        "How unusual the worst request is, of those that ended in the newest "
+        f"{WORST_S:.0f} to {2 * WORST_S:.0f} s. Above 1 it is out of line.",
+    ),
+    Metric(
+        "request_duration_seconds",
+        "histogram",
+        ("service", "outlying"),
+        "How long requests took, by whether they are out of line (1) or normal (0).",
+    ),
+    Metric(
+        "request_state_seconds",
+        "counter",
+        ("service", "state", "outlying"),
+        "How long requests were in each state in sum: `RU` in user mode, `RS` in the kernel, waiting for `BP` a CPU, "
+        "`BD` a disk, `BN` the network, `BT` another task, `BF` a futex, `BS` a timer, `BI` an interrupt; `UN` is not "
+        "known.",
     ),
     Metric(
         "false_alarms_budget_per_day",
@@ -511,6 +552,8 @@ Prometheus client has, of the worker itself.
   `laggard_incident_...` series, whose row is the host that is to blame, also `resource`, what that host is short of.
 - Series of a pool have the label `pool` in the place of `host` or `application`, and its rows are the members. Their
   features have no series of their own; of those that deviate, `laggard_pool_deviation_...` have the worst one.
+- Series of a service have the label `service` in the place of `host`, and its rows are clusters of outlying requests,
+  by the name of each. Its own counts, `laggard_request...`, are of the requests that this process has judged.
 - An incident is what is joined of anomalies of one cause, over time, rows and operators. The worker that joins those of
   a host shows its `laggard_incident_...` series from the moment on that it does; it need not be the one that has the
   host's frames.

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -42,7 +41,8 @@ from laggard.pipeline.metrics.declared import (
 )
 from laggard.pipeline.metrics.incidents import ShownIncidents
 from laggard.pipeline.metrics.pools import ShownPools
-from laggard.pipeline.metrics.samples import label, member, present, sample
+from laggard.pipeline.metrics.requests import ShownRequests
+from laggard.pipeline.metrics.samples import histogram, label, member, present, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from laggard.operators.covariance.results import Deviation
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.operators.regression.models import Model
-    from laggard.pipeline.engine.telemetry import Distribution, TaskTelemetry, Telemetry
+    from laggard.operators.requests.results import Judged
+    from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
     from laggard.pipeline.incidents.anomalies import Anomalies
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.records import Frame, Mark, Request
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident
@@ -133,6 +134,7 @@ class Exporter(Collector, Observer):
         self._incidents = ShownIncidents()
         self._models = ShownModels()
         self._pools = ShownPools()
+        self._requests = ShownRequests()
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
@@ -153,6 +155,12 @@ class Exporter(Collector, Observer):
         """Show which members of a pool deviate."""
         with self._lock:
             self._pools.compared(operator, pool, members, deviations)
+
+    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
+        """Count a request."""
+        now = self._clock()
+        with self._lock:
+            self._requests.requested(operator, request, judged, cluster, now)
 
     def received(self, frame: Frame) -> None:
         """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
@@ -184,6 +192,7 @@ class Exporter(Collector, Observer):
             if operator == REGRESSION:
                 self._models.lost(keys)
             self._pools.lost(operator, keys)
+            self._requests.lost(operator, keys)
 
     def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
         """Show the incidents of a key that are open."""
@@ -225,6 +234,7 @@ class Exporter(Collector, Observer):
             explained = self._models.samples({each.key for each in self._shown if each.operator == REGRESSION})
             compared = {(each.operator, each.key) for each in self._shown if each.keyed_by == "pool"}
             pools = self._pools.samples(compared, self._top_rows)
+            requests = self._requests.samples(now)
             frames_left_out = self._frames_left_out
         families = _families()
         build = {"version": version("laggard"), "python": platform.python_version()}
@@ -246,6 +256,7 @@ class Exporter(Collector, Observer):
         share(joined)  # before others say that there are none
         share(explained)
         share(pools)
+        share(requests)
         for stream, one in shown:
             labelled = _Stream(stream.keyed_by, label(stream.key), label(stream.operator), label(stream.scope))
             if labelled in seen:
@@ -386,13 +397,14 @@ def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Rankin
 
 
 def _families() -> dict[str, Family]:
-    """By the name of their samples; by that without its ending, where they are histograms."""
+    """By the name of their samples; by that without its ending where they are histograms."""
     return {metric.exposed: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
 
 
 def _add(families: Mapping[str, Family], samples: Iterable[Sample]) -> None:
     for one in samples:
-        families[one.name].samples.append(one)
+        family = families.get(one.name) or families[one.name.rpartition("_")[0]]
+        family.samples.append(one)
 
 
 def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
@@ -401,16 +413,5 @@ def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
         if metric.labels != TASK_LABELS:
             continue
         value = getattr(task, metric.name)
-        if metric.kind == "histogram":
-            _add_histogram(families[metric.exposed], labels, value)
-        else:
-            families[metric.exposed].add_sample(metric.exposed, labels, value)
-
-
-def _add_histogram(family: Family, labels: dict[str, str], seen: Distribution) -> None:
-    reached = list(accumulate(tuple(seen.counts)))  # a copy: the runner goes on counting
-    for bound, count, example in zip((*map(repr, seen.bounds), "+Inf"), reached, seen.examples, strict=True):
-        exemplar = Exemplar({"host": label(example.key)}, example.seconds, example.ts) if example else None
-        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count, exemplar=exemplar)
-    family.add_sample(f"{family.name}_sum", labels, seen.total)
-    family.add_sample(f"{family.name}_count", labels, reached[-1])
+        told = histogram(metric.name, labels, value, "host") if metric.kind == "histogram" else None
+        _add(families, told or [sample(metric.name, labels, value)])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.samples import Sample
+from prometheus_client.samples import Exemplar, Sample
 
 from laggard.pipeline.metrics.declared import MAX_LABEL, METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prometheus_client.samples import Exemplar
+    from laggard.pipeline.engine.telemetry import Distribution, Example
 
 _EXPOSED = {metric.name: metric.exposed for metric in METRICS}
 
@@ -41,6 +42,21 @@ def member(name: str) -> str:
 def sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:
     """A sample of a metric, by its name in `metrics.py`."""
     return Sample(_EXPOSED[metric], labels, value, None, exemplar)
+
+
+def exemplar(name: str, example: Example | None) -> Exemplar | None:
+    """One record of those that are counted, by its key under this name; None where there is none."""
+    return Exemplar({name: label(example.key)}, example.seconds, example.ts) if example else None
+
+
+def histogram(metric: str, labels: dict[str, str], seen: Distribution, example: str = "key") -> Iterable[Sample]:
+    """All samples of a histogram, by its name in `metrics.py`; what its examples' keys are is `example`."""
+    name = _EXPOSED[metric]
+    reached = list(accumulate(tuple(seen.counts)))  # a copy: another thread may go on counting
+    for bound, count, one in zip((*map(repr, seen.bounds), "+Inf"), reached, seen.examples, strict=True):
+        yield Sample(f"{name}_bucket", {**labels, "le": bound}, count, None, exemplar(example, one))
+    yield Sample(f"{name}_sum", labels, seen.total)
+    yield Sample(f"{name}_count", labels, reached[-1])
 
 
 def present(labels: dict[str, str], **values: float) -> Iterable[Sample]:

@@ -29,6 +29,7 @@ from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.operators.regression import Model, Term
+from laggard.operators.requests.results import Judged
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
 from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
@@ -36,20 +37,24 @@ from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents
 from laggard.pipeline.metrics import pools as shown_pools
+from laggard.pipeline.metrics import requests as shown_requests
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
     HOST_FEATURES,
+    MAX_CLUSTERS,
     MAX_LABEL,
+    MAX_STATES,
     METRICS,
     STALE_S,
     TASK_LABELS,
     TOP_TERMS,
+    WORST_S,
     document,
 )
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
-from laggard.pipeline.records import Frame, Mark, make_layout
+from laggard.pipeline.records import Frame, Mark, Request, make_layout
 from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.agent import AGENT_FEATURES, Agent
@@ -212,6 +217,15 @@ def compare(page: Page, *deviations: Deviation, key: str = "checkout", operator:
     page.exporter.compared(operator, key, 3, deviations)
 
 
+SERVED = Request("wordpress", TS, "r1", 0.122, times_s={"RU": 0.102, "BP": 0.02}, name="GET /")
+
+
+def serve(page: Page, score: float = 0.3, cluster: str = "", **changes: object) -> None:
+    """A request that was judged like this; above 1 it is an outlier."""
+    judged = Judged(score, False, int(score > 1.0), None, {}, 0.025, False)
+    page.exporter.requested("requests", replace(SERVED, **changes), judged, cluster)  # type: ignore[arg-type]
+
+
 def busy() -> Page:
     """One of everything, by hand."""
     page = Page()
@@ -228,6 +242,8 @@ def busy() -> Page:
     slow = replace(slow, keyed_by="application", key="shop", evidence=evidence)
     page.exporter.joined("application", "shop", [slow], 1)
     compare(page, LEAK)
+    serve(page)
+    serve(page, 7.5, "lock x.lock", request="r2", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
@@ -288,7 +304,7 @@ def test_every_metric_is_shown_once_with_its_labels() -> None:
 
 def keyed_by_host(labels: Iterable[str]) -> tuple[str, ...]:
     """Names of labels as if the stream were keyed by a host."""
-    return tuple("host" if each in {"application", "pool"} else each for each in labels)
+    return tuple("host" if each in {"application", "pool", "service"} else each for each in labels)
 
 
 def test_both_formats_are_read_back() -> None:
@@ -638,7 +654,7 @@ def test_examples_are_in_open_metrics_alone() -> None:
     ]
     assert (exemplar.labels, exemplar.value, float(exemplar.timestamp)) == ({"incident": joined(2).id}, 1.0, TS + 2)
     assert " # " not in page.text()
-    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 8
+    assert sum(sample.exemplar is not None for family in families.values() for sample in family.samples) == 9
 
 
 def test_an_example_is_never_too_long_for_a_reader() -> None:
@@ -1030,3 +1046,103 @@ def test_scrapes_while_frames_come() -> None:
     scraping.join()
     assert failed == []
     assert len(page.samples("laggard_score")) == 300
+
+
+def requests_shown(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
+    """Values of the labels of these names -> value; read as Prometheus does."""
+    return {
+        tuple(sample.labels[key] for key in names): sample.value
+        for family in parse_text(page.text())
+        for sample in family.samples
+        if sample.name == f"laggard_{name}"
+    }
+
+
+def test_requests_are_counted_by_whether_they_are_out_of_line_and_by_their_cluster() -> None:
+    page = Page()
+    for number in range(5):
+        serve(page, request=f"r{number}")
+    for number in range(3):
+        serve(page, 2.0 + number, "lock x.lock", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
+    serve(page, 1.5, "", service="shop")
+    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 8, ("shop",): 1}
+    assert requests_shown(page, "requests_outlying_total", "service", "cluster") == {
+        ("wordpress", "lock x.lock"): 3,
+        ("shop", ""): 1,
+    }
+    durations = requests_shown(page, "request_duration_seconds_bucket", "service", "outlying", "le")
+    assert durations["wordpress", "0", "0.1"] == 0
+    assert durations["wordpress", "0", "0.25"] == durations["wordpress", "0", "+Inf"] == 5
+    assert durations["wordpress", "1", "0.5"] == 0
+    assert durations["wordpress", "1", "1.0"] == durations["wordpress", "1", "+Inf"] == 3
+    assert durations["shop", "0", "+Inf"] == 0, "it is there before the first one, so that this is an increase"
+    sums = requests_shown(page, "request_duration_seconds_sum", "service", "outlying")
+    assert sums["wordpress", "1"] == pytest.approx(1.53)
+    states = requests_shown(page, "request_state_seconds_total", "service", "state", "outlying")
+    assert states["wordpress", "BT", "1"] == pytest.approx(1.44)
+    assert states["wordpress", "RU", "0"] == pytest.approx(0.51)
+    assert sum(
+        value for (service, _, outlying), value in states.items() if (service, outlying) == ("wordpress", "1")
+    ) == (pytest.approx(sums["wordpress", "1"]))
+
+
+def test_the_score_of_a_service_is_that_of_its_worst_request_lately() -> None:
+    page = Page()
+    serve(page, 7.5, ts=TS)
+    serve(page, 0.2, ts=TS + 1.0)
+    assert requests_shown(page, "request_score", "service") == {("wordpress",): 7.5}
+    serve(page, 0.4, ts=TS + WORST_S)
+    assert requests_shown(page, "request_score", "service") == {("wordpress",): 7.5}
+    serve(page, math.nan, ts=TS + 2 * WORST_S)
+    assert requests_shown(page, "request_score", "service") == {("wordpress",): 0.4}
+    serve(page, 0.3, ts=TS)
+    serve(page, 0.1, ts=TS + 100 * WORST_S)
+    assert requests_shown(page, "request_score", "service") == {("wordpress",): 0.1}
+
+
+def test_names_of_clusters_and_states_are_bounded_and_lose_no_request() -> None:
+    page = Page()
+    for number in range(3 * MAX_CLUSTERS):
+        serve(page, 2.0, f"lock {number}\x01", times_s={f"S{number}": 0.5})
+        serve(page, times_s={f"S{number}": 0.5})
+    clusters = requests_shown(page, "requests_outlying_total", "cluster")
+    assert len(clusters) == MAX_CLUSTERS + 1
+    assert clusters["...",] == 2 * MAX_CLUSTERS
+    assert clusters["lock 0\ufffd",] == 1
+    states = requests_shown(page, "request_state_seconds_total", "outlying", "state")
+    assert len({state for _, state in states}) == MAX_STATES + 1
+    assert sum(states.values()) == pytest.approx(3 * MAX_CLUSTERS)
+
+
+def test_a_service_is_shown_until_it_is_silent_or_lost_and_counts_on_where_it_comes_again() -> None:
+    page = Page()
+    serve(page)
+    page.clock.now += STALE_S + 1.0
+    assert requests_shown(page, "requests_total", "service") == {}
+    serve(page)
+    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 2}
+    page.exporter.lost("gaussian", ["wordpress"])
+    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 2}
+    page.exporter.lost("requests", ["wordpress", "unknown"])
+    assert requests_shown(page, "requests_total", "service") == {}
+
+
+def test_the_services_that_are_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown_requests, "MAX_STREAMS", 50)
+    page = Page()
+    for number in range(1000):
+        serve(page, service=f"s{number}")
+    shown = requests_shown(page, "requests_total", "service")
+    assert len(shown) == 50
+    assert ("s999",) in shown
+
+
+def test_an_outlying_request_is_the_example_of_its_cluster() -> None:
+    page = Page()
+    serve(page, 2.0, "lock", request="first")
+    serve(page, 2.0, "lock", request="newest " * 100)
+    families = {family.name: family for family in parse_openmetrics(generate_openmetrics(page.registry).decode())}
+    (found,) = families["laggard_requests_outlying"].samples
+    assert found.exemplar is not None
+    assert found.exemplar.labels["request"].startswith("newest")
+    assert (found.exemplar.value, float(found.exemplar.timestamp)) == (SERVED.duration_s, TS)

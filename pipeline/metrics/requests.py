@@ -1,0 +1,119 @@
+"""Traced requests as Prometheus reads them: how long they took and in which states, which were out of line, and why."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.engine.telemetry import Distribution, Example
+from laggard.pipeline.metrics.declared import MAX_CLUSTERS, MAX_STATES, MAX_STREAMS, STALE_S, WORST_S
+from laggard.pipeline.metrics.samples import exemplar, histogram, label, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+    from prometheus_client.samples import Sample
+
+    from laggard.operators.requests.results import Judged
+    from laggard.pipeline.records import Request
+
+DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+OTHERS: Final = "..."
+"""The label of the clusters, and states, that are too many to have series of their own."""
+
+
+def _durations() -> tuple[Distribution, Distribution]:
+    return Distribution(DURATION_BOUNDS_S), Distribution(DURATION_BOUNDS_S)
+
+
+@dataclass(slots=True)
+class _Served:
+    """What is known of a service. What is there twice is of normal requests and of outlying ones, in this order.
+
+    Attributes:
+        durations: of its requests.
+        states_s: seconds, by state.
+        clusters: outlying requests, by the name of their cluster.
+        newest: of each cluster the newest one.
+        came_s: when its newest request came.
+        worst: the highest score, of the period of `WORST_S` that the newest request is in, and of the one before.
+        period: the number of that period.
+
+    """
+
+    durations: tuple[Distribution, Distribution] = field(default_factory=_durations)
+    states_s: tuple[dict[str, float], dict[str, float]] = field(default_factory=lambda: ({}, {}))
+    clusters: Counter[str] = field(default_factory=Counter)
+    newest: dict[str, Example] = field(default_factory=dict)
+    came_s: float = 0.0
+    worst: tuple[float, float] = (0.0, 0.0)
+    period: int = 0
+
+
+class ShownRequests:
+    """The requests of all services. Its methods are for one thread at a time.
+
+    The services are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    """
+
+    def __init__(self) -> None:
+        self._served: OrderedDict[tuple[str, str], _Served] = OrderedDict()  # the one heard last is last
+
+    def requested(self, operator: str, request: Request, judged: Judged, cluster: str, now: float) -> None:
+        """Take a request. See `Observer`; `now` is of the clock that never steps."""
+        which = operator, request.service
+        one = self._served.get(which)
+        if one is None:
+            one = self._served[which] = _Served()
+        self._served.move_to_end(which)
+        if len(self._served) > MAX_STREAMS:
+            self._served.popitem(last=False)
+        one.came_s = now
+        outlying = judged.outlier
+        one.durations[outlying].add(request.duration_s)
+        states_s = one.states_s[outlying]
+        for state, time_s in request.times_s.items():
+            shown = state
+            if state not in states_s:
+                shown = _bounded(state, one.states_s[0].keys() | one.states_s[1].keys(), MAX_STATES)
+            states_s[shown] = states_s.get(shown, 0.0) + time_s
+        if outlying:
+            name = _bounded(cluster, one.clusters.keys(), MAX_CLUSTERS)
+            one.clusters[name] += 1
+            one.newest[name] = Example(request.request, request.ts, request.duration_s)
+        period = int((request.ts + request.duration_s) // WORST_S)
+        if period > one.period:
+            one.worst = 0.0, one.worst[0] if period == one.period + 1 else 0.0
+            one.period = period
+        one.worst = max(one.worst[0], judged.score), one.worst[1]
+
+    def lost(self, operator: str, services: Iterable[str]) -> None:
+        """Forget these services, as far as they are the operator's."""
+        for service in services:
+            self._served.pop((operator, service), None)
+
+    def samples(self, now: float) -> list[Sample]:
+        """All services that have not been silent for long; where two have the same labels, the first counts."""
+        shown = sorted(which for which, one in self._served.items() if now - one.came_s <= STALE_S)
+        return [found for which in shown for found in _samples(label(which[1]), self._served[which])]
+
+
+def _bounded(name: str, names: Set[str], most: int) -> str:
+    """The name as a label; that of all others where there are too many."""
+    name = label(name)
+    return name if name in names or len(names) < most else OTHERS
+
+
+def _samples(service: str, one: _Served) -> Iterable[Sample]:
+    of = {"service": service}
+    yield sample("requests", of, sum(map(sum, (each.counts for each in one.durations))))
+    yield sample("request_score", of, max(one.worst))
+    for cluster, count in sorted(one.clusters.items()):
+        newest = exemplar("request", one.newest[cluster])
+        yield sample("requests_outlying", {**of, "cluster": cluster}, count, newest)
+    for outlying, durations, states_s in zip(("0", "1"), one.durations, one.states_s, strict=True):
+        yield from histogram("request_duration_seconds", {**of, "outlying": outlying}, durations)
+        for state, time_s in sorted(states_s.items()):
+            yield sample("request_state_seconds", {**of, "state": state, "outlying": outlying}, time_s)
