@@ -274,8 +274,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "requests_outlying",
         "counter",
-        ("service", "cluster"),
-        "Those that are out of line, by the name of their cluster: of those that are alike, the main cause in a few "
+        ("service", "row"),
+        "Those that are out of line, by the name of their cluster of requests that are alike: the main cause in a few "
         f"words. At most {MAX_CLUSTERS} names, the others are `...`. Its exemplar is the id of the newest request.",
     ),
     Metric(

@@ -112,7 +112,7 @@ def _samples(service: str, one: _Served) -> Iterable[Sample]:
     yield sample("request_score", of, max(one.worst))
     for cluster, count in sorted(one.clusters.items()):
         newest = exemplar("request", one.newest[cluster])
-        yield sample("requests_outlying", {**of, "cluster": cluster}, count, newest)
+        yield sample("requests_outlying", {**of, "row": cluster}, count, newest)
     for outlying, durations, states_s in zip(("0", "1"), one.durations, one.states_s, strict=True):
         yield from histogram("request_duration_seconds", {**of, "outlying": outlying}, durations)
         for state, time_s in sorted(states_s.items()):

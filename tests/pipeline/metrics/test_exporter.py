@@ -1066,7 +1066,7 @@ def test_requests_are_counted_by_whether_they_are_out_of_line_and_by_their_clust
         serve(page, 2.0 + number, "lock x.lock", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
     serve(page, 1.5, "", service="shop")
     assert requests_shown(page, "requests_total", "service") == {("wordpress",): 8, ("shop",): 1}
-    assert requests_shown(page, "requests_outlying_total", "service", "cluster") == {
+    assert requests_shown(page, "requests_outlying_total", "service", "row") == {
         ("wordpress", "lock x.lock"): 3,
         ("shop", ""): 1,
     }
@@ -1105,7 +1105,7 @@ def test_names_of_clusters_and_states_are_bounded_and_lose_no_request() -> None:
     for number in range(3 * MAX_CLUSTERS):
         serve(page, 2.0, f"lock {number}\x01", times_s={f"S{number}": 0.5})
         serve(page, times_s={f"S{number}": 0.5})
-    clusters = requests_shown(page, "requests_outlying_total", "cluster")
+    clusters = requests_shown(page, "requests_outlying_total", "row")
     assert len(clusters) == MAX_CLUSTERS + 1
     assert clusters["...",] == 2 * MAX_CLUSTERS
     assert clusters["lock 0\ufffd",] == 1
