@@ -131,7 +131,7 @@ class SymbolTable:
             self._descriptor = -1
 
 
-def _headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tuple[int, ...]]]:
+def headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tuple[int, ...]]]:
     """Its class of ELF and byte order; type, offset, address and size of each segment; the headers of its sections."""
     ident = os.pread(descriptor, 16, 0)
     if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
@@ -153,7 +153,7 @@ def _headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[t
     return form, order, places, entries(form.section, sections_at, section_size, sections)
 
 
-def _loaded(segments: list[tuple[int, ...]]) -> list[tuple[int, int, int]]:
+def loaded_segments(segments: list[tuple[int, ...]]) -> list[tuple[int, int, int]]:
     """Offset, address and size of those that are loaded."""
     return [(offset, address, size) for kind, offset, address, size in segments if kind == _PT_LOAD]
 
@@ -162,18 +162,18 @@ def _frames(descriptor: int) -> Frames | None:
     """The call frame information of a file for x86-64; None without."""
     with contextlib.suppress(OSError, ValueError, struct.error):
         (machine,) = struct.unpack("<H", os.pread(descriptor, 2, _MACHINE_AT))
-        form, order, segments, _ = _headers(descriptor)
+        form, order, segments, _ = headers(descriptor)
         if form is _ELF64 and order == "<" and machine == _X86_64:
             for kind, *table in segments:
                 if kind == _PT_GNU_EH_FRAME:
-                    return Frames(descriptor, (table[0], table[1], table[2]), _loaded(segments))
+                    return Frames(descriptor, (table[0], table[1], table[2]), loaded_segments(segments))
     return None
 
 
 def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
     """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
-    form, order, segments, found = _headers(descriptor)
-    loaded = _loaded(segments)
+    form, order, segments, found = headers(descriptor)
+    loaded = loaded_segments(segments)
     # The full table where it is, else that of what is exported; a table that was cut out is of the type NOBITS.
     for wanted in (_SHT_SYMTAB, _SHT_DYNSYM):
         for section in found:

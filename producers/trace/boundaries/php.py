@@ -1,0 +1,80 @@
+"""Requests of PHP, by the probes that its authors put there.
+
+PHP has them where it was built with `--enable-dtrace`, as Debian's and Ubuntu's are. They stand in the interpreter, not
+in the pages: nothing of an application changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from laggard.producers.trace.boundaries import usdt
+from laggard.producers.trace.boundaries.elf import Program, ProgramError
+from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.events import Kind
+
+SERVICE: Final = "php"
+
+_PROGRAM: Final = re.compile(r"(php-fpm|php|libphp)[\d.]*(\.so)?")
+_STARTUP, _SHUTDOWN = "request__startup", "request__shutdown"
+_TEXTS: Final = {"method": 2, "uri": 1}  # of the startup's arguments: file, URI and method (Zend/zend_dtrace.d)
+
+
+def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[Probe]:
+    """Begin and end of a request in an interpreter.
+
+    Args:
+        path: of the program or library.
+        service: whose requests these are.
+        number: tells several interpreters of a recording apart.
+
+    Raises:
+        ProgramError: it has no such probes.
+
+    """
+    with Program(path) as program:
+        found = {probe.name: probe for probe in program.probes() if probe.provider == "php"}
+    if not {_STARTUP, _SHUTDOWN} <= found.keys():
+        raise ProgramError(
+            f"{path}: has no probes {_STARTUP} and {_SHUTDOWN} (USDT): expected a PHP built with --enable-dtrace, as "
+            "Debian's is"
+        )
+    begin, end = found[_STARTUP], found[_SHUTDOWN]
+    if len(begin.arguments) <= max(_TEXTS.values()):
+        raise ProgramError(f"{path}: its probe {_STARTUP} has {len(begin.arguments)} arguments, expected 3")
+    arguments = tuple(usdt.text_argument(name, begin.arguments[index]) for name, index in _TEXTS.items())
+    return [
+        Probe(f"php{number}_begin", usdt.place(path, begin), Kind.BEGIN, service, arguments, tuple(_TEXTS)),
+        Probe(f"php{number}_end", usdt.place(path, end), Kind.END, service),
+    ]
+
+
+def running_interpreters(root: str = "/proc") -> list[Path]:
+    """The programs and libraries of PHP that processes run now, each once: php-fpm, php, and Apache's module."""
+    found: dict[tuple[int, int], Path] = {}
+    for process in os.listdir(root):  # noqa: PTH208 - names alone
+        if not process.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            for path in _mapped(f"{root}/{process}/maps"):
+                # As we see it, also where the process has another root.
+                seen = Path(f"{root}/{process}/root{path}")
+                status = seen.stat()
+                plain = Path(path)
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(plain.stat(), status):
+                        seen = plain
+                found.setdefault((status.st_dev, status.st_ino), seen)
+    return sorted(found.values())
+
+
+def _mapped(maps: str) -> list[str]:
+    """Paths of executable mappings that are of PHP."""
+    with open(maps, errors="replace") as file:  # noqa: PTH123
+        lines = [line.split(maxsplit=5) for line in file]
+    paths = {parts[5].strip() for parts in lines if len(parts) == 6 and "x" in parts[1]}
+    return sorted(path for path in paths if _PROGRAM.fullmatch(path.rpartition("/")[2]))
