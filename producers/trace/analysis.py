@@ -210,8 +210,7 @@ class Analysis:
         """A request is over."""
         assert self._texts is not None
         assert self._timelines is not None
-        local = self._timelines.local(one.thread, one.begin, end)
-        critical = self._timelines.critical(one.thread, one.begin, end)
+        local, critical = self._timelines.both(one.thread, one.begin, end)
         machine = one.machine
         service, _, name = one.text.partition("\t")
         threads, path = paths.told(critical, self._texts, here=machine.name)
@@ -302,7 +301,7 @@ def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
     counts: dict[str, float] = {}
     before = -1
     for piece in pieces:
-        state = piece.state
+        state = piece[3]
         if state != before:
             counts[NAMES[state]] = counts.get(NAMES[state], 0.0) + 1.0
         if state != BI:

@@ -13,7 +13,7 @@ waker is `UN`. The pieces of either are without gaps and overlaps, so that their
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from laggard.producers.trace.calls import Does, does
 from laggard.producers.trace.machine import BLOCKED
@@ -32,42 +32,14 @@ _SAME_FUTEX_BYTES: Final = 64
 _RETRY_NS: Final = 1_000_000
 
 
-class Span(NamedTuple):
-    """A piece of a thread's time, as far as scheduling tells."""
+Span = tuple["Thread", int, int, int, "Processor | None", "Thread | None", int, str]
+"""A piece of a thread's time as far as scheduling tells: whose; begin; end; state, or `RUNNING`; which CPU it had or
+waited for; who ended the wait; when; the device, interrupt or timer that did."""
 
-    thread: Thread
-    begin: int
-    end: int
-    state: int
-    cpu: Processor | None
-    waker: Thread | None
-    at: int
-    what: str
-
-
-class Piece(NamedTuple):
-    """A piece of a thread's time in one state.
-
-    Attributes:
-        thread: whose.
-        begin: in nanoseconds of the trace's clock.
-        end: likewise.
-        state: a state's number.
-        call: the system call that the thread was in, if any; what is still in it ends at `FOREVER`.
-        cpu: which it had, or waited for.
-        waker: who ended the wait.
-        what: the device, interrupt or timer that did.
-
-    """
-
-    thread: Thread
-    begin: int
-    end: int
-    state: int
-    call: Call | None
-    cpu: Processor | None
-    waker: Thread | None
-    what: str
+Piece = tuple["Thread", int, int, int, "Call | None", "Processor | None", "Thread | None", str]
+"""A piece of a thread's time in one state: whose; begin; end; the state's number; the system call that the thread was
+in, if any (one that it has not come back from ends at `FOREVER`), but for interrupts; which CPU it had or waited for; who
+ended the wait; the device, interrupt or timer that did, or the interrupt that took the CPU."""
 
 
 class Timelines:
@@ -83,12 +55,38 @@ class Timelines:
 
     def local(self, thread: Thread, begin: int, end: int) -> list[Piece]:
         """What a thread did between two points of time: pieces in their order, without gaps."""
+        return self._local(thread, begin, end, {})
+
+    def critical(self, thread: Thread, begin: int, end: int) -> list[Piece]:
+        """The critical path between two points of time of a thread: pieces in their order, without gaps."""
+        return self.both(thread, begin, end)[1]
+
+    def both(self, thread: Thread, begin: int, end: int) -> tuple[list[Piece], list[Piece]]:
+        """`local` and `critical`, in less time than one after the other: much of a path is often its own thread's."""
+        places: dict[int, int] = {}
+        local = self._local(thread, begin, end, places)
+        places[end] = len(local)
+        if all(piece[6] is None for piece in local):
+            return local, local
+        pieces: list[Piece] = []
+        for span in self._walk(thread, begin, end):
+            place = places.get(span[1]) if span[0] is thread else None
+            until = places.get(span[2])
+            if place is None or until is None:
+                self._split(pieces, span)
+            else:
+                pieces += local[place:until]
+        _check(pieces, begin, end)
+        return local, pieces
+
+    def _local(self, thread: Thread, begin: int, end: int, places: dict[int, int]) -> list[Piece]:
+        """Likewise; notes the place of the piece that each span begins with, by the span's begin."""
         pieces: list[Piece] = []
         segments = thread.segments
         at = begin
         if at < thread.first:
             at = min(thread.first, end)
-            pieces.append(Piece(thread, begin, at, UN, None, None, None, ""))
+            pieces.append((thread, begin, at, UN, None, None, None, ""))
         place = bisect_right(segments, (at, FOREVER))
         while at < end:
             if place < len(segments):
@@ -97,13 +95,15 @@ class Timelines:
             else:
                 until, state, cpu, waker, woken, what = _still(thread, end)
             if until > at:
-                self._split(pieces, Span(thread, at, min(until, end), state, cpu, waker, woken, what))
-                at = min(until, end)
+                until = min(until, end)
+                places[at] = len(pieces)
+                self._split(pieces, (thread, at, until, state, cpu, waker, woken, what))
+                at = until
         _check(pieces, begin, end)
         return pieces
 
-    def critical(self, thread: Thread, begin: int, end: int) -> list[Piece]:
-        """The critical path between two points of time of a thread: pieces in their order, without gaps."""
+    def _walk(self, thread: Thread, begin: int, end: int) -> list[Span]:
+        """The spans of the critical path in their order: found backward."""
         spans: list[Span] = []
         waiting: list[tuple[Thread, int]] = []
         lower, cursor = begin, end
@@ -118,26 +118,23 @@ class Timelines:
                 thread = parent
                 continue
             span = self._before(thread, cursor, lower)
-            waker = span.waker
-            if waker is not None and self._explains(span, cursor, waiting):
-                if span.at < cursor:
-                    spans.append(span._replace(begin=span.at, end=cursor))
+            _, since, _, _, cpu, waker, at, what = span
+            if waker is not None and self._explains(span, waiting):
+                if at < cursor:
+                    spans.append((thread, at, cursor, span[3], cpu, waker, at, what))
                 waiting.append((thread, lower))
-                thread, lower, cursor = waker, span.begin, span.at
+                thread, lower, cursor = waker, since, at
                 continue
             spans.append(span)
-            cursor = span.begin
-        pieces: list[Piece] = []
-        for span in reversed(spans):
-            self._split(pieces, span)
-        _check(pieces, begin, end)
-        return pieces
+            cursor = since
+        spans.reverse()
+        return spans
 
     def _before(self, thread: Thread, cursor: int, lower: int) -> Span:
         """What a thread did just before a point of time, back to when it began or to a bound."""
         segments = thread.segments
         if cursor <= thread.first:
-            return Span(thread, lower, cursor, UN, None, None, 0, "")
+            return (thread, lower, cursor, UN, None, None, 0, "")
         place = bisect_left(segments, (cursor,))
         if place < len(segments):
             segment = segments[place]
@@ -146,20 +143,19 @@ class Timelines:
             segment = _still(thread, cursor)
             begin = thread.since
         until, state, cpu, waker, at, what = segment
-        begin = max(begin, lower)
         if until > cursor:
             # It went on: nothing that ended later can be why.
             waker = None
         elif state == BS:
             state, waker, at = self._retried(thread, until) or (state, waker, at)
-        return Span(thread, begin, cursor, state, cpu, waker, at, what)
+        return (thread, max(begin, lower), cursor, state, cpu, waker, at, what)
 
-    def _explains(self, span: Span, cursor: int, waiting: list[tuple[Thread, int]]) -> bool:
+    def _explains(self, span: Span, waiting: list[tuple[Thread, int]]) -> bool:
         """Whether what the waker did can stand for the wait."""
-        waker, at = span.waker, span.at
-        if waker is None or not span.begin < at <= cursor or len(waiting) >= MAX_DEPTH:
+        thread, begin, end, _, _, waker, at, _ = span
+        if waker is None or waker is thread or not begin < at <= end or len(waiting) >= MAX_DEPTH:
             return False
-        if waker is span.thread or any(each is waker for each, _ in waiting):
+        if any(each is waker for each, _ in waiting):
             return False
         # It must have been at work when it woke: a wait of its own that ends later is no cause of this one's end.
         place = bisect_left(waker.segments, (at + 1,))
@@ -179,21 +175,31 @@ class Timelines:
             call = calls[place] if place < len(calls) else _open_call(thread)
             if call is not None and call[1] >= end:
                 call = None
-            pieces.append(Piece(thread, begin, end, UN if state == BLOCKED else state, call, cpu, waker, what))
+            pieces.append((thread, begin, end, UN if state == BLOCKED else state, call, cpu, waker, what))
             return
         user = RS if thread.kernel else RU
+        rows: list[Piece] = []
         at = begin
         while at < end:
             call = calls[place] if place < len(calls) else _open_call(thread)
             if call is None or call[1] >= end:
-                until, now, call = end, user, None
-            elif call[1] > at:
-                until, now, call = call[1], user, None
-            else:
-                until, now = min(call[0], end), RS
-                place += 1
-            _interrupted(pieces, Piece(thread, at, until, now, call, cpu, None, ""))
-            at = until
+                rows.append((thread, at, end, user, None, cpu, None, ""))
+                break
+            since, until = call[1], min(call[0], end)
+            if since > at:
+                rows.append((thread, at, since, user, None, cpu, None, ""))
+                at = since
+            if until > at:
+                rows.append((thread, at, until, RS, call, cpu, None, ""))
+                at = until
+            place += 1
+        interrupts = cpu.interrupts if cpu is not None else []
+        number = bisect_right(interrupts, (begin, FOREVER))
+        if number < len(interrupts) and interrupts[number][1] < end:
+            for row in rows:
+                _interrupted(pieces, row)
+        else:
+            pieces += rows
 
     def _retried(self, thread: Thread, until: int) -> tuple[int, Thread, int] | None:
         """Who ended a wait at a futex that timed out and was taken up again at once: it is one wait in parts.
@@ -227,20 +233,20 @@ class Timelines:
 
 def _interrupted(pieces: list[Piece], piece: Piece) -> None:
     """Adds a piece in which a thread ran, without what interrupts took of it."""
-    thread, at, end, _, _, cpu, _, _ = piece
+    thread, at, end, state, call, cpu, _, _ = piece
     interrupts = cpu.interrupts if cpu is not None else []
     for number in range(bisect_right(interrupts, (at, FOREVER)), len(interrupts)):
         over, since, name = interrupts[number]
         if since >= end:
             break
         if since > at:
-            pieces.append(piece._replace(begin=at, end=since))
+            pieces.append((thread, at, since, state, call, cpu, None, ""))
             at = since
         over = min(over, end)
-        pieces.append(Piece(thread, at, over, BI, None, cpu, None, name))
+        pieces.append((thread, at, over, BI, None, cpu, None, name))
         at = over
     if at < end:
-        pieces.append(piece if at == piece.begin else piece._replace(begin=at))
+        pieces.append((thread, at, end, state, call, cpu, None, ""))
 
 
 def _still(thread: Thread, until: int) -> Segment:
@@ -264,8 +270,8 @@ def _check(pieces: list[Piece], begin: int, end: int) -> None:
     """
     at = begin
     for piece in pieces:
-        if piece.begin != at or piece.end <= at:
+        if piece[1] != at or piece[2] <= at:
             raise AssertionError(f"expected a piece from {at} on, got {piece}")
-        at = piece.end
+        at = piece[2]
     if at != end:
         raise AssertionError(f"expected pieces up to {end}, got up to {at}")

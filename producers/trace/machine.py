@@ -29,6 +29,11 @@ BLOCKED: Final = 11
 MAX_PACKETS: Final = 65_536
 """On their way between machines at once."""
 
+# Plain numbers, for the sake of time.
+_KNOWN: Final = int(Flags.KNOWN)
+_HARD: Final = int(Flags.HARD)
+_SOFT: Final = int(Flags.SOFT)
+
 _KERNEL: Final = ("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd")
 _KERNEL_TOO: Final = (
     "kthreadd",
@@ -138,10 +143,9 @@ class Machine:
         ts, cpu, flags, tid, whom, _, _, text = row
         woken = self.threads.get(whom) or self._thread(whom, ts)
         state = woken.state
-        if state == RUNNING:
+        if state in {RUNNING, BP}:
+            # Of one that seems to wait for a CPU, it tells that its coming has been missed.
             woken.woken = True
-            return
-        if state == BP:
             return
         if state == UN:
             if woken.since != ts:
@@ -158,8 +162,8 @@ class Machine:
     def _why(self, ts: int, processor: Processor, flags: int, tid: int, woken: Thread) -> Why:
         """What a thread waited for."""
         nested = processor.nested
-        if flags & Flags.KNOWN:
-            hard, soft = bool(flags & Flags.HARD), bool(flags & Flags.SOFT)
+        if flags & _KNOWN:
+            hard, soft = bool(flags & _HARD), bool(flags & _SOFT)
         else:
             hard = bool(nested) and nested[-1][0]
             soft = bool(nested) and not hard
@@ -312,6 +316,19 @@ class Machine:
 
     def _runs(self, thread: Thread, processor: Processor, ts: int) -> None:
         """It runs there, though no switch has told so."""
+        may_run = thread.state == BP or (thread.state == BLOCKED and thread.woken)
+        if processor.seen and processor.current is None and may_run:
+            # Not all kernels tell of each switch from the idle thread. It is left at once for a thread that may run, or
+            # after the interrupt that tells the CPU so.
+            came = min(max(thread.since, processor.since, processor.left), ts)
+            if came > thread.since:
+                thread.close(came, BP, processor)
+            thread.woken = thread.woken and thread.state == BP
+            thread.state = RUNNING
+            thread.since = came
+            thread.cpu = processor
+            processor.switch(came, thread)
+            return
         if processor.seen:
             self.out_of_step += 1
         if processor.current is not None and processor.current is not thread:

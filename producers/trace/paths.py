@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.records import Segment
 from laggard.pipeline.records.limits import MAX_SEGMENTS
-from laggard.producers.trace.states import BI, BP, NAMES, RU, UN
+from laggard.producers.trace.states import BP, NAMES, RU, UN
 from laggard.producers.trace.steady import steady
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from laggard.producers.trace.critical_path import Piece
     from laggard.producers.trace.events import Texts
     from laggard.producers.trace.threads import Thread
+
+_Part = tuple["Piece", int, int, int]
+"""A piece that stands for itself and its neighbours; nanoseconds of what is like it; begin and end of all of them."""
 
 LONGEST_DETAIL: Final = 80
 _KEPT: Final = (99, 90, 80, 70, 60, 49)
@@ -30,74 +34,72 @@ def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str
         here: the machine whose threads are named without it.
 
     """
-    start = pieces[0].begin
-    parts = _merged(pieces)
-    places: dict[Thread, int] = {pieces[0].thread: 0}
+    start = pieces[0][1]
+    places: dict[Thread, int] = {pieces[0][0]: 0}
     segments = []
-    for first, _, begin, end in parts:
-        thread = places.setdefault(first.thread, len(places))
-        state = NAMES[first.state]
-        segments.append(Segment(thread, (begin - start) / 1e9, (end - start) / 1e9, state, _detail(first, texts)))
+    for piece, _, begin, end in _merged(pieces):
+        thread = places.setdefault(piece[0], len(places))
+        segments.append(
+            Segment(thread, (begin - start) / 1e9, (end - start) / 1e9, NAMES[piece[3]], _detail(piece, texts))
+        )
     return tuple(_name(thread, here) for thread in places), tuple(segments)
 
 
-def _merged(pieces: Sequence[Piece]) -> list[tuple[Piece, int, int, int]]:
-    """Pieces that stand for what they cover, with nanoseconds of the piece itself, begin and end."""
-    joined: list[tuple[Piece, int, int, int]] = []
-    for piece in pieces:
-        last = joined[-1] if joined else None
-        alike = last is not None and last[0].thread is piece.thread and last[0].state == piece.state
-        if last is not None and alike and last[0].call is piece.call:
-            joined[-1] = (last[0], piece.end - last[2], last[2], piece.end)
-        else:
-            joined.append((piece, piece.end - piece.begin, piece.begin, piece.end))
-    if len(joined) <= MAX_SEGMENTS:
-        return joined
-    lengths = sorted((each[1] for each in joined), reverse=True)
+def _merged(pieces: Sequence[Piece]) -> Sequence[_Part]:
+    """As few parts as are wanted."""
+    parts = [(piece, piece[2] - piece[1], piece[1], piece[2]) for piece in pieces]
+    if len(parts) <= MAX_SEGMENTS:
+        return parts
+    lengths = sorted((part[1] for part in parts), reverse=True)
     for kept in _KEPT:
-        merged = _between(joined, lengths[kept - 1])
+        merged = _between(parts, lengths[kept - 1])
         if len(merged) <= MAX_SEGMENTS:
             return merged
-    return _between(joined, lengths[_KEPT[-1] - 1] + 1)
+    return _between(parts, lengths[_KEPT[-1] - 1] + 1)
 
 
-def _between(joined: list[tuple[Piece, int, int, int]], shortest: int) -> list[tuple[Piece, int, int, int]]:
-    """What is shorter than this becomes one piece with its neighbours that are, as that which takes most of it."""
-    merged: list[tuple[Piece, int, int, int]] = []
-    sums: dict[tuple[Thread, int], list[int]] = {}
-    run: list[tuple[Piece, int, int, int]] = []
-
-    def close() -> None:
-        if run:
-            most = max(sums, key=lambda each: sums[each][0])
-            stands = run[sums[most][1]][0]
-            merged.append((stands, sums[most][0], run[0][2], run[-1][3]))
-            run.clear()
-            sums.clear()
-
-    for each in joined:
-        if each[1] >= shortest:
-            close()
-            merged.append(each)
+def _between(parts: Sequence[_Part], shortest: int) -> list[_Part]:
+    """What is shorter than this is one part with its neighbours that are, which stands for what most of it is."""
+    merged: list[_Part] = []
+    run: list[_Part] = []
+    for part in parts:
+        if part[1] < shortest:
+            run.append(part)
             continue
-        entry = sums.setdefault((each[0].thread, each[0].state), [0, len(run)])
-        entry[0] += each[1]
-        if each[1] > run[entry[1]][1] if entry[1] < len(run) else False:
-            entry[1] = len(run)
-        run.append(each)
-    close()
+        if run:
+            merged.append(_joined(run))
+            run = []
+        merged.append(part)
+    if run:
+        merged.append(_joined(run))
     return merged
 
 
+def _joined(run: Sequence[_Part]) -> _Part:
+    """One part for several in a row: the longest piece of the thread and state that take most of it."""
+    if len(run) == 1:
+        return run[0]
+    sums: dict[tuple[int, int], int] = {}
+    for piece, ns, _, _ in run:
+        of = (piece[0].tid, piece[3])
+        sums[of] = sums.get(of, 0) + ns
+    most = max(sums, key=sums.__getitem__)
+    longest = max((part for part in run if (part[0][0].tid, part[0][3]) == most), key=lambda part: part[1])
+    return longest[0], sums[most], run[0][2], run[-1][3]
+
+
 def _detail(piece: Piece, texts: Texts) -> str:
-    if piece.state in {RU, UN, BP}:
+    _, _, _, state, call, _, _, what = piece
+    if state in {RU, UN, BP}:
         return ""
-    if piece.state == BI:
-        return piece.what[:LONGEST_DETAIL]
-    if piece.call is None:
-        return piece.what[:LONGEST_DETAIL]
-    name, on = texts[piece.call[2]], piece.call[4]
-    return f"{name} {steady(on) if on else piece.what}".rstrip()[:LONGEST_DETAIL]
+    if call is None:
+        return what[:LONGEST_DETAIL]
+    return _words(texts[call[2]], call[4], what)
+
+
+@lru_cache(maxsize=8_192)
+def _words(name: str, on: str, what: str) -> str:
+    return f"{name} {steady(on) if on else what}".rstrip()[:LONGEST_DETAIL]
 
 
 def _name(thread: Thread, here: str) -> str:

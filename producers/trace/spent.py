@@ -87,12 +87,13 @@ def _add(sums: dict[Key, _Sum], key: Key, ns: int, pid: int = 0, *, times: int =
 
 def _taken(sums: dict[Key, _Sum], piece: Piece) -> None:
     """A wait for a CPU: who had it meanwhile."""
-    if piece.cpu is None:
-        _add(sums, (BP, "", "", "", ""), piece.end - piece.begin)
+    thread, begin, end, _, _, cpu, _, _ = piece
+    if cpu is None:
+        _add(sums, (BP, "", "", "", ""), end - begin)
         return
     counted = set()
-    for who, ns in piece.cpu.had(piece.begin, piece.end):
-        by, pid = ("", 0) if who is None or who is piece.thread else (called(who, piece.thread), who.process.pid)
+    for who, ns in cpu.had(begin, end):
+        by, pid = ("", 0) if who is None or who is thread else (called(who, thread), who.process.pid)
         _add(sums, (BP, "", "", by, ""), ns, pid, times=by not in counted)
         counted.add(by)
 

@@ -7,17 +7,14 @@ from functools import lru_cache
 from typing import Final
 
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
+_ADDRESS: Final = re.compile(r":\d+$")
 _PROC: Final = re.compile(r"^/proc/\d+(?:/task/\d+)?")
 _DESCRIPTOR: Final = re.compile(r"^(/proc/(?:self|\*)/(?:fd|fdinfo|map_files)/|/dev/(?:fd|pts)/).+$")
-_PORT: Final = re.compile(r":(\d+)$")
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _IDS: Final = re.compile(rf"{_UUID}|(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
 _TEMPORARY: Final = re.compile(r"^((?:/private)?(?:/var)?/tmp/|/dev/shm/)(.*)$", re.DOTALL)
 _RANDOM: Final = re.compile(r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)")
 _SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})$", re.IGNORECASE)
-
-EPHEMERAL: Final = 32_768
-"""Ports from here on are given out to clients (`net.ipv4.ip_local_port_range`)."""
 
 
 @lru_cache(maxsize=65_536)
@@ -28,18 +25,15 @@ def steady(text: str) -> str:
     '/var/lib/php/sessions/sess_*'
     >>> steady("/tmp/phpQ7xk2Z"), steady("/proc/812/status"), steady("pipe:[4711]")
     ('/tmp/*', '/proc/*/status', 'pipe')
-    >>> steady("10.0.0.7:51234"), steady("127.0.0.1:3306")
-    ('10.0.0.7:*', '127.0.0.1:3306')
+    >>> steady("127.0.0.1:43306")  # a server's address: those of clients are not told
+    '127.0.0.1:43306'
     """
     text = text.removesuffix(" (deleted)")
     if not text.startswith("/"):
         numbered = _NUMBERED.match(text)
         if numbered is not None:
             return numbered[1]
-        port = _PORT.search(text)
-        if port is not None:
-            return f"{text[: port.start()]}:*" if int(port[1]) >= EPHEMERAL else text
-        return _IDS.sub("*", text)
+        return text if _ADDRESS.search(text) else _IDS.sub("*", text)
     text = _PROC.sub("/proc/*", text)
     descriptor = _DESCRIPTOR.match(text)
     if descriptor is not None:

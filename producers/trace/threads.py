@@ -134,13 +134,18 @@ class Thread:
 class Processor:
     """One CPU: who has it, who had it, and in which interrupts it is."""
 
-    __slots__ = ("completed", "current", "interrupts", "left", "nested", "number", "received", "runs", "seen", "timer")
+    __slots__ = (
+        *("completed", "current", "interrupts", "left", "nested", "number", "received", "runs", "seen", "since"),
+        "timer",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.current: Thread | None = None
         self.seen = False
         """Whether `current` is known, be it the idle thread."""
+        self.since = BEGINNING
+        """Since when it has it."""
         self.runs: list[Run] = []
         self.interrupts: list[Interrupt] = []
         """Those that took a thread's time."""
@@ -191,6 +196,7 @@ class Processor:
         if self.seen:
             self.runs.append((ts, self.current))
         self.current = to
+        self.since = ts
         self.seen = True
         if self.nested:
             self.nested.clear()
