@@ -17,7 +17,7 @@ from laggard.pipeline.requests.lanes import description, details_on, heading, la
 from laggard.pipeline.requests.words import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from laggard.pipeline.records.requests import Request, Segment
     from laggard.pipeline.requests.lanes import Link
@@ -41,18 +41,6 @@ _ROW: Final = 22  # pixels of a line of the legend
 _ARROW: Final = 4  # pixels, half as wide as it is
 _LEAST: Final = 0.75  # pixels: what is shorter is still to be seen
 
-_COLOURS: Final[Mapping[str, str]] = {
-    "RU": "#5cb877",
-    "RS": "#6aa5e0",
-    "BP": "#f0a23b",
-    "BI": "#a9adb3",
-    "BD": "#e0705c",
-    "BN": "#e492bd",
-    "BT": "#ecd24e",
-    "BF": "#b893de",
-    "BS": "#57bfc4",
-    "UN": "#d5d7da",
-}
 _OTHERS: Final = ("#5cb877", "#f0a23b", "#6aa5e0", "#b893de", "#ecd24e", "#e0705c")
 
 _STYLE: Final = (
@@ -102,8 +90,9 @@ class _Drawn:
         self.description = description(self._lanes)
         self._times_s, self._details = times_on(self._lanes), details_on(self._lanes)
         self._states = sorted(ordered(self._times_s), key=lambda each: -self._times_s[each])
-        others = [state for state in ordered(self._times_s) if state not in _COLOURS]
-        self._colours = {**_COLOURS, **{state: _OTHERS[number % len(_OTHERS)] for number, state in enumerate(others)}}
+        others = [state for state in ordered(self._times_s) if state not in STATES]
+        self._colours = {state: words.color for state, words in STATES.items()}
+        self._colours |= {state: _OTHERS[number % len(_OTHERS)] for number, state in enumerate(others)}
         longest = max(len(self._shown(name)) for name in self._lanes.names)
         self._left = MARGIN + math.ceil(_BOLD * longest) + MARGIN
         self._bottom = _TOP + LANE * len(self._lanes.names)

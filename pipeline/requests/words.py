@@ -18,25 +18,27 @@ class StateWords(NamedTuple):
         label: of a lane, a series or a column: `waits for a CPU`.
         does: a clause, what a request does while it is in it.
         title: of requests that are in it for too long, short.
+        color: of it wherever it is drawn; black on it can be read.
 
     """
 
     label: str
     does: str
     title: str
+    color: str
 
 
 STATES: Final[Mapping[str, StateWords]] = {
-    "RU": StateWords("user mode", "computes in user mode", "user mode"),
-    "RS": StateWords("kernel", "runs in the kernel", "kernel"),
-    "BP": StateWords("waits for a CPU", "is off the CPU although it could run", "CPU taken"),
-    "BD": StateWords("waits for a disk", "waits for a disk", "disk"),
-    "BN": StateWords("waits for the network", "waits for the network", "network"),
-    "BT": StateWords("waits for a task", "waits for another process or thread", "other task"),
-    "BF": StateWords("waits for a futex", "waits for another thread", "futex"),
-    "BS": StateWords("waits for a timer", "sleeps until a timer expires", "sleep"),
-    "BI": StateWords("waits for an interrupt", "waits for an interrupt of a device", "interrupt"),
-    "UN": StateWords("unknown", "is in a state that the trace does not tell", "unknown"),
+    "RU": StateWords("user mode", "computes in user mode", "user mode", "#5cb877"),
+    "RS": StateWords("kernel", "runs in the kernel", "kernel", "#6aa5e0"),
+    "BP": StateWords("waits for a CPU", "is off the CPU although it could run", "CPU taken", "#f0a23b"),
+    "BD": StateWords("waits for a disk", "waits for a disk", "disk", "#e0705c"),
+    "BN": StateWords("waits for the network", "waits for the network", "network", "#e492bd"),
+    "BT": StateWords("waits for a task", "waits for another process or thread", "other task", "#ecd24e"),
+    "BF": StateWords("waits for a futex", "waits for another thread", "futex", "#b893de"),
+    "BS": StateWords("waits for a timer", "sleeps until a timer expires", "sleep", "#57bfc4"),
+    "BI": StateWords("waits for an interrupt", "waits for an interrupt of a device", "interrupt", "#a9adb3"),
+    "UN": StateWords("unknown", "is in a state that the trace does not tell", "unknown", "#d5d7da"),
 }
 """By the state's name; those that run first."""
 
