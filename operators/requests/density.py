@@ -27,6 +27,7 @@ SETTLE_S: Final = 3600.0
 """What was out of line counts as a neighbour after so long: a trouble that lasts must not become usual within minutes,
 and what has become usual must not stay one for ever."""
 
+_ALIKE: Final = 0.1
 _ANEW: Final = 0.5  # of the reference: so many new points after which eps is estimated again
 
 
@@ -50,7 +51,7 @@ class Density:
             their number has doubled, then when half of them are new.
         minimum_points: m, 1 or more.
         size: how many points are kept.
-        smallest_eps: what is closer than that is alike for all purposes; an estimate is at least so large.
+        smallest_eps: an estimate is at least so large; and what is ten times as close is alike for all purposes.
         settle_s: after how long what was out of line counts, in seconds.
 
     Attributes:
@@ -172,9 +173,10 @@ class Density:
         """Estimate eps anew, and count all neighbours by it."""
         few = self._seen < self.size
         self._estimate_at = self._seen + max(self._seen if few else int(self.size * _ANEW), 1)
-        counted, enough = self._vectors[: self.points][self._counts[: self.points]], self._enough()
-        if self._given is None and len(counted) > enough:
-            self.eps = max(estimated_eps(counted, enough, smallest=self.smallest_eps), self.smallest_eps)
+        if self._given is None:
+            points = self._vectors[: self.points]
+            estimate = estimated_eps(points, self._enough(), smallest=self.smallest_eps * _ALIKE)
+            self.eps = max(estimate, self.smallest_eps)
             self._neighbours = self._counted()
 
     def _counted(self) -> NDArray[np.int64]:

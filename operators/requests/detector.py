@@ -133,8 +133,9 @@ class Requests:
             seen = _Seen(times, counts, odd, None, {})
             return Judged(score, False, 0, None, {}, self._times.eps, self._times.young, seen)
         found = profile(request)
-        weight = max(self._usual.weight, 1.0)
-        its = signature(found, self._usual, lost_s=request.duration_s - self._usual.duration_s / weight)
+        # Where the time of an odd one went says nothing: it took no longer than others, or hardly.
+        lost_s = request.duration_s - self._usual.duration_s / max(self._usual.weight, 1.0) if slow > 1.0 else 0.0
+        its = signature(found, self._usual, lost_s=lost_s)
         trouble = self._troubles.nearest(its)
         alone = Moments(1)
         alone.add(request, found)

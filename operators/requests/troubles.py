@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.requests.results import Cluster
-from laggard.operators.requests.usual import CHANCE, Moments, Profile, evidence
+from laggard.operators.requests.usual import Moments, Profile, evidence
 
 if TYPE_CHECKING:
     from laggard.operators.requests.results import Traced
@@ -24,6 +24,7 @@ _MOST_KEYS = 64
 _WEIGHTS: Final = {"state": 0.2, "call": 0.2, "spent": 0.4, "did": 0.2}
 _BLOCKS: Final = tuple(_WEIGHTS)
 _NOTABLE: Final = 0.03  # of the time lost: less is left out of a signature
+_UNUSUAL: Final = 7.0  # spreads: twice as often as what is always there once
 _LARGEST: Final = 5.0  # of log(1 + count): how often does not matter beyond
 _WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # who is preempted is so anywhere
 
@@ -52,11 +53,9 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 what = (state, "", "", by, "") if state in _WHERE_DOES_NOT_MATTER else (state, call, on, by, result)
                 _add(blocks["spent"], what, excess_s, lost_s)
             case "ngram" if len(key) < 4:
-                sums = usual.sums(key)
-                more = math.log1p(count) - sums.log_count / weight
-                variance = max(sums.log_count_squared / weight - (sums.log_count / weight) ** 2, 0.0)
-                if more > CHANCE * math.hypot(math.sqrt(variance), 0.15):
-                    blocks["did"][key[1:]] = min(more, _LARGEST)
+                usually = usual.sums(key).times / weight
+                if count - usually > _UNUSUAL * usual.count_spread(key):
+                    blocks["did"][key[1:]] = min(math.log1p(count) - math.log1p(usually), _LARGEST)
     for name in ("state", "call", "spent"):
         blocks[name] = {key: math.sqrt(each) for key, each in blocks[name].items() if each > _NOTABLE * lost_s}
     return {name: _unit(block) for name, block in blocks.items() if block}

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from laggard.operators.requests.ngrams import ALONE, APART, STEADY
 from laggard.operators.requests.results import Difference, Evidence
 
 if TYPE_CHECKING:
@@ -22,16 +23,12 @@ MOST_KEYS: Final = 8_192
 
 MOST_DIFFERENCES: Final = 60
 
-CHANCE: Final = 3.0
-"""Differences of so many spreads and less could be chance."""
-
-_COUNT_SPREAD: Final = 0.15  # of log(1 + count): twice as many of a few is five of that
 _TIME_SPREAD: Final = 0.1  # of the usual time
 _TIME_SPREAD_S: Final = 0.0005
 _EXPLAINS: Final = 0.25  # of the time that is lost: so much must be known of where it went
 _MOST_HAVE: Final = 0.5
-_CLEAR: Final = 8.0
 _MANIFOLD: Final = 1.5
+_UTMOST: Final = 1e4
 
 
 class Sums(NamedTuple):
@@ -40,8 +37,7 @@ class Sums(NamedTuple):
     Attributes:
         present: of how many requests.
         times: how often.
-        log_count: of log(1 + how often).
-        log_count_squared: of its square.
+        times_squared: of its square.
         time_s: for how long.
         time_s_squared: of its square.
         pid: of the newest; a whole number.
@@ -50,14 +46,13 @@ class Sums(NamedTuple):
 
     present: float
     times: float
-    log_count: float
-    log_count_squared: float
+    times_squared: float
     time_s: float
     time_s_squared: float
     pid: float
 
 
-_NONE = Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_NONE = Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 Profile = dict[Key, tuple[float, float, int]]
 """Of one request: by thing how often, for how long in seconds, and by which process."""
@@ -66,7 +61,7 @@ Profile = dict[Key, tuple[float, float, int]]
 def profile(request: Traced) -> Profile:
     """All that is compared of a request: states, n-grams of one to three system calls, and what time was spent on."""
     found: Profile = {}
-    for state in request.times_s.keys() | request.counts.keys():
+    for state in dict.fromkeys((*request.times_s, *request.counts)):  # a set has no order
         found["state", state] = request.counts.get(state, 0.0), request.times_s.get(state, 0.0), 0
     for ngram, count in ngrams_of(request.syscalls):
         found["ngram", *ngram] = float(count), 0.0, 0
@@ -112,16 +107,14 @@ class Moments:
         self.syscalls += len(request.syscalls)
         sums = self._sums
         for key, (count, time_s, pid) in found.items():
-            log = math.log1p(max(count, 0.0))
             old = sums.get(key, _NONE)
             sums[key] = Sums(
                 old[0] + 1.0,
                 old[1] + count,
-                old[2] + log,
-                old[3] + log * log,
-                old[4] + time_s,
-                old[5] + time_s * time_s,
-                float(pid) or old[6],
+                old[2] + count * count,
+                old[3] + time_s,
+                old[4] + time_s * time_s,
+                float(pid) or old[5],
             )
         if len(sums) > MOST_KEYS:
             kept = sorted(sums, key=lambda key: sums[key].present, reverse=True)[: MOST_KEYS // 2]
@@ -138,6 +131,12 @@ class Moments:
     def sums(self, key: Key) -> Sums:
         """Of one thing."""
         return self._sums.get(key, _NONE)
+
+    def count_spread(self, key: Key) -> float:
+        """The standard deviation of how often a thing is there, as `ngrams.usual` takes it."""
+        sums, weight = self.sums(key), max(self.weight, 1.0)
+        mean = sums.times / weight
+        return math.sqrt(max(sums.times_squared / weight - mean * mean, STEADY * STEADY))
 
     def keys(self) -> list[Key]:
         """All things that are known."""
@@ -175,9 +174,9 @@ class Moments:
 def evidence(some: Moments, usual: Moments) -> Evidence:
     """What sets some requests apart from normal ones.
 
-    A difference is measured in spreads of normal requests: of counts, in their logarithms (twice as many is as unusual
-    of a few as of many); of times as they are. Those of times stand in the order of the share that they have of the
-    time lost; n-grams by their statistic.
+    A difference is measured in spreads of normal requests: of n-grams that of their counts, as in
+    `ngrams.distinctions`; else that of times. Those of times stand in the order of the share that they have of the time
+    lost, n-grams by their statistic.
     """
     weight, usual_weight = max(some.weight, 1.0), max(usual.weight, 1.0)
     duration_s = some.duration_s / weight
@@ -199,7 +198,7 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
         syscalls=some.syscalls / weight,
         usual_syscalls=usual.syscalls / usual_weight,
         differences=tuple(each for _, each in ranked[:MOST_DIFFERENCES]),
-        explained=any(_explains(each, lost_s) for _, each in ranked),
+        explained=any(_explains(each, lost_s, weight) for _, each in ranked),
     )
 
 
@@ -210,22 +209,20 @@ def _common(key: Key, usual: Moments) -> bool:
 
 def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_weight: float) -> Difference:
     mine, theirs = some.sums(key), usual.sums(key)
-    log, usual_log = mine.log_count / weight, theirs.log_count / usual_weight
-    variance = max(theirs.log_count_squared / usual_weight - usual_log * usual_log, 0.0)
-    statistic = (log - usual_log) / math.hypot(math.sqrt(variance), _COUNT_SPREAD)
+    count, usual_count = mine.times / weight, theirs.times / usual_weight
+    statistic = (count - usual_count) / usual.count_spread(key)
     time_s, usual_time_s = math.nan, math.nan
     if key[0] != "ngram":
         time_s, usual_time_s = mine.time_s / weight, theirs.time_s / usual_weight
         variance = max(theirs.time_s_squared / usual_weight - usual_time_s * usual_time_s, 0.0)
         spread = math.sqrt(variance + (_TIME_SPREAD * usual_time_s) ** 2 + _TIME_SPREAD_S**2)
-        of_time = (time_s - usual_time_s) / spread
-        statistic = of_time if abs(of_time) > abs(statistic) else statistic
+        statistic = (time_s - usual_time_s) / spread
     kind: EvidenceKind = "ngram" if key[0] == "ngram" else "state" if key[0] == "state" else "spent"
     return Difference(
         kind=kind,
         what=key[1:],
-        count=mine.times / weight,
-        usual_count=theirs.times / usual_weight,
+        count=count,
+        usual_count=usual_count,
         time_s=time_s,
         usual_time_s=usual_time_s,
         share=mine.present / weight,
@@ -237,18 +234,18 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
 
 def _worth(found: Difference, lost_s: float) -> float:
     """By what differences are ranked, those of times and those of counts together."""
-    surprise = abs(found.statistic) / (abs(found.statistic) + CHANCE)
     if found.kind == "ngram" or lost_s <= 0.0:
+        surprise = min(math.log1p(abs(found.statistic)) / math.log1p(_UTMOST), 1.0)
         return 0.5 * surprise * max(found.share, found.usual_share)
     share = (found.time_s - found.usual_time_s) / lost_s
-    return surprise * min(max(share, 0.0), 1.0)
+    return min(max(share, 0.0), 1.0) * abs(found.statistic) / (abs(found.statistic) + APART)
 
 
-def _explains(found: Difference, lost_s: float) -> bool:
+def _explains(found: Difference, lost_s: float, requests: float) -> bool:
     """Whether a difference says why: most of these have it, it is beyond chance, and it is not a state alone."""
-    if found.statistic <= CHANCE or found.kind == "state":
+    if found.statistic <= APART or found.kind == "state":
         return False
     if found.kind == "spent" and lost_s > 0.0 and found.time_s - found.usual_time_s >= _EXPLAINS * lost_s:
         return True
     much_more = found.count >= _MANIFOLD * found.usual_count and found.share >= _MOST_HAVE
-    return much_more and found.statistic > _CLEAR
+    return much_more and found.statistic > max(APART, ALONE / requests)

@@ -1,0 +1,172 @@
+"""Requests as they come: who is out of line, who is alike, under which number, and why."""
+
+from __future__ import annotations
+
+import doctest
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from laggard.operators.requests import detector
+from laggard.operators.requests.detector import Requests
+from laggard.operators.requests.results import Judged, Traced, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCK = ("BF", "flock", "/var/lib/shop.lock", "worker", "")
+REFUSED = ("RS", "connect", "127.0.0.1:3306", "", "ECONNREFUSED")
+BACKUP = ("BP", "read", "", "backup", "")
+BACKUP_ELSEWHERE = ("BP", "write", "", "backup", "")
+CALLS = ("accept", "read", "openat", "fstat", "read", "close", "write", "close")
+
+
+def _normal(chance: np.random.Generator, number: int) -> Traced:
+    user_s, kernel_s = 0.004 * chance.lognormal(0.0, 0.2), 0.002 * chance.lognormal(0.0, 0.2)
+    disk_s = 0.003 * chance.lognormal(0.0, 0.5) * (chance.random() < 0.3)
+    times = {"RU": user_s, "RS": kernel_s, "BD": disk_s}
+    uses = [Use(("BD", "read", "/srv/data", "vda", ""), 0, 1, disk_s)] if disk_s else []
+    return _request(number, times, CALLS * int(chance.integers(3, 5)), uses)
+
+
+def _request(number: int, times: dict[str, float], calls: tuple[str, ...], uses: list[Use]) -> Traced:
+    counts = {state: 3.0 for state, time_s in times.items() if time_s}
+    return Traced(number * 0.05, f"r{number}", sum(times.values()), counts, times, calls, uses)
+
+
+def _troubled(chance: np.random.Generator, number: int, what: str) -> Traced:
+    normal = _normal(chance, number)
+    waited_s = 0.06 * chance.lognormal(0.0, 0.5)
+    times, uses, calls = dict(normal.times_s), list(normal.uses), tuple(normal.syscalls)
+    match what:
+        case "lock":
+            times["BF"] = waited_s
+            uses.append(Use(LOCK, 812, 1, waited_s))
+            calls += ("flock",)
+        case "refused":
+            times["RS"] += 0.005
+            times["BS"] = waited_s
+            uses += [Use(REFUSED, 0, 57, 0.005), Use(("BS", "nanosleep", "", "", ""), 0, 56, waited_s)]
+            calls += ("socket", "connect", "close", "nanosleep") * 57
+        case "stolen":
+            times["BP"] = waited_s
+            where = BACKUP if chance.random() < 0.5 else BACKUP_ELSEWHERE
+            uses.append(Use(where, 99, 4, waited_s))
+        case "odd":
+            calls += ("newlstat", "readlink") * 40
+            times["RS"] += 0.0005
+    return _request(number, times, calls, uses)
+
+
+def _judged(requests: Requests, those: Iterator[Traced] | list[Traced]) -> list[Judged]:
+    found = []
+    for each in those:
+        found.append(requests.score(each))
+        requests.learn(each, found[-1])
+    return found
+
+
+def _day(chance: np.random.Generator, begin: int, length: int, what: str) -> tuple[list[Traced], list[bool]]:
+    """Requests of which one in twenty has that trouble."""
+    truth = [number % 20 == 7 for number in range(begin, begin + length)]
+    made = [
+        _troubled(chance, number, what) if is_troubled else _normal(chance, number)
+        for number, is_troubled in enumerate(truth, begin)
+    ]
+    return made, truth
+
+
+def test_each_trouble_is_found_is_one_cluster_and_says_what_it_lost_its_time_on() -> None:
+    chance = np.random.default_rng(11)
+    requests = Requests()
+    _judged(requests, (_normal(chance, number) for number in range(3_000)))
+    numbers, begin = {}, 3_000
+    for what in ("lock", "refused", "stolen", "odd"):
+        made, truth = _day(chance, begin, 1_000, what)
+        judged = _judged(requests, made)
+        begin += 1_000
+        found = [each.score > 1.0 for each in judged]
+        hits = sum(one and other for one, other in zip(found, truth, strict=True))
+        assert hits >= 0.95 * sum(truth), what
+        assert hits >= 0.9 * sum(found), what
+        clusters = [each.cluster for each, hit in zip(judged, truth, strict=True) if hit and each.cluster]
+        numbers[what] = max(set(clusters), key=clusters.count)
+        assert clusters.count(numbers[what]) >= 0.9 * len(clusters), what
+        assert {each.odd for each, is_troubled in zip(judged, truth, strict=True) if is_troubled} == {what == "odd"}
+    assert len(set(numbers.values())) == 4
+    leading = {what: requests.cluster(number) for what, number in numbers.items()}
+    for what, spent in (("lock", LOCK), ("refused", ("BS", "nanosleep", "", "", ""))):
+        cluster = leading[what]
+        assert cluster is not None
+        assert cluster.evidence.explained
+        assert next(each.what for each in cluster.evidence.differences if each.kind == "spent") == spent
+    odd = leading["odd"]
+    assert odd is not None
+    assert odd.evidence.differences[0].kind == "ngram"
+    assert set(odd.evidence.differences[0].what) <= {"newlstat", "readlink"}
+
+
+def test_the_same_trouble_has_the_same_number_when_it_comes_again() -> None:
+    chance = np.random.default_rng(12)
+    requests = Requests()
+    _judged(requests, (_normal(chance, number) for number in range(3_000)))
+    numbers = []
+    begin = 3_000
+    for what in ("lock", "stolen", "lock"):
+        made, truth = _day(chance, begin, 400, what)
+        judged = _judged(requests, made)
+        clusters = [each.cluster for each, is_troubled in zip(judged, truth, strict=True) if is_troubled]
+        numbers.append(max(set(clusters), key=clusters.count))
+        begin += 2_000_000  # a day later and more
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_of_normal_requests_few_are_out_of_line() -> None:
+    chance = np.random.default_rng(13)
+    requests = Requests()
+    judged = _judged(requests, (_normal(chance, number) for number in range(8_000)))
+    assert sum(each.score > 1.0 for each in judged[2_000:]) <= 60  # 1 %
+    assert judged[500].young
+    assert not judged[-1].young
+
+
+def test_what_took_no_longer_but_for_a_reason_nobody_knows_is_said_to_be_unexplained() -> None:
+    chance = np.random.default_rng(14)
+    requests = Requests()
+    _judged(requests, (_normal(chance, number) for number in range(3_000)))
+    slow = Traced(150.0, "slow", 0.3, {"RU": 3.0, "RS": 3.0}, {"RU": 0.298, "RS": 0.002}, CALLS * 3)
+    judged = requests.score(slow)
+    assert judged.outlier
+    assert judged.evidence is not None
+    assert not judged.evidence.explained
+    assert judged.evidence.differences[0].what == ("RU",)
+
+
+def test_a_state_goes_on_where_it_was_written_down() -> None:
+    one, other = Requests(reference=700), Requests(reference=700)
+    chance = np.random.default_rng(15)
+    made = [*(_normal(chance, number) for number in range(900)), *_day(chance, 900, 300, "lock")[0]]
+    _judged(one, made)
+    other.restore(one.snapshot())
+    more = [*_day(chance, 1_200, 300, "refused")[0], *_day(chance, 1_500, 300, "lock")[0]]
+    assert _judged(one, more) == _judged(other, more)
+    assert repr(one.snapshot()) == repr(other.snapshot())
+    assert one.clusters() == other.clusters()
+
+
+def test_score_and_learn_go_together() -> None:
+    requests = Requests()
+    judged = Judged(0.0, odd=False, cluster=0, evidence=None, usual_s={}, eps_s=0.025, young=True)
+    with pytest.raises(TypeError, match="what score"):
+        requests.learn(_normal(np.random.default_rng(1), 1), judged)
+
+
+@pytest.mark.parametrize("given", [{"eps_s": 0.0}, {"minimum_points": 0}, {"reference": 50}])
+def test_parameters_out_of_their_range_are_refused(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Requests(**given)  # type: ignore[arg-type]
+
+
+def test_its_example_runs() -> None:
+    assert doctest.testmod(detector).failed == 0

@@ -1,0 +1,90 @@
+"""Outliers of a cluster that come more often than usual: found soon, and rarely told where there is nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from laggard.operators.requests.rates import ALL, FEATURES, Rates
+
+TICK_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Layout:
+    rows: tuple[str, ...]
+    names: tuple[str, ...]
+    features: tuple[str, ...] = FEATURES
+    commands: tuple[str, ...] = ()
+
+
+def _tick(requests: int, outliers: dict[str, int]) -> tuple[_Layout, np.ndarray]:
+    there = {row: number for row, number in outliers.items() if number}
+    values = [[requests, sum(there.values()), 0.0], *([0.0, number, 0.2 * number] for number in there.values())]
+    return _Layout((ALL, *there), (ALL, *there)), np.array(values)
+
+
+def _fed(rates: Rates, chance: np.random.Generator, ticks: range, shares: dict[str, float]) -> list[float]:
+    """Scores of ticks with about 200 requests each, of which such shares are outliers."""
+    scores = []
+    for tick in ticks:
+        requests = int(chance.poisson(200))
+        layout, values = _tick(requests, {row: int(chance.binomial(requests, each)) for row, each in shares.items()})
+        scores.append(rates.score(tick * TICK_S, layout, values).score)
+        rates.learn(tick * TICK_S, layout, values)
+    return scores
+
+
+def test_chance_stays_within_the_budget() -> None:
+    incidents = 0
+    for seed in range(3):
+        rates = Rates(false_alarms_per_day=1.0)
+        shares = {"1": 0.003, "2": 0.001, "3": 0.0002}
+        scores = np.array(_fed(rates, np.random.default_rng(seed), range(8_640), shares))
+        above = scores > 1.0
+        incidents += int(np.count_nonzero(above[1:] & ~above[:-1]))
+    assert incidents <= 6  # three days
+
+
+def test_a_trouble_is_found_within_the_minute_under_the_row_that_has_it() -> None:
+    chance = np.random.default_rng(5)
+    rates = Rates()
+    _fed(rates, chance, range(720), {"1": 0.003})
+    layout, values = _tick(200, {"1": 1, "7": 8})
+    judged = rates.score(7_200.0, layout, values)
+    assert judged.score > 1.0
+    worst = judged.ranking(1, 2).rows[0]
+    assert (worst.row, worst.features[0].feature) == ("7", "outlying_ratio")
+    assert worst.features[0].value == pytest.approx(8 / 200)
+    assert worst.features[0].mean < 0.001
+
+
+def test_two_of_them_are_no_alarm_whatever_they_are() -> None:
+    rates = Rates()
+    _fed(rates, np.random.default_rng(6), range(720), {"1": 0.003})
+    assert rates.score(7_200.0, *_tick(200, {"9": 2})).score <= 1.0
+
+
+def test_a_state_goes_on_where_it_was_written_down() -> None:
+    chance = np.random.default_rng(7)
+    one, other = Rates(), Rates()
+    _fed(one, chance, range(200), {"1": 0.003, "2": 0.01})
+    other.restore(one.snapshot())
+    ticks = range(200, 300)
+    shares = {"2": 0.02, "3": 0.01}
+    assert _fed(one, np.random.default_rng(8), ticks, shares) == _fed(other, np.random.default_rng(8), ticks, shares)
+    assert repr(one.snapshot()) == repr(other.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (_Layout((ALL,), (ALL,), ("outliers",)), "expected the features requests, outliers, lost_s, got outliers"),
+        (_Layout(("1",), ("1",)), "expected a row 'all', got 1"),
+    ],
+)
+def test_other_frames_are_refused(layout: _Layout, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        Rates().score(0.0, layout, np.zeros((1, len(layout.features))))
