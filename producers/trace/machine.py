@@ -10,7 +10,7 @@ from laggard.producers.trace import calls
 from laggard.producers.trace.calls import Does
 from laggard.producers.trace.events import Flags, Kind
 from laggard.producers.trace.states import BD, BF, BI, BN, BP, BS, BT, RUNNING, UN, guessed, interrupt, softirq
-from laggard.producers.trace.threads import FOREVER, NO_CALL, Process, Processor, Thread
+from laggard.producers.trace.threads import BEGINNING, FOREVER, NO_CALL, Process, Processor, Thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -381,6 +381,8 @@ class Machine:
         kinds = self._kinds.get(text, -1)
         if kinds < 0:
             kinds = self._kinds[text] = calls.does(self._texts[text])
+        if thread.cpu is not None:
+            thread.cpu.left = BEGINNING
         thread.entered = ts
         thread.call = text
         thread.kinds = kinds

@@ -153,7 +153,7 @@ class Processor:
         """In which it is, the innermost last: whether hard; number; name; since when; whether the running thread itself
         processes it, in a system call."""
         self.left = BEGINNING
-        """When it left its last interrupt."""
+        """When it left its last interrupt, if no system call has begun since."""
         self.timer = False
         self.completed: str | None = None
         """The device whose request has completed in this interrupt or system call."""

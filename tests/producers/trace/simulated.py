@@ -8,6 +8,7 @@ any event; and the events follow from the steps too (`Stage.play`).
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -99,9 +100,9 @@ class WaitFor:
         wakes: how long it is in the system call that wakes, up to there.
         latency: until the woken one has a CPU.
         how: by which call: at a futex, through a pipe, or by loopback TCP, whose receiving side runs in the sender.
-        before: what the waker did until the wait began: runs, is blocked for a disk, or is not yet born: then its
-            parent does half of its steps.
-        lead: for how long it did so.
+        lead: for how long the waker has had a CPU when the wait begins.
+        over: what it waits for when the wait begins, since `lead` nanoseconds before; how much of it is in the wait.
+        born: whether it is forked during the wait: the first half of the steps is then done by its parent.
 
     """
 
@@ -109,12 +110,13 @@ class WaitFor:
     wakes: int
     latency: int
     how: Literal["pipe", "futex", "loopback"] = "pipe"
-    before: Literal["runs", "blocked", "unborn"] = "runs"
     lead: int = 10
+    over: Wait | None = None
+    born: bool = False
 
     @property
     def blocked(self) -> int:
-        return length(self.steps) + self.wakes
+        return (self.over.ns if self.over else 0) + length(self.steps) + self.wakes
 
     @property
     def ns(self) -> int:
@@ -156,11 +158,19 @@ def critical(steps: Sequence[Step]) -> Counter[str]:
     for step in steps:
         if isinstance(step, WaitFor):
             sums += critical(step.steps)
+            if step.over:
+                sums += local([step.over])
             sums["RS"] += step.wakes
             sums["BP"] += step.latency
         else:
             sums += local([step])
     return +sums
+
+
+def _called(step: Woken | Wait | WaitFor) -> str:
+    if isinstance(step, Wait):
+        return CALL_OF[step.device]
+    return "futex" if isinstance(step, WaitFor) and step.how == "futex" else "recvfrom"
 
 
 @dataclass
@@ -182,11 +192,16 @@ class Stage:
     Args:
         known: whether each event tells in what context it happened.
         first: nanoseconds of the clock that are before everything.
+        host: of which it is.
+        texts: of the trace, where it is of several hosts.
 
     """
 
-    def __init__(self, *, known: bool = True, first: int = 1_000_000) -> None:
-        self.texts = Texts()
+    def __init__(
+        self, *, known: bool = True, first: int = 1_000_000, host: str = "", texts: Texts | None = None
+    ) -> None:
+        self.texts = texts or Texts()
+        self.host = host
         self.events: list[tuple[int, ...]] = []
         self.known = known
         self.actors: list[Actor] = []
@@ -194,23 +209,12 @@ class Stage:
         self._noise = Actor(9_000, 0, "busy")
         self.emit(first, 0, Kind.SWITCH, 0, self._noise.tid, text="busy")
 
-    def emit(
-        self,
-        ts: int,
-        cpu: int,
-        kind: Kind,
-        tid: int,
-        a: int = 0,
-        b: int = 0,
-        c: int = 0,
-        *,
-        flags: int = 0,
-        **text: str,
-    ) -> None:
-        place = self.texts.place(text["text"]) if "text" in text else NO_TEXT
-        host = self.texts.place(text["host"]) if "host" in text else NO_TEXT
-        flags = flags | Flags.KNOWN if self.known else 0
-        self.events.append((ts, cpu, kind, flags, tid, a, b, c, place, host))
+    def emit(self, ts: int, cpu: int, kind: Kind, tid: int, *numbers: int, flags: int = 0, text: str = "") -> None:
+        """An event; the numbers are `a`, `b` and `c`."""
+        a, b, c = (*numbers, 0, 0, 0)[:3]
+        place = self.texts.place(text) if text else NO_TEXT
+        host = self.texts.place(self.host) if self.host else NO_TEXT
+        self.events.append((ts, cpu, kind, flags | Flags.KNOWN if self.known else 0, tid, a, b, c, place, host))
 
     def actor(self, name: str = "") -> Actor:
         number = len(self.actors) + 1
@@ -243,9 +247,10 @@ class Stage:
             ts += step.ns
         return ts
 
-    def _call(self, actor: Actor, begin: int, end: int, name: str, result: int = 0, b: int = 0) -> Iterator[None]:
+    @contextmanager
+    def _call(self, actor: Actor, begin: int, end: int, name: str, *, result: int = 0) -> Iterator[None]:
         """Around what happens in a system call."""
-        self.emit(begin, actor.cpu, Kind.SYSCALL_ENTER, actor.tid, -1, b, text=name)
+        self.emit(begin, actor.cpu, Kind.SYSCALL_ENTER, actor.tid, -1, 3, text=name)
         yield
         self.emit(end, actor.cpu, Kind.SYSCALL_EXIT, actor.tid, -1, result, text=name)
 
@@ -253,7 +258,7 @@ class Stage:
         cpu, tid, end = actor.cpu, actor.tid, ts + step.ns
         match step:
             case Kernel():
-                for _ in self._call(actor, ts, end, step.call, step.result):
+                with self._call(actor, ts, end, step.call, result=step.result):
                     pass
             case Interrupted():
                 over = ts + step.hard
@@ -263,35 +268,29 @@ class Stage:
                     self.emit(over, cpu, Kind.SOFTIRQ_ENTER, tid, 9, flags=Flags.SOFT)
                     self.emit(end, cpu, Kind.SOFTIRQ_EXIT, tid, 9, flags=Flags.SOFT)
             case Inline():
-                for _ in self._call(actor, ts, end, "sendto", 1):
-                    self._inline(actor, end, end)
+                with self._call(actor, ts, end, "sendto", result=1):
+                    self.emit(ts, cpu, Kind.SOFTIRQ_ENTER, tid, 3, flags=Flags.SOFT)
+                    self.emit(end, cpu, Kind.SOFTIRQ_EXIT, tid, 3, flags=Flags.SOFT)
             case Preempted():
                 hog = 10_000 + cpu
-                self.emit(ts, cpu, Kind.SWITCH, tid, hog, 1, 0, text="hog")
-                self.emit(end, cpu, Kind.SWITCH, hog, tid, 1, 0, text=actor.name)
-            case Woken():
-                # The wake-up comes while it still runs; nothing wakes it after it left the CPU.
-                for _ in self._call(actor, ts, end, "read", 1):
-                    self.emit(ts, 0, Kind.WAKE, self._noise.tid, tid, text=actor.name)
-                    self.leaves(actor, ts)
-                    self.comes(actor, end)
-            case Wait():
-                for _ in self._call(actor, ts, end, CALL_OF[step.device], 1):
-                    self.leaves(actor, ts, bits=2 if step.device == "disk" else 1)
-                    self._device(step.device, ts + step.blocked, tid)
-                    self.comes(actor, end)
-            case WaitFor():
-                name = "futex" if step.how == "futex" else "recvfrom"
-                for _ in self._call(actor, ts, end, name, 1):
-                    self.leaves(actor, ts)
-                    self._waker(actor, ts, step)
+                self.emit(ts, cpu, Kind.SWITCH, tid, hog, 1, text="hog")
+                self.emit(end, cpu, Kind.SWITCH, hog, tid, 1, text=actor.name)
+            case Woken() | Wait() | WaitFor():
+                with self._call(actor, ts, end, _called(step), result=1):
+                    self._waits(actor, ts, step)
                     self.comes(actor, end)
             case Run():
                 pass
 
-    def _inline(self, actor: Actor, since: int, end: int) -> None:
-        self.emit(since, actor.cpu, Kind.SOFTIRQ_ENTER, actor.tid, 3, flags=Flags.SOFT)
-        self.emit(end, actor.cpu, Kind.SOFTIRQ_EXIT, actor.tid, 3, flags=Flags.SOFT)
+    def _waits(self, actor: Actor, ts: int, step: Woken | Wait | WaitFor) -> None:
+        if isinstance(step, Woken):
+            # The wake-up comes while it still runs; nothing wakes it after it left the CPU.
+            self.emit(ts, 0, Kind.WAKE, self._noise.tid, actor.tid, text=actor.name)
+        self.leaves(actor, ts, bits=2 if isinstance(step, Wait) and step.device == "disk" else 1)
+        if isinstance(step, Wait):
+            self._device(step.device, ts + step.blocked, actor.tid)
+        elif isinstance(step, WaitFor):
+            self._waker(actor, ts, step)
 
     def _device(self, device: Device, ts: int, tid: int) -> None:
         """An interrupt on a CPU where somebody else runs, who has nothing to do with it."""
@@ -313,42 +312,45 @@ class Stage:
             self.emit(ts, 0, Kind.TIMER_EXIT, busy, flags=Flags.HARD)
         self.emit(ts, 0, Kind.IRQ_EXIT, busy, 1, flags=Flags.HARD)
 
-    def _free(self, begin: int, end: int) -> Actor:
-        """A thread that has nothing to do then."""
-        for actor in self.actors:
-            if actor.name.startswith("helper") and actor.free(begin, end):
-                return actor
-        return self.actor()
-
     def _waker(self, woken: Actor, ts: int, step: WaitFor) -> None:
-        wake = ts + step.blocked
-        since = ts - step.lead
-        waker = self._free(since - 10, wake + 10)
-        waker.busy.append((since - 10, wake + 10))
-        if step.before == "unborn":
-            # Its parent has worked for it until it was born: the first half of the steps is the parent's.
-            half = len(step.steps) // 2
-            parent = self._free(since - 10, wake + 10)
-            parent.busy.append((since - 10, wake + 10))
-            self.comes(parent, since)
-            born = self.play(parent, ts, step.steps[:half])
-            tid = 20_000 + len(self.events)
-            child = Actor(tid, waker.cpu, "child")
-            self.emit(born, parent.cpu, Kind.FORK, parent.tid, tid, parent.tid, text="child")
-            self.leaves(parent, born + 1)
-            self.comes(child, born)
-            self._wakes(child, self.play(child, born, step.steps[half:]), wake, woken, step)
-            self.emit(wake + 2, child.cpu, Kind.EXIT, child.tid)
-            self.leaves(child, wake + 3, bits=16)
+        wake, since = ts + step.blocked, ts - step.lead
+        waker = self._engaged(since, wake)
+        over = step.over
+        if over:
+            with self._call(waker, since, ts + over.ns, CALL_OF[over.device], result=1):
+                self.comes(waker, since - 1)
+                self.leaves(waker, since)
+                self._device(over.device, ts + over.blocked, waker.tid)
+                self.comes(waker, ts + over.ns)
+            ts += over.ns
+        else:
+            self.comes(waker, since)
+        if not step.born:
+            self._wakes(waker, self.play(waker, ts, step.steps), wake, woken, how=step.how)
+            self.leaves(waker, wake + 3)
             return
-        self.comes(waker, since)
-        self._wakes(waker, self.play(waker, ts, step.steps), wake, woken, step)
-        self.leaves(waker, wake + 3)
+        half = len(step.steps) // 2
+        born = self.play(waker, ts, step.steps[:half])
+        child = Actor(20_000 + len(self.events), self._engaged(born, wake).cpu, "child")
+        self.emit(born, waker.cpu, Kind.FORK, waker.tid, child.tid, waker.tid, text="child")
+        self.leaves(waker, born + 1)
+        self.comes(child, born)
+        self._wakes(child, self.play(child, born, step.steps[half:]), wake, woken, how=step.how)
+        self.emit(wake + 2, child.cpu, Kind.EXIT, child.tid)
+        self.leaves(child, wake + 3, bits=16)
 
-    def _wakes(self, waker: Actor, ts: int, wake: int, woken: Actor, step: WaitFor) -> None:
-        name = {"pipe": "write", "futex": "futex", "loopback": "sendto"}[step.how]
-        for _ in self._call(waker, ts, wake + 1, name, 1):
-            soft = Flags.SOFT if step.how == "loopback" else 0
+    def _engaged(self, begin: int, end: int) -> Actor:
+        """A thread that has nothing to do then, and a CPU."""
+        begin, end = begin - 10, end + 10
+        helpers = (actor for actor in self.actors if actor.name.startswith("helper"))
+        actor = next((one for one in helpers if one.free(begin, end)), None) or self.actor()
+        actor.busy.append((begin, end))
+        return actor
+
+    def _wakes(self, waker: Actor, ts: int, wake: int, woken: Actor, *, how: str) -> None:
+        name = {"pipe": "write", "futex": "futex", "loopback": "sendto"}[how]
+        soft = Flags.SOFT if how == "loopback" else Flags(0)
+        with self._call(waker, ts, wake + 1, name, result=1):
             if soft:
                 self.emit(wake, waker.cpu, Kind.SOFTIRQ_ENTER, waker.tid, 3, flags=soft)
             self.emit(wake, waker.cpu, Kind.WAKE, waker.tid, woken.tid, flags=soft, text=woken.name)

@@ -1,0 +1,424 @@
+"""The critical path: exact on requests whose waits are known, and what real traces do that would lead it astray."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.events import EVENT, Events, Flags, Kind, Texts
+from tests.producers.trace.simulated import (
+    Inline,
+    Interrupted,
+    Kernel,
+    Preempted,
+    Run,
+    Stage,
+    Wait,
+    WaitFor,
+    Woken,
+    critical,
+    local,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.pipeline.records import Request
+    from tests.producers.trace.simulated import Step
+
+TIMES = st.integers(1, 5_000)
+WAITS = st.builds(Wait, st.sampled_from(["disk", "timer", "network", "other"]), TIMES, TIMES)
+PLAIN = st.one_of(
+    st.builds(Run, TIMES),
+    st.builds(Kernel, TIMES, st.sampled_from(["getpid", "openat", "futex"]), st.sampled_from([0, -2, -11])),
+    st.builds(Interrupted, TIMES, st.integers(0, 100)),
+    st.builds(Inline, TIMES),
+    st.builds(Preempted, TIMES),
+    st.builds(Woken, TIMES),
+    WAITS,
+)
+
+
+def waits_for(steps: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+    return st.builds(
+        WaitFor,
+        st.lists(steps, max_size=5).map(tuple),
+        TIMES,
+        TIMES,
+        st.sampled_from(["pipe", "futex", "loopback"]),
+        TIMES,
+        st.none() | WAITS,
+        st.booleans(),
+    )
+
+
+STEPS = st.recursive(PLAIN, lambda inner: PLAIN | waits_for(inner), max_leaves=12)
+REQUESTS = st.lists(st.tuples(st.integers(0, 50_000), st.lists(STEPS, min_size=1, max_size=8)), min_size=1, max_size=4)
+
+
+def analysed(stage: Stage, *, size: int = 1 << 30) -> list[Request]:
+    analysis = Analysis()
+    requests = [request for batch in stage.batches(size) for request in analysis.feed(batch)]
+    requests += analysis.finish()
+    assert analysis.report.out_of_step == 0
+    assert analysis.report.warnings == ()
+    return requests
+
+
+def nanoseconds(times_s: Mapping[str, float]) -> Counter[str]:
+    return Counter({state: round(seconds * 1e9) for state, seconds in times_s.items()})
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
+@given(requests=REQUESTS, known=st.booleans(), size=st.sampled_from([1, 7, 1 << 30]))
+def test_each_state_has_the_time_that_it_was_given(
+    requests: list[tuple[int, list[Step]]], known: bool, size: int
+) -> None:
+    stage = Stage(known=known)
+    expected = {}
+    for number, (since, steps) in enumerate(requests):
+        begin = 2_000_000 + since
+        end = stage.request(stage.actor(f"worker-{number}"), begin, steps, f"shop\tGET /{number}x")
+        expected[f"GET /{number}x"] = (begin, end, steps)
+    found = analysed(stage, size=size)
+    assert {request.name for request in found} == set(expected)
+    for request in found:
+        begin, end, steps = expected[request.name]
+        assert round(request.duration_s * 1e9) == end - begin
+        assert nanoseconds(request.times_s) == local(steps)
+        assert nanoseconds(request.critical_s) == critical(steps)
+        assert sum(round(each.time_s * 1e9) for each in request.spent) == end - begin
+        assert request.path[0].begin_s == 0.0
+        assert round(request.path[-1].end_s * 1e9) == end - begin
+        assert all(one.end_s == two.begin_s for one, two in zip(request.path, request.path[1:], strict=False))
+        assert len(request.path) <= 100
+
+
+def test_counts_say_how_often_a_state_was_entered() -> None:
+    stage = Stage()
+    steps = [Run(5), Interrupted(3), Run(5), Kernel(4), Run(2), Wait("disk", 7, 2), Run(1), Preempted(3), Run(1)]
+    stage.request(stage.actor("worker"), 2_000_000, steps)
+    [request] = analysed(stage)
+    # An interrupt is not the thread's doing: what it interrupts is not entered anew.
+    assert request.counts == {"RU": 4, "BI": 1, "RS": 1, "BD": 1, "BP": 2}
+    assert request.syscalls == ("getpid", "pread64")
+
+
+class Rows:
+    """Events one by one, for what no well-behaved generator makes."""
+
+    def __init__(self) -> None:
+        self.texts = Texts()
+        self.rows: list[tuple[int, ...]] = []
+
+    def __call__(
+        self, ts: int, cpu: int, kind: Kind, tid: int, *numbers: int, text: str = "", flags: int = 4, host: str = ""
+    ) -> None:
+        place = self.texts.place(text) if text else -1
+        of = self.texts.place(host) if host else -1
+        self.rows.append((ts, cpu, kind, flags, tid, *(*numbers, 0, 0, 0)[:3], place, of))
+
+    def analysed(self) -> list[Request]:
+        analysis = Analysis()
+        found = analysis.feed(Events(np.array(self.rows, EVENT), self.texts))
+        return found + analysis.finish()
+
+    def one(self) -> tuple[Counter[str], Counter[str]]:
+        [request] = self.analysed()
+        total = round(request.duration_s * 1e9)
+        both = nanoseconds(request.times_s), nanoseconds(request.critical_s)
+        assert sum(both[0].values()) == sum(both[1].values()) == total
+        return both
+
+
+def test_trap_1_woken_before_it_slept_is_a_wait_for_the_cpu_and_no_link() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="futex")
+    rows(25, 1, Kind.WAKE, 2, 1)
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="futex")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one() == ({"RU": 25, "RS": 15, "BP": 60},) * 2
+
+
+def test_trap_1_one_that_slept_after_all_is_linked() -> None:
+    # The waking before the switch was of an earlier wait: another one ends this one.
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(25, 1, Kind.WAKE, 2, 1)
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(80, 1, Kind.WAKE, 2, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 75, "RS": 15, "BP": 10})
+
+
+def test_trap_2_a_waker_that_itself_waits_longer_explains_nothing() -> None:
+    # Thread 2 is said to wake at 80, but sleeps from 40 to 200: some event is missing.
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(40, 1, Kind.SWITCH, 2, 0, 0, 1)
+    rows(80, 2, Kind.WAKE, 2, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(110, 0, Kind.END, 1)
+    rows(200, 2, Kind.WAKE, 9, 2)
+    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10},) * 2
+
+
+def test_trap_2_two_that_wait_for_each_other_at_one_time_end() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(30, 1, Kind.SWITCH, 2, 0, 0, 1)
+    rows(80, 1, Kind.WAKE, 1, 2)
+    rows(80, 0, Kind.WAKE, 2, 1)
+    rows(80, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(80, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one()[0] == {"RU": 40, "BT": 60}
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "number", "text", "state"),
+    [
+        (Kind.IRQ_ENTER, 30, "virtio1-req.0", "BD"),
+        (Kind.IRQ_ENTER, 31, "nvme0q1", "BD"),
+        (Kind.IRQ_ENTER, 33, "eth0-rx-0", "BN"),
+        (Kind.IRQ_ENTER, 236, "local_timer", "BS"),
+        (Kind.IRQ_ENTER, 9, "acpi", "BI"),
+        (Kind.SOFTIRQ_ENTER, 1, "", "BS"),
+        (Kind.SOFTIRQ_ENTER, 3, "", "BN"),
+        (Kind.SOFTIRQ_ENTER, 4, "", "BD"),
+        (Kind.SOFTIRQ_ENTER, 9, "", "BI"),
+    ],
+)
+def test_trap_3_what_an_interrupt_wakes_is_not_the_work_of_who_was_interrupted(
+    known: bool, kind: Kind, number: int, text: str, state: str
+) -> None:
+    hard = kind == Kind.IRQ_ENTER
+    flags = (Flags.HARD if hard else Flags.SOFT) | Flags.KNOWN if known else 0
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker", flags=flags & 4)
+    rows(0, 1, Kind.SWITCH, 0, 2, text="innocent", flags=flags & 4)
+    rows(10, 0, Kind.BEGIN, 1, flags=flags & 4)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read", flags=flags & 4)
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1, flags=flags & 4)
+    rows(78, 1, kind, 2, number, text=text, flags=flags)
+    rows(80, 1, Kind.WAKE, 2, 1, flags=flags)
+    rows(82, 1, Kind.IRQ_EXIT if hard else Kind.SOFTIRQ_EXIT, 2, number, flags=flags)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker", flags=flags & 4)
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read", flags=flags & 4)
+    rows(110, 0, Kind.END, 1, flags=flags & 4)
+    expected = {"RU": 25, "RS": 15, state: 50, "BP": 10}
+    assert rows.one() == (expected, expected)
+
+
+def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="epoll_wait")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(78, 0, Kind.IRQ_ENTER, 0, 48, text="arch_sys_counter", flags=5)
+    rows(79, 0, Kind.TIMER_ENTER, 0, flags=5)
+    rows(80, 0, Kind.WAKE, 0, 1, flags=5)
+    rows(81, 0, Kind.TIMER_EXIT, 0, flags=5)
+    rows(82, 0, Kind.IRQ_EXIT, 0, 48, flags=5)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="epoll_wait")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one()[0] == {"RU": 25, "RS": 15, "BS": 50, "BP": 10}
+
+
+def test_trap_4_without_timers_a_sleep_is_one_all_the_same() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="clock_nanosleep")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="clock_nanosleep")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one()[0] == {"RU": 25, "RS": 15, "BS": 60}
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        # The thread that sends runs the receiving side itself, in its system call.
+        (Kind.SYSCALL_ENTER, ({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 65, "RS": 25, "BP": 10})),
+        # The same soft interrupt right after a hard one comes from outside.
+        (Kind.IRQ_EXIT, ({"RU": 25, "RS": 15, "BN": 50, "BP": 10},) * 2),
+    ],
+)
+def test_trap_5_loopback_is_received_in_the_sender(
+    since: Kind, expected: tuple[dict[str, int], dict[str, int]]
+) -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="redis-server")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="recvfrom")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    if since == Kind.IRQ_EXIT:
+        rows(70, 1, Kind.IRQ_ENTER, 2, 33, text="eth0", flags=5)
+        rows(72, 1, Kind.IRQ_EXIT, 2, 33, text="eth0", flags=5)
+    else:
+        rows(70, 1, Kind.SYSCALL_ENTER, 2, text="sendto")
+    rows(78, 1, Kind.SOFTIRQ_ENTER, 2, 3, flags=6)
+    rows(80, 1, Kind.WAKE, 2, 1, flags=6)
+    rows(82, 1, Kind.SOFTIRQ_EXIT, 2, 3, flags=6)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="recvfrom")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one() == expected
+
+
+def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
+    rows = Rows()
+    for host in ("web", "db"):
+        rows(0, 0, Kind.SWITCH, 0, 1, text="nginx" if host == "web" else "mariadbd", host=host)
+    rows(10, 0, Kind.BEGIN, 1, host="web")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="recvfrom", host="web")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1, host="web")
+    rows(50, 0, Kind.SYSCALL_ENTER, 1, text="sendto", host="db")
+    rows(60, 0, Kind.NET_SEND, 1, 4711, host="db")
+    rows(62, 0, Kind.SYSCALL_EXIT, 1, text="sendto", host="db")
+    rows(70, 0, Kind.IRQ_ENTER, 0, 33, text="eth0", flags=5, host="web")
+    rows(71, 0, Kind.IRQ_EXIT, 0, 33, flags=5, host="web")
+    rows(72, 0, Kind.SOFTIRQ_ENTER, 0, 3, flags=6, host="web")
+    rows(75, 0, Kind.NET_RECEIVE, 0, 4711, flags=6, host="web")
+    rows(80, 0, Kind.WAKE, 0, 1, flags=6, host="web")
+    rows(82, 0, Kind.SOFTIRQ_EXIT, 0, 3, flags=6, host="web")
+    rows(90, 0, Kind.SWITCH, 0, 1, text="nginx", host="web")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="recvfrom", host="web")
+    rows(110, 0, Kind.END, 1, host="web")
+    # In the local set it is the network, whether the other machine was traced or not.
+    [request] = rows.analysed()
+    assert rows.one() == (
+        {"RU": 25, "RS": 15, "BN": 50, "BP": 10},
+        {"RU": 45, "RS": 25, "BN": 20, "BP": 10},
+    )
+    assert request.host == "web"
+    assert request.threads == ("nginx[1]", "db/mariadbd[1]")
+    assert ("BN", "recvfrom", "db/mariadbd") in [(each.state, each.syscall, each.by) for each in request.spent]
+
+
+def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one_takes_none() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=5)
+    rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=5)
+    rows(30, 0, Kind.SOFTIRQ_ENTER, 1, 9, flags=6)
+    rows(35, 0, Kind.SOFTIRQ_EXIT, 1, 9, flags=6)
+    rows(40, 0, Kind.SYSCALL_ENTER, 1, text="sendto")
+    rows(42, 0, Kind.SOFTIRQ_ENTER, 1, 3, flags=6)
+    rows(48, 0, Kind.SOFTIRQ_EXIT, 1, 3, flags=6)
+    rows(50, 0, Kind.SYSCALL_EXIT, 1, text="sendto")
+    # The end of this one is missing: nobody knows what it took.
+    rows(60, 0, Kind.IRQ_ENTER, 1, 30, text="virtio1-req.0", flags=5)
+    rows(70, 0, Kind.SWITCH, 1, 2, 1, text="other")
+    rows(80, 0, Kind.SWITCH, 2, 1, 1, text="worker")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one()[0] == {"RU": 65, "RS": 10, "BI": 15, "BP": 10}
+
+
+def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="short")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="wait4")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(80, 1, Kind.EXIT, 2)
+    rows(82, 1, Kind.WAKE, 2, 1)
+    rows(85, 1, Kind.SWITCH, 2, 3, 0, 16, text="parent")
+    # Number 2 is given to a new one at once, which sleeps.
+    rows(86, 1, Kind.FORK, 3, 2, 2, text="fresh")
+    rows(87, 1, Kind.SWITCH, 3, 2, 0, 1, text="fresh")
+    rows(88, 1, Kind.SWITCH, 2, 0, 0, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="wait4")
+    rows(110, 0, Kind.END, 1)
+    [request] = rows.analysed()
+    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 52, "BP": 8}, {"RU": 77, "RS": 15, "BP": 8})
+    assert request.threads == ("worker[1]", "short[2]")
+
+
+def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
+    # As of an interpreter's lock: it times out, and is taken up again at once, until another thread hands it over.
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="python")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="gc")
+    rows(0, 1, Kind.NAMED, -1, 2, 1, text="gc")
+    rows(1_000, 0, Kind.BEGIN, 1)
+    for part in range(2):
+        at = 1_000 + 10_000 * part
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00 + 4 * part, text="futex")
+        rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
+        rows(at + 9_000, 0, Kind.IRQ_ENTER, 0, 236, text="local_timer", flags=5)
+        rows(at + 9_000, 0, Kind.TIMER_ENTER, 0, flags=5)
+        rows(at + 9_000, 0, Kind.WAKE, 0, 1, flags=5)
+        rows(at + 9_000, 0, Kind.IRQ_EXIT, 0, flags=5)
+        rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
+        rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
+    rows(21_000, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00, text="futex")
+    rows(21_010, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(25_000, 1, Kind.WAKE, 2, 1)
+    rows(25_100, 0, Kind.SWITCH, 0, 1, text="python")
+    rows(25_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+    rows(26_000, 0, Kind.END, 1)
+    [request] = rows.analysed()
+    times, path = rows.one()
+    assert times == {"BF": 2 * 8_990 + 3_990, "BP": 300, "RS": 2 * 110 + 110, "RU": 2 * 800 + 800}
+    assert path == {"BP": 300, "RS": 330, "RU": 2 * 800 + 800 + 2 * 8_990 + 3_990}
+    assert {(each.by, each.pid) for each in request.spent if each.state == "BF"} == {("gc", 1)}
+
+
+def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
+    # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
+    rows = Rows()
+    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(60, 1, Kind.WAKE, 2, 1)
+    rows(70, 0, Kind.IRQ_ENTER, 0, 251, text="call_function_single", flags=5)
+    rows(72, 0, Kind.IRQ_EXIT, 0, 251, flags=5)
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(110, 0, Kind.END, 1)
+    assert rows.one() == ({"RU": 25, "RS": 33, "BT": 30, "BP": 12}, {"RU": 55, "RS": 33, "BP": 12})
+
+
+def test_a_chain_of_two_hundred_wakings_is_followed() -> None:
+    steps: Sequence[Step] = (Run(5),)
+    for _ in range(200):
+        steps = (WaitFor(tuple(steps), 1, 1),)
+    stage = Stage()
+    stage.request(stage.actor("worker"), 2_000_000, steps)
+    [request] = analysed(stage)
+    assert nanoseconds(request.critical_s) == critical(steps) == {"RU": 5, "RS": 200, "BP": 200}
