@@ -1,0 +1,229 @@
+"""The events of one CTF packet: found one after the other, then read column by column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.producers.trace.ctf.layouts import Layout, Placing, Scope, UnreadableError, bits_at, laid_out, walking
+from laggard.producers.trace.ctf.types import (
+    Array,
+    Enumeration,
+    EventClass,
+    Integer,
+    StreamClass,
+    Struct,
+    Type,
+    Variant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_CUT: Final = "it ends within an event"
+
+PADDING: Final = 16
+"""So many bytes behind a packet's last are read, though not used, with its last field."""
+
+
+class Option(NamedTuple):
+    """One form of a stream's event headers, as LTTng has a compact and an extended one."""
+
+    first: int
+    last: int
+    fields: Struct
+
+
+class Group(NamedTuple):
+    """All events of one class and layout in a packet.
+
+    Attributes:
+        event: their class.
+        layout: where their fields are.
+        at: their places among the packet's events, shape (n,).
+        positions: the bytes at which they begin, shape (n,).
+        walked: what is behind the fields at known places; empty where nothing is.
+
+    """
+
+    event: EventClass
+    layout: Layout
+    at: NDArray[np.intp]
+    positions: NDArray[np.int64]
+    walked: Sequence[Scope]
+
+
+class Found(NamedTuple):
+    """A packet's events.
+
+    Attributes:
+        events: how many.
+        groups: by class.
+        problem: why the rest of the packet cannot be read; empty where all was.
+
+    """
+
+    events: int
+    groups: Sequence[Group]
+    problem: str
+
+
+class Decoder:
+    """Finds the events of a stream class's packets.
+
+    Parameters:
+        stream: what they are.
+
+    Attributes:
+        packet: reads a packet's context.
+
+    Raises:
+        UnreadableError: the headers of its events are of no form that is known here.
+
+    """
+
+    def __init__(self, stream: StreamClass) -> None:
+        self._stream = stream
+        self._layouts: list[tuple[Layout, EventClass]] = []
+        self._known: dict[tuple[int, int], Layout] = {}
+        self._extended: dict[tuple[int, int], tuple[int, Integer]] = {}
+        self._align = max(8, stream.header.align)
+        everything = [stream.header, stream.context]
+        for event in stream.events.values():
+            everything += [event.context, event.fields]
+        widest = max([self._align, *(_widest(each) for each in everything)])
+        self._phases = widest // 8
+        self._tag, self._options = self._forms()
+        self.packet = walking("", stream.packet, {})
+
+    def _forms(self) -> tuple[Integer | None, list[Option]]:
+        tag: Integer | None = None
+        options: list[Option] = []
+        plain: list[tuple[str, Type]] = []
+        for name, kind in self._stream.header.fields:
+            if name == "id" and not plain:
+                tag = kind.container if isinstance(kind, Enumeration) else kind if isinstance(kind, Integer) else None
+            if isinstance(kind, Variant):
+                tagged = dict(self._stream.header.fields).get(kind.tag)
+                if not isinstance(tagged, Enumeration) or options:
+                    raise UnreadableError("an event header whose variant has no tag")
+                for first, last, label in tagged.labels:
+                    option = kind.options.get(label)
+                    if isinstance(option, Struct):
+                        options.append(Option(first, last, Struct((*plain, (name, option)), self._align)))
+            else:
+                plain.append((name, kind))
+        if not options:
+            options = [Option(0, 1 << 64, Struct(tuple(plain), self._align))]
+        if tag is not None and tag.size % 8 and tag.size > 8:
+            raise UnreadableError(f"an event header whose id has {tag.size} bits")
+        return tag, options
+
+    def events(self, data: bytes, begin: int, end: int) -> Found:
+        """All events between two bytes of a packet.
+
+        Parameters:
+            data: the packet; `PADDING` bytes may follow it.
+            begin: where the first one is.
+            end: behind the last one.
+
+        """
+        positions: list[int] = []
+        numbers: list[int] = []
+        walked: dict[int, list[Scope]] = {}
+        problem = ""
+        known, phases, align = self._known, self._phases, self._align >> 3
+        tag = self._tag
+        short = tag is not None and tag.size <= 8
+        mask, shift = ((1 << tag.size) - 1, 0 if tag.little else 8 - tag.size) if tag is not None and short else (0, 0)
+        length = 0 if tag is None else tag.size >> 3
+        order = "little" if tag is None or tag.little else "big"
+        at = begin
+        try:
+            while at < end:
+                if align > 1:
+                    at += -at % align
+                    if at >= end:
+                        break
+                number = (
+                    (data[at] >> shift) & mask if short else int.from_bytes(data[at : at + length], order)  # type: ignore[arg-type]
+                )
+                layout = known.get((number, at % phases)) or self._layout(data, at, number)
+                following = at + layout.size
+                if not layout.size:
+                    following, scope = layout.walked(data, at)
+                if following > end:
+                    problem = _CUT
+                    break
+                if not layout.size:
+                    walked.setdefault(layout.number, []).append(scope)
+                positions.append(at)
+                numbers.append(layout.number)
+                at = following
+        except IndexError:
+            problem = _CUT
+        except UnreadableError as error:
+            problem = f"at byte {at:,} {error}"
+        return Found(len(positions), self._grouped(positions, numbers, walked), problem)
+
+    def _grouped(self, positions: list[int], numbers: list[int], walked: dict[int, list[Scope]]) -> list[Group]:
+        if not positions:
+            return []
+        where = np.array(positions, np.int64)
+        which = np.array(numbers, np.int32)
+        order = np.argsort(which, kind="stable")
+        present, starts = np.unique(which[order], return_index=True)
+        groups = []
+        for number, at in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            layout, event = self._layouts[number]
+            groups.append(Group(event, layout, at, where[at], walked.get(number, ())))
+        return groups
+
+    def _layout(self, data: bytes, at: int, number: int) -> Layout:
+        """The layout of the event at a byte, whose header begins with a number."""
+        phase = at % self._phases
+        extended = self._extended.get((number, phase))
+        if extended is not None:
+            identity = bits_at(data, at * 8 + extended[0], extended[1])
+            known = self._known.get((-1 - identity, phase))
+            if known is not None:
+                return known
+        option = next((each for each in self._options if each.first <= number <= each.last), None)
+        if option is None:
+            raise UnreadableError(f"there is an event header with the id {number}")
+        placing = Placing(phase * 8)
+        for name, kind in option.fields.fields:
+            placing.place(name, kind, "header.")
+        identity, key = number, (number, phase)
+        column = placing.columns.get("header.id")
+        if column is not None and column.bit > 0:
+            assert isinstance(column.kind, Integer)
+            self._extended[number, phase] = column.bit, column.kind
+            identity = bits_at(data, at * 8 + column.bit, column.kind)
+            key = (-1 - identity, phase)
+        event = self._stream.events.get(identity)
+        if event is None:
+            raise UnreadableError(f"there is an event with the id {identity:,}, which the metadata does not know")
+        for prefix, part in (("context.", self._stream.context), ("context.", event.context), ("", event.fields)):
+            placing.align(part.align)
+            for name, kind in part.fields:
+                placing.place(name, kind, prefix)
+        layout = laid_out(len(self._layouts), placing)
+        self._layouts.append((layout, event))
+        self._known[key] = layout
+        return layout
+
+
+def _widest(kind: Type) -> int:
+    """The largest alignment of a type and what it is made of."""
+    match kind:
+        case Array(element=element):
+            return _widest(element)
+        case Struct(fields=fields):
+            return max([kind.align, *(_widest(each) for _, each in fields)])
+        case Variant(options=options):
+            return max([1, *(_widest(each) for each in options.values())])
+    return kind.align

@@ -1,0 +1,304 @@
+"""One stream of a CTF trace: a file of packets, each with the events of one CPU, and what is known to be missing."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from laggard.producers.trace.ctf.columns import Window
+from laggard.producers.trace.ctf.decoding import PADDING, Decoder, Group
+from laggard.producers.trace.ctf.layouts import Scope, UnreadableError, walking
+from laggard.producers.trace.ctf.types import Clock, Integer, Metadata, StreamClass, Struct, Type
+from laggard.producers.trace.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.told import Told
+
+PACKET_MAGIC: Final = 0xC1FC1FC1
+
+_SECOND_NS: Final = 1_000_000_000
+_LONGEST_HEAD: Final = 4 << 10
+
+
+class Gap(NamedTuple):
+    """Events are missing.
+
+    Attributes:
+        begin_ns: since when.
+        end_ns: until when.
+        lost: how many; 0 where it is not known.
+
+    """
+
+    begin_ns: int
+    end_ns: int
+    lost: int
+
+
+class Packet(NamedTuple):
+    """What a packet holds.
+
+    Attributes:
+        cpu: whose events; -1 where it is not told.
+        ts: nanoseconds of the stream's clock, never falling, shape (n,).
+        groups: the events by class.
+        window: the bytes that they are read from.
+        gaps: what is missing before and in it.
+
+    """
+
+    cpu: int
+    ts: NDArray[np.int64]
+    groups: Sequence[Group]
+    window: Window
+    gaps: Sequence[Gap]
+
+
+class _Head(NamedTuple):
+    """A packet's own fields, and where its events are, in bytes."""
+
+    stream: StreamClass
+    fields: dict[str, Any]
+    begin: int
+    events: int
+    content: int
+    end: int
+
+
+class Stream:
+    """The packets of a file, one after the other.
+
+    Parameters:
+        path: the file.
+        metadata: of the trace.
+        decoders: one for each class of streams of the trace, made as they are needed.
+        told: what is wrong is told here.
+
+    Attributes:
+        path: the file.
+        clock: what its times mean.
+
+    Raises:
+        TraceError: it cannot be read, or is no stream of this trace.
+
+    """
+
+    def __init__(self, path: Path, metadata: Metadata, decoders: dict[int, Decoder], told: Told) -> None:
+        self.path = path
+        self._metadata = metadata
+        self._decoders = decoders
+        self._told = told
+        try:
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except OSError as error:
+            raise TraceError(path, f"cannot be read: {error.strerror}") from error
+        self._size = size
+        self._scope: Scope = {}
+        self._header = walking("", metadata.packet_header, {})
+        self._at = 0
+        self._last_ns: int | None = None
+        self._end_ns: int | None = None
+        self._discarded = 0
+        self._sequence: int | None = None
+        self.clock = Clock("")
+        self._next = self._head() if size else None
+
+    @property
+    def begins_ns(self) -> int | None:
+        """When the next packet begins."""
+        if self._next is None:
+            return None
+        begin = self._next.fields.get("timestamp_begin")
+        return self._ns(begin) if isinstance(begin, int) else -(1 << 62)
+
+    def read(self) -> Packet:
+        """The next packet."""
+        head = self._next
+        assert head is not None
+        assert self._data is not None
+        data = self._data[head.begin : min(head.end, self._size)] + bytes(PADDING)
+        begin, end = head.events - head.begin, min(head.content, self._size) - head.begin
+        found = self._decoders[head.stream.number].events(data, begin, end)
+        window = Window(data)
+        ts = self._times(head, found.groups, found.events, window)
+        gaps = self._missing(head)
+        cut = head.content > self._size
+        if found.problem or cut:
+            problem = "the file ends within a packet" if cut else f"a packet cannot be read to its end: {found.problem}"
+            self._told.tell(problem, self.path)
+            # From the last event that was read up to where the packet should have ended.
+            since = int(ts[-1]) if len(ts) else self._begin(head)
+            stop = head.fields.get("timestamp_end")
+            gaps.append(Gap(since, max(since, self._ns(stop)) if isinstance(stop, int) else since, 0))
+        cpu = head.fields.get("cpu_id", -1)
+        self._at = head.end
+        self._next = self._head()
+        return Packet(cpu, ts, found.groups, window, gaps)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._data is not None:
+            self._data.close()
+
+    def _head(self) -> _Head | None:
+        """The packet at the current place; None where there is none any more."""
+        assert self._data is not None
+        if self._at >= self._size:
+            return None
+        scope: Scope = {}
+        window = self._data[self._at : self._at + _LONGEST_HEAD]
+        try:
+            bit = self._header(window, 0, scope)
+            if scope.get("magic", PACKET_MAGIC) != PACKET_MAGIC:
+                self._ends("a packet is expected, there is none" if self._at else "is no stream of CTF")
+                return None
+            stream = self._metadata.streams.get(scope.get("stream_id", next(iter(self._metadata.streams))))
+            if stream is None:
+                self._ends(f"a packet of stream {scope['stream_id']}, which the metadata does not know")
+                return None
+            if stream.number not in self._decoders:
+                self._decoders[stream.number] = Decoder(stream)
+            bit = self._decoders[stream.number].packet(window, bit, scope)
+        except (IndexError, UnreadableError) as error:
+            why = str(error) or "the file ends within it"
+            self._ends(f"a packet's header cannot be read: {why}")
+            return None
+        rest = (self._size - self._at) * 8
+        whole = int(scope.get("packet_size", rest))
+        content = int(scope.get("content_size", whole))
+        if not bit <= content <= whole or whole % 8:
+            # So LTTng leaves a packet that it was writing when the machine stopped.
+            self._ends("a packet was not finished, what follows is not read")
+            return None
+        self._clock_of(stream)
+        first = self._at + ((bit + 7) >> 3)
+        return _Head(stream, scope, self._at, first, self._at + content // 8, self._at + whole // 8)
+
+    def _ends(self, problem: str) -> None:
+        """Nothing more of this file can be read."""
+        self._told.tell(problem, self.path)
+        self._at = self._size
+
+    def _clock_of(self, stream: StreamClass) -> None:
+        if self.clock.name:
+            return
+        name = next(iter(_clocks(stream.header)), "")
+        clocks = self._metadata.clocks
+        self.clock = clocks.get(name) or next(iter(clocks.values()), Clock("none"))
+
+    def _ns(self, value: int) -> int:
+        frequency = self.clock.frequency
+        return value if frequency == _SECOND_NS else value * _SECOND_NS // frequency
+
+    def _begin(self, head: _Head) -> int:
+        begin = head.fields.get("timestamp_begin")
+        return self._ns(begin) if isinstance(begin, int) else (self._last_ns or 0)
+
+    def _times(self, head: _Head, groups: Sequence[Group], count: int, window: Window) -> NDArray[np.int64]:
+        """Nanoseconds of each event: in full, or only the lowest bits, which start anew when they are used up."""
+        raw = np.zeros(count, np.int64)
+        bits = np.full(count, 64, np.int64)
+        for group in groups:
+            column = group.layout.columns.get("header.timestamp")
+            if column is not None and isinstance(column.kind, Integer):
+                raw[group.at] = window.integers(group.positions, column.bit, column.kind)
+                bits[group.at] = column.kind.size
+        begin, end = head.fields.get("timestamp_begin", 0), head.fields.get("timestamp_end")
+        value = unwrapped(raw, bits, int(begin), int(end) if isinstance(end, int) else None)
+        frequency = self.clock.frequency
+        if frequency != _SECOND_NS:
+            value = value // frequency * _SECOND_NS + value % frequency * _SECOND_NS // frequency
+        if count == 0:
+            return value
+        lowest = value[0] if self._last_ns is None else self._last_ns
+        risen = np.maximum.accumulate(np.maximum(value, lowest))
+        backward = risen - value
+        if backward.any():
+            steps = int(np.count_nonzero(backward))
+            self._told.tell("time runs backward: taken as standing still", self.path, steps)
+        self._last_ns = int(risen[-1])
+        return risen
+
+    def _missing(self, head: _Head) -> list[Gap]:
+        fields, gaps = head.fields, []
+        begin = self._begin(head)
+        before = begin if self._end_ns is None else self._end_ns
+        stop = fields.get("timestamp_end")
+        end = self._ns(stop) if isinstance(stop, int) else begin
+        sequence = fields.get("packet_seq_num")
+        if isinstance(sequence, int) and self._sequence is not None and sequence > self._sequence + 1:
+            packets = sequence - self._sequence - 1
+            self._told.tell("packets are missing", self.path, packets)
+            gaps.append(Gap(before, max(before, begin), 0))
+        discarded = fields.get("events_discarded")
+        if isinstance(discarded, int):
+            lost = discarded - self._discarded
+            if lost > 0:
+                self._told.tell("events were discarded by the recorder", self.path, lost)
+                gaps.append(Gap(before, max(before, end), lost))
+            self._discarded = discarded
+        self._sequence = sequence if isinstance(sequence, int) else None
+        self._end_ns = end
+        return gaps
+
+
+def unwrapped(raw: NDArray[np.int64], bits: NDArray[np.int64], begin: int, end: int | None) -> NDArray[np.int64]:
+    """Full times out of the lowest bits of them.
+
+    A recorder writes a full time when more than its lowest bits changed, so less than before means once around. Where
+    that leads beyond the packet's end, time ran backward instead, and least where the step was the smallest.
+
+    Args:
+        raw: as they are in the headers, shape (n,).
+        bits: how many bits each one has; 64 is a full time.
+        begin: the packet's.
+        end: the packet's; None where it is not told.
+
+    Returns:
+        Shape (n,).
+
+    """
+    short = bits < 64
+    if not short.any():
+        return raw
+    size = int(bits[short].min())
+    low = (1 << size) - 1
+    before = np.concatenate(([begin], raw[:-1])) & low
+    back = np.where(short, before - (raw & low), 0)
+    wraps = (back > 0).astype(np.int64)
+    at = np.arange(len(raw))
+    full = np.maximum.accumulate(np.where(short, -1, at))  # the last full time before each, or -1
+
+    def times() -> NDArray[np.int64]:
+        around = np.cumsum(wraps)
+        since = np.where(full >= 0, around[np.maximum(full, 0)], 0)
+        high = np.where(full >= 0, raw[np.maximum(full, 0)], begin) & ~low
+        return np.where(short, high + (raw & low) + ((around - since) << size), raw)
+
+    found = times()
+    if end is not None and found[-1] > end:
+        tail = (at > full[-1]) & (wraps > 0)
+        too_many = min(-(-(int(found[-1]) - end) >> size), int(np.count_nonzero(tail)))
+        wraps[np.argsort(np.where(tail, back, 1 << 62), kind="stable")[:too_many]] = 0
+        found = times()
+    return found
+
+
+def _clocks(kind: Type) -> list[str]:
+    """The clocks that the integers of an event's header are of."""
+    match kind:
+        case Integer(clock=clock):
+            return [clock] if clock else []
+        case Struct(fields=fields):
+            return [clock for _, each in fields for clock in _clocks(each)]
+    options = getattr(kind, "options", {})
+    return [clock for each in options.values() for clock in _clocks(each)]

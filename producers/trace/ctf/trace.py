@@ -1,0 +1,189 @@
+"""CTF traces of one host, such as LTTng's of the kernel and of its programs, as one stream of events."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.producers.trace.ctf.columns import Columns
+from laggard.producers.trace.ctf.layouts import UnreadableError
+from laggard.producers.trace.ctf.running import Running
+from laggard.producers.trace.ctf.streams import Packet, Stream
+from laggard.producers.trace.ctf.translation import BOUNDARIES, Boundary, Translation, blank
+from laggard.producers.trace.errors import TraceError
+from laggard.producers.trace.events import EVENT, Events, Kind, Texts
+from laggard.producers.trace.told import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.ctf.decoding import Decoder
+    from laggard.producers.trace.ctf.types import Metadata
+
+METADATA: Final = "metadata"
+
+_BATCH: Final = 1 << 16
+
+
+class CtfTrace:
+    """The traces that one host recorded together.
+
+    LTTng keeps that of the kernel and those of programs in folders of their own, each with its metadata. Where their
+    clocks are the same one, its values are compared as they are; else by what they say of the time of day.
+
+    Parameters:
+        folders: each one with its streams, and what its metadata says.
+        boundaries: pairs of a program's events that bound requests, beside those that are known.
+
+    Attributes:
+        host: what it calls itself; empty where it does not say.
+        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
+
+    Raises:
+        TraceError: there is nothing that can be read.
+
+    """
+
+    def __init__(self, folders: Mapping[Path, Metadata], boundaries: Sequence[Boundary] = ()) -> None:
+        self._told = Told()
+        self._translation = Translation((*boundaries, *BOUNDARIES))
+        self._parts: list[tuple[Stream, int]] = []
+        self.host = ""
+        first: Stream | None = None
+        for folder, metadata in folders.items():
+            self.host = self.host or host_of(metadata)
+            names = {event.name for stream in metadata.streams.values() for event in stream.events.values()}
+            if {"sched_waking", "sched:sched_waking"} & names:
+                self._translation.has_waking = True
+            elif {"sched_wakeup", "sched:sched_wakeup"} & names:
+                self._told.tell("sched_waking was not recorded: who woke a thread of another CPU may be wrong", folder)
+            decoders: dict[int, Decoder] = {}
+            for path in _streams(folder):
+                stream = self._opened(path, metadata, decoders)
+                if stream is not None and stream.begins_ns is not None:
+                    first = first or stream
+                    same = stream.clock.unique and stream.clock.unique == first.clock.unique
+                    ahead = 0 if same else stream.clock.offset_ns - first.clock.offset_ns
+                    self._parts.append((stream, ahead))
+        if first is None:
+            raise TraceError(next(iter(folders)), "expected a CTF trace with events, there are none" + self._why())
+        self.wall_offset_s = first.clock.offset_ns / 1e9
+        if not first.clock.offset_ns:
+            self._told.tell(
+                "its clock does not say the time of day: requests are dated by the time since boot", first.path
+            )
+        self._texts = Texts()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with parts of it, as far as it was read."""
+        return self._told.warnings
+
+    def _why(self) -> str:
+        return "".join(f"; {warning}" for warning in self._told.warnings)
+
+    def _opened(self, path: Path, metadata: Metadata, decoders: dict[int, Decoder]) -> Stream | None:
+        try:
+            return Stream(path, metadata, decoders, self._told)
+        except TraceError as error:
+            self._told.tell(error.problem, error.place)
+        except UnreadableError as error:
+            self._told.tell(f"cannot be read: {error}", path)
+        return None
+
+    def __iter__(self) -> Iterator[Events]:
+        """All events, in the order of time; once."""
+        running = Running()
+        queue = [(self._begins(index), index) for index in range(len(self._parts))]
+        heapq.heapify(queue)
+        waiting: list[NDArray[np.void]] = []
+        size = 0
+        told_ns = -(1 << 62)
+        while queue:
+            _, index = heapq.heappop(queue)
+            stream, ahead = self._parts[index]
+            rows = self._rows(stream.read(), ahead)
+            if len(rows):
+                waiting.append(rows)
+                size += len(rows)
+            if stream.begins_ns is None:
+                stream.close()
+            else:
+                heapq.heappush(queue, (self._begins(index), index))
+            until = queue[0][0] if queue else 1 << 62
+            if size >= _BATCH or not queue:
+                batch, waiting = _taken(waiting, until)
+                size = sum(len(each) for each in waiting)
+                if len(batch):
+                    if batch["ts"][0] < told_ns:
+                        self._told.tell("a packet begins after its first events: these are taken to be later")
+                        batch["ts"] = np.maximum(batch["ts"], told_ns)
+                    told_ns = int(batch["ts"][-1])
+                    running.fill(batch)
+                    yield Events(batch, self._texts)
+
+    def _begins(self, index: int) -> int:
+        stream, ahead = self._parts[index]
+        begin = stream.begins_ns
+        assert begin is not None
+        return begin + ahead
+
+    def _rows(self, packet: Packet, ahead: int) -> NDArray[np.void]:
+        """The events of a packet, in the order of time."""
+        every = np.zeros(len(packet.ts), EVENT)
+        ts = packet.ts + ahead
+        extras: list[tuple[NDArray[np.intp], NDArray[np.void]]] = []
+        for group in packet.groups:
+            columns = Columns(group, packet.window, self._texts)
+            rows, more = self._translation.events(columns, ts[group.at], packet.cpu)
+            every[group.at] = rows
+            extras += [(group.at[which], found) for which, found in more]
+        kept = np.flatnonzero(every["kind"])
+        places, parts = [kept * 2], [every[kept]]
+        for at, found in extras:
+            places.append(at * 2 + 1)
+            parts.append(found)
+        rows = np.concatenate(parts)
+        if extras:
+            rows = rows[np.argsort(np.concatenate(places), kind="stable")]
+        if packet.gaps:
+            gaps = blank(len(packet.gaps))
+            gaps["kind"], gaps["cpu"] = Kind.LOST, packet.cpu
+            for row, gap in zip(gaps, packet.gaps, strict=True):
+                row["a"], row["b"], row["c"] = gap.begin_ns + ahead, gap.end_ns + ahead, gap.lost
+                row["ts"] = row["b"]
+            rows = np.concatenate([rows, gaps])
+            rows = rows[np.argsort(rows["ts"], kind="stable")]
+        return rows
+
+
+def host_of(metadata: Metadata) -> str:
+    """What the host calls itself: as LTTng says it, or perf; empty where neither does."""
+    return metadata.environment.get("hostname") or metadata.environment.get("host", "")
+
+
+def _streams(folder: Path) -> list[Path]:
+    """The files of a trace beside its metadata."""
+    try:
+        return sorted(
+            path for path in folder.iterdir() if path.is_file() and path.name != METADATA and path.name[0] != "."
+        )
+    except OSError as error:
+        raise TraceError(folder, f"cannot be read: {error.strerror}") from error
+
+
+def _taken(waiting: Sequence[NDArray[np.void]], until: int) -> tuple[NDArray[np.void], list[NDArray[np.void]]]:
+    """What is before a time, in the order of time, and the rest."""
+    ready, rest = [], []
+    for rows in waiting:
+        end = int(np.searchsorted(rows["ts"], until, "left"))
+        ready.append(rows[:end])
+        if end < len(rows):
+            rest.append(rows[end:])
+    batch = np.concatenate(ready) if ready else np.zeros(0, EVENT)
+    return batch[np.argsort(batch["ts"], kind="stable")], rest

@@ -1,0 +1,321 @@
+"""OTLP exports as spans: JSON or protobuf, as SDKs and the collector's file exporter write them.
+
+Sources: the OpenTelemetry protocol 1.5 (https://opentelemetry.io/docs/specs/otlp/), its file exporter
+(https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/), and the collector's, which writes the length of each
+protobuf message before it as 4 bytes, the highest first; other writers use a varint.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import zstandard
+
+from laggard.producers.trace.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from laggard.producers.trace.told import Told
+
+MAX_MESSAGE: Final = 256 << 20
+"""A message of more bytes than this is none."""
+
+_SERVICE: Final = "service.name"
+_HOSTS: Final = ("host.name", "k8s.pod.name", "container.id", "host.id")
+_FIELD_ONE: Final = 0x0A
+_ERROR: Final = 2
+
+
+class SpanKind(IntEnum):
+    """The kinds of spans."""
+
+    UNSPECIFIED = 0
+    INTERNAL = 1
+    SERVER = 2
+    CLIENT = 3
+    PRODUCER = 4
+    CONSUMER = 5
+
+
+_KINDS: Final[dict[int | str, SpanKind]] = {
+    **{kind.value: kind for kind in SpanKind},
+    **{f"SPAN_KIND_{kind.name}": kind for kind in SpanKind},
+}
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """What something took, and what it was part of.
+
+    Attributes:
+        trace: its trace's id; `span` its own, `parent` that of what it was part of, empty for a root.
+        service: whose it is, on which host.
+        begin_ns: since the Unix epoch; likewise `end_ns`.
+        attributes: numbers as text.
+        error: why it failed; empty where it did not.
+        children: filled in by whoever builds a tree.
+
+    """
+
+    trace: str
+    span: str
+    parent: str
+    service: str
+    host: str
+    name: str
+    kind: SpanKind
+    begin_ns: int
+    end_ns: int
+    attributes: Mapping[str, str]
+    error: str = ""
+    children: list[Span] = field(default_factory=list)
+
+
+def spans_in(path: Path, told: Told) -> Iterator[Span]:
+    """The spans of a file, in its order; what cannot be read is told, and passed over.
+
+    Args:
+        path: OTLP JSON (one message, or one on each line) or protobuf (one message, or each with its length before it),
+            plain or compressed by gzip or Zstandard.
+        told: takes what is wrong.
+
+    Raises:
+        TraceError: it cannot be read, is no OTLP, or protobuf is not installed.
+
+    """
+    try:
+        with path.open("rb") as plain:
+            file = _opened(plain)
+            begin = file.read(5)
+            if not begin.strip():
+                raise TraceError(path, "expected OTLP traces, got an empty file" if not begin else _NONE)
+            if begin.lstrip()[:1] in (b"{", b"["):
+                yield from _json(begin, file, path, told)
+            else:
+                yield from _protobuf(begin, file, path, told)
+    except (EOFError, zstandard.ZstdError, gzip.BadGzipFile) as error:
+        told.tell(f"the compressed file cannot be read to its end: {error}", path)
+    except OSError as error:
+        raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
+
+
+_NONE: Final = "expected OTLP traces, as JSON or protobuf, got something else"
+
+
+def _opened(plain: IO[bytes]) -> IO[bytes]:
+    magic = plain.read(4)
+    plain.seek(0)
+    if magic[:2] == b"\x1f\x8b":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=plain))
+    if magic == b"\x28\xb5\x2f\xfd":
+        return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(plain, read_across_frames=True))
+    return plain
+
+
+# JSON
+
+
+def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Span]:
+    number = known = 0
+    lines = _lines(begin, file)
+    for line in lines:
+        number += 1
+        if not line.strip():
+            continue
+        try:
+            message = json.loads(line)
+        except ValueError:
+            if number == 1:
+                # One message over many lines.
+                yield from _whole(line + b"\n" + b"\n".join(lines), path, told)
+                return
+            told.tell("a line is no JSON: passed over", f"{path}:{number}")
+            continue
+        if isinstance(message, dict) and "resourceSpans" in message:
+            known += 1
+            yield from _from_json(message, f"{path}:{number}", told)
+        elif isinstance(message, dict) and message.keys() & {"resourceLogs", "resourceMetrics"}:
+            known += 1
+        else:
+            told.tell("a line is no OTLP (expected `resourceSpans`): passed over", f"{path}:{number}")
+    if not known:
+        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
+
+
+def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    rest = begin
+    while part := file.read(1 << 16):
+        *whole, rest = (rest + part).split(b"\n") if b"\n" in part else (rest + part,)
+        yield from whole
+        if len(rest) > MAX_MESSAGE:
+            return
+    yield rest
+
+
+def _whole(text: bytes, path: Path, told: Told) -> Iterator[Span]:
+    try:
+        message = json.loads(text)
+    except ValueError as error:
+        raise TraceError(path, f"expected OTLP JSON, got something else: {error}") from None
+    if not isinstance(message, dict) or "resourceSpans" not in message:
+        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
+    yield from _from_json(message, str(path), told)
+
+
+def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span]:
+    try:
+        for resource in message["resourceSpans"]:
+            shared = _attributes_of_json(resource.get("resource", {}).get("attributes", ()))
+            for scope in resource.get("scopeSpans", ()):
+                for span in scope.get("spans", ()):
+                    yield _span_of_json(span, shared)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        told.tell(f"a message is not as OTLP has it ({error!r}): its rest is passed over", place)
+
+
+def _span_of_json(span: dict[str, Any], shared: Mapping[str, str]) -> Span:
+    kind = span.get("kind", 0)
+    status = span.get("status", {})
+    attributes = _attributes_of_json(span.get("attributes", ()))
+    error = ""
+    if status.get("code") in (_ERROR, "STATUS_CODE_ERROR"):
+        events = [_attributes_of_json(event.get("attributes", ())) for event in span.get("events", ())]
+        error = _why(attributes, events)
+    return Span(
+        str(span["traceId"]),
+        str(span["spanId"]),
+        str(span.get("parentSpanId", "")),
+        shared.get(_SERVICE, "unknown_service"),
+        next((shared[name] for name in _HOSTS if name in shared), ""),
+        str(span.get("name", "")),
+        _KINDS.get(kind, SpanKind.UNSPECIFIED),
+        int(span["startTimeUnixNano"]),
+        int(span["endTimeUnixNano"]),
+        attributes,
+        error,
+    )
+
+
+def _attributes_of_json(attributes: Any) -> dict[str, str]:
+    """Those with one value, as text."""
+    found = {}
+    for each in attributes:
+        value = next(iter(each.get("value", {}).values()), "")
+        if isinstance(value, str | int | float):
+            found[each["key"]] = str(value)
+    return found
+
+
+# Protobuf
+
+
+def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Span]:
+    try:
+        from google.protobuf.message import DecodeError  # noqa: PLC0415 - an extra
+        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
+    except ImportError as error:
+        raise TraceError(
+            path, "to read protobuf opentelemetry-proto is needed: pip install 'laggard[spans]'; JSON needs nothing"
+        ) from error
+    known = 0
+    for message in _messages(begin, file, path, told):
+        data = TracesData()
+        try:
+            data.ParseFromString(message)
+        except DecodeError:
+            if not known:
+                raise TraceError(path, _NONE) from None
+            told.tell("a message is no OTLP: passed over", path)
+            continue
+        known += 1
+        for resource in data.resource_spans:
+            shared = _attributes_of(resource.resource.attributes)
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    yield _span_of(span, shared)
+    if not known:
+        raise TraceError(path, _NONE)
+
+
+def _messages(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[bytes]:
+    if begin[0] == _FIELD_ONE and len(begin) > 1:
+        # One message: its only field is the first one.
+        yield begin + file.read(MAX_MESSAGE)
+        return
+    fixed = begin[0] == 0
+    rest = begin
+    while True:
+        rest += file.read(10 - len(rest)) if len(rest) < 10 else b""
+        if not rest:
+            return
+        size, used = (int.from_bytes(rest[:4], "big"), 4) if fixed else _varint(rest)
+        if not used or size > MAX_MESSAGE:
+            told.tell("expected the length of a message, got something else: what follows is not read", path)
+            return
+        message = rest[used:] + file.read(max(0, size - len(rest) + used))
+        if len(message) < size:
+            told.tell("the file ends within a message", path)
+            return
+        rest = message[size:]
+        yield message[:size]
+
+
+def _varint(data: bytes) -> tuple[int, int]:
+    """A number and its length in bytes; 0 for none."""
+    value = 0
+    for index, byte in enumerate(data):
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value, index + 1
+    return 0, 0
+
+
+def _span_of(span: Any, shared: Mapping[str, str]) -> Span:
+    attributes = _attributes_of(span.attributes)
+    error = ""
+    if span.status.code == _ERROR:
+        error = _why(attributes, [_attributes_of(event.attributes) for event in span.events])
+    return Span(
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        shared.get(_SERVICE, "unknown_service"),
+        next((shared[name] for name in _HOSTS if name in shared), ""),
+        span.name,
+        _KINDS.get(span.kind, SpanKind.UNSPECIFIED),
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        attributes,
+        error,
+    )
+
+
+def _attributes_of(attributes: Any) -> dict[str, str]:
+    found = {}
+    for each in attributes:
+        which = each.value.WhichOneof("value")
+        if which in ("string_value", "int_value", "double_value", "bool_value"):
+            found[each.key] = str(getattr(each.value, which))
+    return found
+
+
+def _why(attributes: Mapping[str, str], events: list[dict[str, str]]) -> str:
+    """Why a span failed, in a word that is the same each time."""
+    told = [attributes, *events]
+    for name in (
+        "error.type",
+        "exception.type",
+        "rpc.grpc.status_code",
+        "http.response.status_code",
+        "http.status_code",
+    ):
+        for each in told:
+            if each.get(name):
+                return each[name]
+    return "error"

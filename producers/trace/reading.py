@@ -1,0 +1,124 @@
+"""Opening what others recorded, whatever it is: recordings of ours, CTF traces of one host or several, OTLP spans."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.trace.ctf.metadata import read_metadata
+from laggard.producers.trace.ctf.trace import METADATA, CtfTrace, host_of
+from laggard.producers.trace.errors import TraceError
+from laggard.producers.trace.ftrace.recorder import DESCRIPTION
+from laggard.producers.trace.ftrace.recording import Recording, RecordingError
+from laggard.producers.trace.hosts import Hosts, Trace
+from laggard.producers.trace.spans import read_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.producers.trace.ctf.translation import Boundary
+    from laggard.producers.trace.ctf.types import Metadata
+    from laggard.producers.trace.events import Events
+
+__all__ = ["Trace", "TraceError", "open_trace", "read_spans"]
+
+_FOREIGN: Final = {
+    b"PERFILE2": "a recording of perf: `perf data convert --to-ctf FOLDER -i FILE --tod` makes it a trace",
+    b"\x17\x08Dtracing": "a recording of trace-cmd, which is not read: record with `laggard trace start --output`",
+}
+
+
+def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trace:
+    """The trace in a folder, or in the folders below it: all that one host recorded, or several.
+
+    Folders are taken together by the host that they say they are of; where they do not, by the first folder below
+    `path`. Traces of several hosts are put on one clock by the packets that went between them.
+
+    Args:
+        path: a recording of ours, a CTF trace, or a folder with some.
+        boundaries: pairs of a program's events in CTF that bound requests, beside those that are known.
+
+    Raises:
+        TraceError: it is not there, may not be read, or there is no trace in it.
+
+    """
+    top = Path(path)
+    troubles: list[TraceError] = []
+    recordings, folders = _found(top, troubles)
+    hosts: dict[str, list[Callable[[], Trace]]] = {}
+    for folder in recordings:
+        try:
+            hosts.setdefault(Recording(folder).host, []).append(partial(Recording, folder))
+        except RecordingError as error:
+            troubles.append(TraceError(folder, str(error).removeprefix(f"{folder}: ")))
+    traces: dict[str, dict[Path, Metadata]] = {}
+    for folder in folders:
+        try:
+            metadata = read_metadata(folder / METADATA)
+        except TraceError as error:
+            troubles.append(error)
+            continue
+        below = folder.relative_to(top).parts
+        traces.setdefault(host_of(metadata) or (below[0] if below else ""), {})[folder] = metadata
+    for host, found in traces.items():
+        hosts.setdefault(host, []).append(partial(CtfTrace, found, boundaries))
+    if not hosts:
+        raise troubles[0] if troubles else TraceError(top, f"expected a folder with {METADATA} (CTF) or {DESCRIPTION}")
+    several = [host for host, opened in hosts.items() if len(opened) > 1]
+    if several:
+        what = f"of {several[0]}" if several[0] else "of one host"
+        raise TraceError(top, f"expected one trace {what}, there are {len(hosts[several[0]])}: read them one by one")
+    opened = {host: each[0] for host, each in sorted(hosts.items())}
+    trace = next(iter(opened.values()))() if len(opened) == 1 else Hosts(opened)
+    return _Troubled(trace, troubles) if troubles else trace
+
+
+def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path]]:
+    """The folders of our recordings, and those of CTF traces."""
+    try:
+        if not top.is_dir():
+            top.stat()
+            raise TraceError(top, f"expected a trace's folder, got {_what(top)}")
+        os.scandir(top).close()
+    except OSError as error:
+        raise TraceError(top, f"cannot be read: {error.strerror}") from error
+
+    def refused(error: OSError) -> None:
+        troubles.append(TraceError(error.filename, f"cannot be read: {error.strerror}"))
+
+    recordings, folders = [], []
+    for name, below, files in os.walk(top, onerror=refused):
+        below.sort()
+        if DESCRIPTION in files:
+            recordings.append(Path(name))
+            below.clear()
+        elif METADATA in files:
+            folders.append(Path(name))
+    return recordings, folders
+
+
+def _what(path: Path) -> str:
+    with path.open("rb") as file:
+        begin = file.read(16)
+    return next((told for magic, told in _FOREIGN.items() if begin.startswith(magic)), "a file")
+
+
+class _Troubled:
+    """A trace of which parts could not even be opened."""
+
+    def __init__(self, trace: Trace, troubles: Sequence[TraceError]) -> None:
+        self._trace = trace
+        self._troubles = [str(trouble) for trouble in troubles]
+        self.host = trace.host
+        self.wall_offset_s = trace.wall_offset_s
+
+    def __iter__(self) -> Iterator[Events]:
+        """All events of what was opened."""
+        return iter(self._trace)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is wrong, first what was not opened."""
+        return [*self._troubles, *self._trace.warnings]

@@ -1,0 +1,377 @@
+"""Requests out of OpenTelemetry spans, where there is no trace of the kernel.
+
+Each span of kind SERVER or CONSUMER that came to a service from elsewhere is a request, and so is a trace's root. Its
+time is parted among states by the kinds of the spans that it waited for. They are coarser than the kernel's:
+
+| state | what it is | which of the kernel's it may be |
+|---|---|---|
+| `self` | in the service's own code, outside of any call | RU, RS, BP, BF, BD, BT |
+| `client` | waiting for the answer of another service, a database, a cache | BN |
+| `producer` | handing over a message | BN, RS |
+| `server` | in another service's own code; in `critical_s` only | RU, RS, ... of that service |
+
+The path through a request is found backward from its end: of the spans in it the one that ended last, then of those
+that had ended when that one began the last again, and so in each of them. What ran beside them is not on the path, so
+that times sum to the duration. So do Jaeger's user interface, and Zhang et al., *CRISP: Critical path analysis of
+large-scale microservice architectures* (USENIX ATC 2022).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from laggard.pipeline.records import Request, Segment, Spent
+from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS
+from laggard.pipeline.records.requests import bounded
+from laggard.producers.trace.otlp import Span, SpanKind, spans_in
+from laggard.producers.trace.steady import asked_for, steady
+from laggard.producers.trace.told import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+SELF: Final = "self"
+CLIENT: Final = "client"
+PRODUCER: Final = "producer"
+SERVER: Final = "server"
+
+MAX_SPANS: Final = 500_000
+"""So many spans wait for the rest of their traces; beyond, the trace that began first is taken as it is."""
+
+PATIENCE_S: Final = 60.0
+"""A trace that nothing came to for so long, by the ends of spans, is taken to be whole."""
+
+MAX_DONE: Final = 200_000
+"""So many traces are remembered as done, to know spans that come too late."""
+
+_ENTRIES: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
+_CALLS: Final = {SpanKind.CLIENT: CLIENT, SpanKind.PRODUCER: PRODUCER}
+
+
+class Piece(NamedTuple):
+    """A part of a request's time, and the span that it was spent in."""
+
+    begin_ns: int
+    end_ns: int
+    span: Span
+
+
+class Spans:
+    """The requests that a file's spans tell of, in the order in which their traces are known to be whole.
+
+    Parameters:
+        path: a file of OTLP.
+        patience_s: how long a trace is waited for.
+        most: how many spans wait at most.
+
+    Attributes:
+        warnings: what is wrong with parts of it, in words; all are known when it was read to its end.
+
+    """
+
+    def __init__(self, path: str | Path, *, patience_s: float = PATIENCE_S, most: int = MAX_SPANS) -> None:
+        self._path = Path(path)
+        self._patience_ns = round(patience_s * 1e9)
+        self._most = most
+        self._told = Told()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is wrong with parts of it."""
+        return self._told.warnings
+
+    def __iter__(self) -> Iterator[Request]:
+        """All requests; once.
+
+        Raises:
+            TraceError: the file cannot be read, or is no OTLP.
+
+        """
+        waiting: OrderedDict[str, tuple[int, list[Span]]] = OrderedDict()
+        done: set[str] = set()
+        order: deque[str] = deque()
+        size = newest = 0
+        for span in spans_in(self._path, self._told):
+            if not 0 < span.begin_ns <= span.end_ns or not span.trace:
+                self._told.tell("a span ends before it begins, or has no times: left out", self._path)
+                continue
+            if span.trace in done:
+                self._told.tell("a span came after its trace was taken to be whole: left out", self._path)
+                continue
+            newest = max(newest, span.end_ns)
+            last, spans = waiting.get(span.trace, (0, []))
+            spans.append(span)
+            waiting[span.trace] = max(last, span.end_ns), spans
+            waiting.move_to_end(span.trace)
+            size += 1
+            while waiting:
+                trace, (last, spans) = next(iter(waiting.items()))
+                if size > self._most:
+                    self._told.tell(f"more than {self._most:,} spans wait: a trace is taken as it is", self._path)
+                elif last >= newest - self._patience_ns:
+                    break
+                del waiting[trace]
+                size -= len(spans)
+                done.add(trace)
+                order.append(trace)
+                if len(order) > MAX_DONE:
+                    done.discard(order.popleft())
+                yield from self._requests(spans)
+        for _, spans in waiting.values():
+            yield from self._requests(spans)
+
+    def _requests(self, spans: Sequence[Span]) -> Iterator[Request]:
+        known: dict[str, Span] = {}
+        for span in spans:
+            if span.span in known:
+                self._told.tell("two spans have the same id: the second is left out", self._path)
+            else:
+                known[span.span] = span
+        entries = []
+        for span in known.values():
+            parent = known.get(span.parent)
+            if parent is not None and parent is not span:
+                parent.children.append(span)
+            if is_entry(span, parent):
+                entries.append(span)
+        if not entries:
+            self._told.tell("a trace has no root and nothing that came to a service: left out", self._path)
+        for span in sorted(entries, key=lambda each: each.begin_ns):
+            if span.end_ns == span.begin_ns:
+                self._told.tell("a request ends as it begins: left out", self._path)
+            else:
+                yield request_of(span, orphan=bool(span.parent) and span.parent not in known)
+
+
+def read_spans(path: str | Path) -> Spans:
+    """The requests in a file of OTLP spans; read it once, then see its `warnings`."""
+    return Spans(path)
+
+
+def is_entry(span: Span, parent: Span | None) -> bool:
+    """Whether a request to a service begins with it."""
+    if span.kind not in _ENTRIES:
+        return not span.parent
+    return parent is None or parent.service != span.service or parent.kind in _CALLS
+
+
+def request_of(entry: Span, *, orphan: bool = False) -> Request:
+    """The request that begins with a span, whose `children` are known."""
+    local = pieces_of(entry, lambda parent, child: child.service == entry.service and _is_own(parent, child))
+    critical = pieces_of(entry, lambda *_: True)
+    notes = []
+    if orphan:
+        notes.append("what called it was not recorded")
+    threads, path = _path(critical, entry)
+    return Request(
+        service=entry.service[:MAX_KEY],
+        ts=entry.begin_ns / 1e9,
+        request=f"{entry.trace}-{entry.span}",
+        duration_s=(entry.end_ns - entry.begin_ns) / 1e9,
+        counts=_counts(local, entry),
+        times_s=_times(local, entry),
+        syscalls=tuple(_operations(entry)),
+        host=entry.host[:MAX_KEY],
+        name=asked(entry)[:MAX_NAME],
+        critical_s=_times(critical, entry),
+        spent=_spent(local, entry),
+        threads=threads,
+        path=path,
+        notes=tuple(notes),
+    )
+
+
+def _is_own(parent: Span, child: Span) -> bool:
+    """Whether a service's span in another one says more: within a call only the call below it does."""
+    return child.kind not in _ENTRIES and (parent.kind not in _CALLS or child.kind in _CALLS)
+
+
+def pieces_of(entry: Span, followed: Callable[[Span, Span], bool]) -> list[Piece]:
+    """A span's time without gaps, in the order of time, each piece with the span that was waited for.
+
+    Args:
+        entry: the outermost span.
+        followed: of a span and one in it, whether that one is looked at.
+
+    """
+    pieces = []
+    stack = [(entry, entry.begin_ns, entry.end_ns, 0)]
+    while stack:
+        span, begin, cursor, ahead = stack.pop()
+        within = []
+        for child in span.children:
+            if followed(span, child):
+                moved = ahead + _skew(span, child)
+                within.append((min(child.end_ns + moved, cursor), max(child.begin_ns + moved, begin), moved, child))
+        within.sort(key=lambda each: (-each[0], each[1], each[3].span))
+        for end, start, moved, child in within:
+            if start < end <= cursor:
+                if end < cursor:
+                    pieces.append(Piece(end, cursor, span))
+                stack.append((child, start, end, moved))
+                cursor = start
+        if begin < cursor:
+            pieces.append(Piece(begin, cursor, span))
+    return sorted(pieces, key=lambda piece: piece.begin_ns)
+
+
+def _skew(parent: Span, child: Span) -> int:
+    """What to add to the times of a span that another host recorded, and all below it.
+
+    A server's span lies within its client's. Where it does not, the hosts' clocks differ, and it is taken to lie in the
+    middle, as Jaeger does.
+    """
+    if parent.host == child.host or parent.kind is not SpanKind.CLIENT or child.kind is not SpanKind.SERVER:
+        return 0
+    if parent.begin_ns <= child.begin_ns and child.end_ns <= parent.end_ns:
+        return 0
+    spare = (parent.end_ns - parent.begin_ns) - (child.end_ns - child.begin_ns)
+    return parent.begin_ns + spare // 2 - child.begin_ns if spare >= 0 else 0
+
+
+def state_of(span: Span, entry: Span) -> str:
+    """The state that a request is in while it waits for nothing but this span."""
+    return _CALLS.get(span.kind) or (SELF if span.service == entry.service else SERVER)
+
+
+def _times(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
+    sums: dict[str, int] = {}
+    for begin, end, span in pieces:
+        state = state_of(span, entry)
+        sums[state] = sums.get(state, 0) + end - begin
+    return {state: ns / 1e9 for state, ns in sorted(sums.items())}
+
+
+def _counts(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
+    """How often each state was entered; each call anew."""
+    counts: dict[str, float] = {}
+    before: tuple[str, Span | None] = "", None
+    for piece in pieces:
+        state = state_of(piece.span, entry)
+        now = state, piece.span if state in (CLIENT, PRODUCER) else None
+        if now != before:
+            counts[state] = counts.get(state, 0.0) + 1.0
+        before = now
+    return counts
+
+
+def _operations(entry: Span) -> list[str]:
+    """What the service did in the request, in the order in which it began, also what was not waited for."""
+    found = []
+    stack = [entry]
+    while stack:
+        span = stack.pop()
+        for child in span.children:
+            if child.service == entry.service and _is_own(span, child):
+                found.append(child)
+                stack.append(child)
+    found.sort(key=lambda span: (span.begin_ns, span.span))
+    return [operation(span) for span in found[:MAX_SYSCALLS]]
+
+
+def _spent(pieces: Iterable[Piece], entry: Span) -> tuple[Spent, ...]:
+    sums: dict[tuple[str, str, str, str, str], int] = {}
+    which: dict[tuple[str, str, str, str, str], set[str]] = {}
+    for begin, end, span in pieces:
+        state = state_of(span, entry)
+        inner = "" if span is entry else operation(span)
+        key = state, inner, target(span) if state != SELF else "", _peer(span), span.error if span is not entry else ""
+        sums[key] = sums.get(key, 0) + end - begin
+        which.setdefault(key, set()).add(span.span)
+    return bounded(
+        Spent(state, inner, on, by, 0, result, len(which[state, inner, on, by, result]), ns / 1e9)
+        for (state, inner, on, by, result), ns in sums.items()
+    )
+
+
+def _peer(span: Span) -> str:
+    """The service that answers a call, where it is known."""
+    if span.kind not in _CALLS:
+        return ""
+    for child in span.children:
+        if child.kind in _ENTRIES:
+            return child.service[:MAX_NAME]
+    return span.attributes.get("peer.service", "")[:MAX_NAME]
+
+
+def _path(pieces: Sequence[Piece], entry: Span) -> tuple[tuple[str, ...], tuple[Segment, ...]]:
+    """The services on the path, and its pieces; of more than can be told the short ones in a row become one."""
+    lengths = sorted((end - begin for begin, end, _ in pieces), reverse=True)
+    shortest = 0 if len(pieces) <= MAX_SEGMENTS else lengths[MAX_SEGMENTS // 2 - 1] + 1
+    joined: list[list[Piece]] = []
+    for piece in pieces:
+        short = piece.end_ns - piece.begin_ns < shortest
+        if short and joined and joined[-1][0].end_ns - joined[-1][0].begin_ns < shortest:
+            joined[-1].append(piece)
+        else:
+            joined.append([piece])
+    places: dict[str, int] = {_called(entry, entry): 0}
+    segments = []
+    for row in joined:
+        longest = max(row, key=lambda piece: piece.end_ns - piece.begin_ns).span
+        segments.append(
+            Segment(
+                places.setdefault(_called(longest, entry), len(places)),
+                (row[0].begin_ns - entry.begin_ns) / 1e9,
+                (row[-1].end_ns - entry.begin_ns) / 1e9,
+                state_of(longest, entry),
+                "" if longest is entry else operation(longest),
+            )
+        )
+    return tuple(places), tuple(segments)
+
+
+def _called(span: Span, entry: Span) -> str:
+    elsewhere = span.host and span.host != entry.host
+    return (f"{span.host}/{span.service}" if elsewhere else span.service)[:MAX_NAME]
+
+
+def asked(span: Span) -> str:
+    """What a request asked for: by its route, else by what its span is called."""
+    attributes = span.attributes
+    method = attributes.get("http.request.method") or attributes.get("http.method", "")
+    route = attributes.get("http.route", "")
+    if route:
+        return f"{method} {route}".strip()
+    return asked_for(span.name)
+
+
+def operation(span: Span) -> str:
+    """What a span does, without what differs each time: `SELECT shop.items`, `GET`, `Payments/Charge`."""
+    attributes = span.attributes
+    get = attributes.get
+    if span.kind in _ENTRIES:
+        return asked(span)[:MAX_NAME]
+    if "db.system.name" in attributes or "db.system" in attributes:
+        statement = get("db.query.text") or get("db.statement") or ""
+        verb = get("db.operation.name") or get("db.operation") or statement.partition(" ")[0].upper()
+        found = f"{verb} {get('db.collection.name') or get('db.sql.table') or ''}".strip()
+        if span.name.startswith(found):
+            found = ""  # by its convention the name says more: `SELECT shop.items`
+    elif "rpc.system" in attributes or "rpc.method" in attributes:
+        found = f"{get('rpc.service', '')}/{get('rpc.method', '')}".strip("/")
+    elif "messaging.system" in attributes:
+        found = get("messaging.operation.name") or get("messaging.operation.type") or get("messaging.operation") or ""
+    else:
+        method = get("http.request.method") or get("http.method") or ""
+        found = f"{method} {get('url.template') or ''}".strip()
+    return (found or asked_for(steady(span.name)))[:MAX_NAME]
+
+
+def target(span: Span) -> str:
+    """What a call goes to: an address, a topic, a service, or the kind of database."""
+    get = span.attributes.get
+    topic = get("messaging.destination.name") or get("messaging.destination")
+    if topic:
+        return steady(topic)[:MAX_NAME]
+    names = ("server.address", "net.peer.name", "network.peer.address", "net.peer.ip", "net.sock.peer.addr")
+    address = next((found for name in names if (found := get(name))), "")
+    port = get("server.port") or get("net.peer.port") or get("network.peer.port") or get("net.sock.peer.port")
+    if not address:
+        address, port = urlsplit(get("url.full") or get("http.url") or "").netloc.rpartition("@")[2], None
+    if address:
+        return steady(f"{address}:{port}" if port else address)[:MAX_NAME]
+    return (get("rpc.service", "") or get("db.system.name", "") or get("db.system", ""))[:MAX_NAME]
