@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from laggard.producers.trace.boundaries.naming import request_name
 from laggard.producers.trace.events import Kind
+from laggard.producers.trace.steady import asked_for
 
 _MARK: Final = re.compile(r"laggard (?P<edge>begin|end) (?P<request>\d{1,18})(?: (?P<text>.*))?", re.DOTALL)
 
@@ -36,4 +36,4 @@ def parse_marker(text: str) -> Mark | None:
     if found["edge"] == "end":
         return Mark(Kind.END, int(found["request"]), "")
     service, _, name = (found["text"] or "").partition("\t")
-    return Mark(Kind.BEGIN, int(found["request"]), f"{service}\t{request_name(name)}")
+    return Mark(Kind.BEGIN, int(found["request"]), f"{service}\t{asked_for(name)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laggard.producers.trace.boundaries.naming import request_name
 from laggard.producers.trace.events import Kind
+from laggard.producers.trace.steady import asked_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Probe:
 
     def text(self, parts: Sequence[str]) -> str:
         """What a `BEGIN` says: service and name."""
-        name = request_name(" ".join(part for part in parts if part))
+        name = asked_for(" ".join(part for part in parts if part))
         return f"{self.service}\t{name or self.name}"
 
     def to_json(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from laggard.producers.trace.events import EVENT, NO_TEXT, Kind
 from laggard.producers.trace.ftrace import bpf
 from laggard.producers.trace.ftrace.known import socket_text
 from laggard.producers.trace.ftrace.merging import merged
+from laggard.producers.trace.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -45,6 +46,9 @@ RECORD: Final = np.dtype(
     ]
 )
 """One name, as the program writes it down."""
+
+MOST_TEXTS: Final = 1_000_000
+"""Where a trace has so many, further names are left out."""
 
 BUFFER_BYTES: Final = 4 << 20
 """13,000 names between two drains."""
@@ -152,7 +156,8 @@ def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
 
 def _place(name: bytes, length: int, address: bool, texts: Texts) -> int:
     text = socket_text(name[:length]) if address else name[:length].rstrip(b"\0").decode(errors="replace")
-    return texts.place(text) if text else NO_TEXT
+    # Without what differs each time, and so few, however long it goes.
+    return texts.place(steady(text)) if text and len(texts.texts) < MOST_TEXTS else NO_TEXT
 
 
 def _numbers(names: Container[str]) -> list[int]:

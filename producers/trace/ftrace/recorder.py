@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from laggard.producers.trace.ftrace.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from io import BufferedWriter
     from pathlib import Path
     from types import TracebackType
@@ -36,6 +36,7 @@ class Recorder:
     Args:
         folder: to be made; may be there if it is empty.
         probes: boundaries in programs.
+        ports: servers each connection to which is a request: services by port.
         marker: where the marker file is offered; as `Session` takes it.
         minimal: likewise.
 
@@ -50,12 +51,19 @@ class Recorder:
     """
 
     def __init__(
-        self, folder: Path, *, probes: Sequence[Probe] = (), marker: Path | None = None, minimal: bool = False
+        self,
+        folder: Path,
+        *,
+        probes: Sequence[Probe] = (),
+        ports: Mapping[int, str] | None = None,
+        marker: Path | None = None,
+        minimal: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise FileExistsError(f"{folder}: expected an empty or a new folder, it holds something already")
         self._folder = folder
+        self._ports = dict(ports or {})
         self._files: dict[str, BufferedWriter] = {}
         self.bytes = 0
         self.session = Session(probes=probes, marker=marker, minimal=minimal)
@@ -70,7 +78,7 @@ class Recorder:
             if self._files and kind is None:
                 self.stop()
         finally:
-            self.session.__exit__(kind, error, trace)
+            self.session.close()
             for file in self._files.values():
                 file.close()
 
@@ -79,7 +87,7 @@ class Recorder:
         self.session.start()
         files = [NAMES, *(f"cpu{cpu}" for cpu in self.session.instance.cpus)]
         self._files = {file: (self._folder / file).open("wb") for file in files}
-        described = {"version": VERSION, **self.session.described()}
+        described = {"version": VERSION, "ports": self._ports, **self.session.described()}
         (self._folder / DESCRIPTION).write_text(json.dumps(described, indent=1))
 
     def drain(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from laggard.producers.trace.boundaries.connections import Connections
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Events, Texts
 from laggard.producers.trace.ftrace.decoding import Decoder
@@ -77,6 +78,8 @@ class Recording:
         self._begin_ns: int = described["begin_ns"]
         self._cpus: list[int] = described["cpus"]
         self._header = parse_header_page(described["header_page"])
+        ports = {int(port): service for port, service in described["ports"].items()}
+        self._connections = Connections(ports) if ports else None
         self._known = Known(
             [Thread(*thread) for thread in described["threads"]],
             [Descriptor(*descriptor) for descriptor in described["descriptors"]],
@@ -93,6 +96,13 @@ class Recording:
 
     def __iter__(self) -> Iterator[Events]:
         """All events in the order of time, once."""
+        for rows in self._merged():
+            batch = Events(rows, self._texts)
+            yield self._connections.add(batch) if self._connections else batch
+        if self._decoder.damaged:
+            self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
+
+    def _merged(self) -> Iterator[NDArray[np.void]]:
         waiting = self._known.rows(self._begin_ns, self._texts)
         sources = [self._names(), *(self._pages(cpu) for cpu in self._cpus)]
         reached = dict.fromkeys(sources, -1)
@@ -109,15 +119,13 @@ class Recording:
                 waiting = merged([waiting, rows])
                 ready = int(np.searchsorted(waiting["ts"], min(reached.values()), side="left"))
                 if ready:
-                    yield Events(waiting[:ready], self._texts)
+                    yield waiting[:ready]
                     waiting = waiting[ready:].copy()
         finally:
             for source in sources:
                 source.close()
         if len(waiting):
-            yield Events(waiting, self._texts)
-        if self._decoder.damaged:
-            self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
+            yield waiting
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
         """Events of one CPU, a piece at a time."""
@@ -146,8 +154,3 @@ class Recording:
                 if cut:
                     self.warnings.append(f"{path}: is cut off: {cut} of {size} bytes are there of the last piece")
                 yield raw
-
-    @property
-    def texts(self) -> Texts:
-        """Of all batches."""
-        return self._texts

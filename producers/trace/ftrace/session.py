@@ -107,6 +107,10 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the instance."""
         self._undo.close()
 
     def _events(self, *, minimal: bool) -> list[str]:
@@ -148,7 +152,7 @@ class Session:
             "begin_ns": self.begin_ns,
             "wall_offset_ns": wall_offset_ns(),
             "host": platform.node(),
-            "machine": platform.machine(),
+            "machine": machine(),
             "kernel": platform.release(),
             "cpus": list(self.instance.cpus),
             "header_page": (self.instance.path / "events/header_page").read_text(),
@@ -163,6 +167,11 @@ class Session:
     def boundaries(self) -> dict[str, Probe]:
         """The probes, by the names of their events."""
         return self._boundaries
+
+
+def machine() -> str:
+    """What this machine is called in the tables of system calls."""
+    return platform.machine()
 
 
 def wall_offset_ns() -> int:

@@ -1,0 +1,212 @@
+"""Tracing as it goes: events in batches, a moment after they happened, within a budget."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from laggard.producers.trace.boundaries.connections import Connections
+from laggard.producers.trace.events import EVENT, NO_TEXT, Events, Kind, Texts
+from laggard.producers.trace.ftrace.budget import Budget
+from laggard.producers.trace.ftrace.decoding import Decoder
+from laggard.producers.trace.ftrace.merging import merged
+from laggard.producers.trace.ftrace.names import name_rows
+from laggard.producers.trace.ftrace.session import Session, devices, machine, wall_offset_ns
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.trace.boundaries.probes import Probe
+
+EVERY_S: Final = 0.5
+"""So often are buffers taken."""
+
+_SETTLED_NS: Final = 2_000_000
+"""An event is in its buffer so long after its time, whatever interrupts who writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What tracing took, since it began.
+
+    Attributes:
+        seconds: so long it goes.
+        recorded_ratio: of that, how much was recorded: less than 1 where events came faster than the budget allows.
+        events: recorded.
+        events_per_s: of the time that was recorded.
+        lost: events that came faster than they were taken.
+        lost_names: likewise, of paths and addresses.
+        cpu_s: CPU time of this whole process since then, what it makes of the events included. What the kernel spends
+            to write an event is spent by who is traced.
+
+    """
+
+    seconds: float
+    recorded_ratio: float
+    events: int
+    events_per_s: float
+    lost: int
+    lost_names: int
+    cpu_s: float
+
+
+class Live:
+    """Traces from the beginning of the block that uses it to its end.
+
+    Args:
+        probes: boundaries in programs.
+        ports: servers each connection to which is a request: services by port.
+        marker: where the marker file is offered.
+        events_per_s: at most, on average. Where more come, tracing pauses: what is missing comes as `Kind.LOST`.
+        minimal: as `Session` takes it.
+
+    Attributes:
+        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
+        notes: what cannot be told here, in words.
+
+    Raises:
+        TracingError: the tracer cannot be used.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        probes: Sequence[Probe] = (),
+        ports: Mapping[int, str] | None = None,
+        marker: Path | None = None,
+        events_per_s: float,
+        minimal: bool = False,
+    ) -> None:
+        self._budget = Budget(events_per_s)
+        self._connections = Connections(ports) if ports else None
+        self._texts = Texts()
+        self._session = Session(probes=probes, marker=marker, minimal=minimal)
+        self.notes: Sequence[str] = self._session.notes
+        self.wall_offset_s = wall_offset_ns() / 1e9
+        self._waiting: NDArray[np.void] = np.zeros(0, EVENT)
+        self._decoder: Decoder | None = None
+        self._events = self._lost = 0
+        self._begin_ns = self._taken_ns = self._off_ns = self._paused_ns = 0
+        self._cpu_s = time.process_time()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._session.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def start(self) -> None:
+        """Let events come."""
+        session = self._session
+        session.start()
+        self._begin_ns = self._taken_ns = session.begin_ns
+        self._waiting = session.known.rows(session.begin_ns, self._texts)
+        self._decoder = Decoder(
+            session.formats,
+            session.instance.header,
+            self._texts,
+            machine=machine(),
+            probes=session.boundaries,
+            devices=devices(),
+            processes=session.known.processes(),
+        )
+
+    def batches(self, stop: threading.Event) -> Iterator[Events]:
+        """Events, each half second, until it is time to stop; then the last ones."""
+        while not stop.wait(max(0.0, EVERY_S - (time.monotonic_ns() - self._taken_ns) / 1e9)):
+            yield self.take()
+        yield self.finish()
+
+    def take(self) -> Events:
+        """All events that happened up to a moment ago and were not taken yet."""
+        now = time.monotonic_ns()
+        came = self._drain()
+        wanted = self._budget.spend(came, (now - self._taken_ns) / 1e9)
+        self._taken_ns = now
+        if wanted == bool(self._off_ns):
+            self._switch(on=wanted)
+        return self._ready(now - _SETTLED_NS)
+
+    def finish(self) -> Events:
+        """No more events come; the last ones."""
+        if self._off_ns:
+            self._paused_ns += time.monotonic_ns() - self._off_ns
+        else:
+            self._session.stop()
+        self._taken_ns = time.monotonic_ns()
+        self._drain()
+        return self._ready(1 << 62)
+
+    def cost(self) -> Cost:
+        """What it took so far."""
+        seconds = max(self._taken_ns - self._begin_ns, 1) / 1e9
+        paused = self._paused_ns + (self._taken_ns - self._off_ns if self._off_ns else 0)
+        recorded = max(0.0, seconds - max(paused, 0) / 1e9)
+        return Cost(
+            seconds,
+            recorded / seconds,
+            self._events,
+            self._events / recorded if recorded else 0.0,
+            self._lost,
+            self._session.names.dropped if self._session.names else 0,
+            time.process_time() - self._cpu_s,
+        )
+
+    def _drain(self) -> int:
+        """What is in the buffers joins what waits; how many events that were."""
+        assert self._decoder is not None
+        taken = [(pages.copy(), cpus) for pages, cpus in self._session.take()]
+        parts = [self._waiting]
+        came = 0
+        if taken:
+            pages, cpus = (np.concatenate(each) for each in zip(*taken, strict=True))
+            rows = self._decoder.decode(pages, cpus)
+            lost = rows["kind"] == Kind.LOST
+            self._lost += int(rows["c"][lost].sum())
+            came = len(rows) - int(lost.sum())
+            parts.append(rows)
+        names = self._session.take_names()
+        if names:
+            parts.append(name_rows(names, self._texts))
+        self._waiting = merged(parts)
+        self._events += came
+        return came
+
+    def _switch(self, *, on: bool) -> None:
+        """Pause, or go on; what was not recorded is said."""
+        if not on:
+            # From before, so that no event is outside of what is known.
+            self._off_ns = time.monotonic_ns()
+            self._session.instance.switch(on=False)
+            return
+        self._session.instance.switch(on=True)
+        now = time.monotonic_ns()
+        gap = np.zeros(1, EVENT)
+        gap["ts"] = gap["b"] = now
+        gap["a"], gap["kind"], gap["cpu"], gap["tid"] = self._off_ns, Kind.LOST, -1, -1
+        gap["text"] = gap["host"] = NO_TEXT
+        self._waiting = merged([self._waiting, gap])
+        self._paused_ns += now - self._off_ns
+        self._off_ns = 0
+
+    def _ready(self, until: int) -> Events:
+        ready = int(np.searchsorted(self._waiting["ts"], until, side="left"))
+        batch = Events(self._waiting[:ready], self._texts)
+        self._waiting = self._waiting[ready:].copy()
+        return self._connections.add(batch) if self._connections else batch
