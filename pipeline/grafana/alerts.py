@@ -7,7 +7,7 @@ here with places in braces:
     {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
     {who}, {key}            whom an incident is about; in a form for sentences, and as it is called
     {subject}               likewise; of an application also the host that is to blame, and what that is short of
-    {unlike}                whom that is unlike: itself; of a pool, the other members
+    {unlike}                whom that is unlike: itself; of a pool, the other members; of a service, what is usual
     {evidence}              what says so, and how much that is
     {most}                  a sentence that names it, where it is known
 
@@ -31,19 +31,20 @@ JOB: Final = "laggard"
 PLACE: Final = ("environment", "cluster")
 """Labels that the scrape configuration may add."""
 
-KEY: Final = (*PLACE, "host", "application", "pool")
-"""Whom a frame is about: one of the last three is there."""
+KEY: Final = (*PLACE, "host", "application", "pool", "service")
+"""Whom a frame is about: one of the last four is there."""
 
 STREAM: Final = (*KEY, "operator", "scope")
 INCIDENT: Final = (*KEY, "scope", "row", "feature", "resource")
 """Of an application, the row is the host that is to blame, and the resource is what that is short of; of a pool, the
-row is a member."""
+row is a member; of a service, it is the name of a cluster of requests that are alike."""
 
 TASK: Final = (*PLACE, "operator", "topic")
 
 HOST_DASHBOARD: Final = "laggard-host"
 APPLICATIONS_DASHBOARD: Final = "laggard-applications"
 POOLS_DASHBOARD: Final = "laggard-pools"
+REQUESTS_DASHBOARD: Final = "laggard-requests"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
 """The uids of the dashboards that alerts lead to."""
 
@@ -343,7 +344,7 @@ def _over_budget(faster: float) -> Alert:
 
 
 _OF_HOSTS: Final = '{host!=""}'
-"""Not of applications, nor of pools."""
+"""Not of applications, pools or services."""
 
 
 def _recordings(faster: float) -> tuple[Recording, ...]:

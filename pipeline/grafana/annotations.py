@@ -107,6 +107,20 @@ def of_pools(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
     ]
 
 
+def of_services(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
+    """Incidents of services as regions."""
+    opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
+    return [
+        PrometheusAnnotation(
+            "Incident",
+            worst("service, row", f"last_over_time({opened})"),
+            RED,
+            "{{service}}: {{row}}",
+            ["service"],
+        )
+    ]
+
+
 def started_workers() -> list[dashboard.AnnotationQuery]:
     """The first minute of each worker: of one that was added, updated or restarted."""
     running = (

@@ -10,6 +10,7 @@ from laggard.pipeline.grafana.layout import as_json
 from laggard.pipeline.grafana.overview import overview
 from laggard.pipeline.grafana.pipeline import pipeline
 from laggard.pipeline.grafana.pools import pools
+from laggard.pipeline.grafana.requests import requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ DASHBOARDS: Final[Mapping[str, Callable[[], Dashboard]]] = {
     "host.json": host,
     "applications.json": applications,
     "pools.json": pools,
+    "requests.json": requests,
     "pipeline.json": pipeline,
 }
 

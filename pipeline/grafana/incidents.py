@@ -47,6 +47,17 @@ def pool_labels() -> Mapping[str, str]:
     }
 
 
+def service_labels() -> Mapping[str, str]:
+    """Those of incidents of services: the row is a cluster of requests that are alike."""
+    return {
+        "environment": "Environment",
+        "cluster": "Cluster",
+        "service": "Service",
+        "row": "Cause",
+        "feature": "Feature",
+    }
+
+
 def incident_columns(matchers: Sequence[str], window: str = "", *, labels: Mapping[str, str]) -> list[Column]:
     """The columns: of incidents that are open at the end of the time range, or with a window, of all in it."""
     of = _Asked(", ".join(labels), matchers, window)

@@ -150,6 +150,8 @@ def _of_incident(incident: Incident) -> Note:
         said += _typed("why", "--host", incident.key, "--at", f"{incident.opened_ts:.3f}")
     elif incident.keyed_by == "pool":
         said += _typed("pools", incident.key, "--at", f"{incident.opened_ts:.3f}")
+    elif incident.keyed_by == "service":
+        said += _typed("requests", incident.key, "--at", f"{incident.opened_ts:.3f}")
     ended = math.nan
     if incident.change == "closed":
         ended = incident.ts if math.isnan(incident.until_ts) else incident.until_ts

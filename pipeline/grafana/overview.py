@@ -18,6 +18,7 @@ from laggard.pipeline.grafana.panels import (
     POOL,
     RED,
     SCORE,
+    SERVICE,
     TASK,
     application_url,
     dashboard_url,
@@ -27,6 +28,7 @@ from laggard.pipeline.grafana.panels import (
     or_zero,
     pool_url,
     series,
+    service_url,
     timeline,
     worst,
 )
@@ -63,7 +65,7 @@ def overview() -> Dashboard:
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
             Row("Hosts by score", [_hosts(), _scores()]),
-            Row("Applications and pools", [_applications(), _pools()]),
+            Row("Applications, pools and services", [_applications(), _pools(), _services()]),
             Row("What has changed", [_when(), _newest_incidents()]),
         ],
     )
@@ -222,6 +224,29 @@ def _pools() -> PanelBuilder:
         span=12,
         height=6,
         empty="No pool is compared (`pools.discover`, `pools.members`).",
+    )
+
+
+def _services() -> PanelBuilder:
+    def rate(*matchers: str) -> str:
+        found = series("laggard_request_duration_seconds_count", *PLACE, *matchers, window="5m")
+        return f"sum by ({SERVICE}) (rate({found}))"
+
+    outlying = rate('outlying="1"')
+    return table(
+        "Services",
+        "Those whose requests are traced, the most unusual first, and the share of the requests of the last five "
+        "minutes that is out of line. A service leads to why.",
+        {"environment": "Environment", "cluster": "Cluster", "service": "Service"},
+        [
+            *_of_others(SERVICE, 'service!=""'),
+            Column("Requests a second", rate(), decimals=1),
+            Column("Out of line", f"{outlying} / ({rate()} > 0)", unit="percentunit", decimals=2),
+        ],
+        sort="Worst",
+        links={"Service": ("Look why: this service", service_url())},
+        height=6,
+        empty="No service is traced (`laggard trace`).",
     )
 
 

@@ -22,6 +22,7 @@ from laggard.pipeline.grafana.alerts import (
     HOST_DASHBOARD,
     PIPELINE_DASHBOARD,
     POOLS_DASHBOARD,
+    REQUESTS_DASHBOARD,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 DATA_SOURCE: Final = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 OVERVIEW_UID, HOST_UID, PIPELINE_UID = "laggard-overview", HOST_DASHBOARD, PIPELINE_DASHBOARD
-APPLICATIONS_UID, POOLS_UID = APPLICATIONS_DASHBOARD, POOLS_DASHBOARD
+APPLICATIONS_UID, POOLS_UID, REQUESTS_UID = APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, REQUESTS_DASHBOARD
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
@@ -66,6 +67,9 @@ APPLICATION: Final = "environment, cluster, application"
 
 POOL: Final = "environment, cluster, pool"
 """The labels of one pool."""
+
+SERVICE: Final = "environment, cluster, service"
+"""The labels of one service."""
 
 TASK: Final = "environment, cluster, operator, topic, partition"
 """The labels of one task: two clusters have partitions of the same names."""
@@ -113,6 +117,11 @@ def application_url() -> str:
 def pool_url(time: str = "${__url_time_range}") -> str:
     """From a row of a table to the dashboard of its pool."""
     return dashboard_url(POOLS_UID, "var-pool=${__data.fields.Pool:percentencode}", time)
+
+
+def service_url(time: str = "${__url_time_range}") -> str:
+    """From a row of a table to the dashboard of its service."""
+    return dashboard_url(REQUESTS_UID, "var-service=${__data.fields.Service:percentencode}", time)
 
 
 # Queries.

@@ -18,10 +18,11 @@ from laggard.pipeline.grafana.alerts import (
     MEASURED,
     PLACE,
     POOLS_DASHBOARD,
+    REQUESTS_DASHBOARD,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from laggard.pipeline.grafana.alerts import Alert
 
@@ -111,13 +112,13 @@ class Texts:
 
     def annotations(self, alert: Alert) -> dict[str, str]:
         """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
-        about_host, others = "host" in alert.labels, {"application", "pool"} <= set(alert.labels)
+        about_host, others = "host" in alert.labels, set(_OTHERS) <= set(alert.labels)
         # Not beyond now: what dashboards ask for the end of the time range would be empty there.
         shown = f"from={'{from as epoch}' if 'from' in alert.numbers else 'now-3h'}&to=now"
         dashboard, variable = alert.dashboard, "&var-host={key as url}" if about_host else ""
         if others:
-            dashboard = self._by_key(APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, dashboard)
-            variable = self._by_key("&var-application={key as url}", "&var-pool={key as url}", variable)
+            dashboard = self._by_key(dict(zip(_OTHERS, _DASHBOARDS, strict=True)), dashboard)
+            variable = self._by_key({each: f"&var-{each}={{key as url}}" for each in _OTHERS}, variable)
         shown += variable + "".join(f"{{{label} as parameter}}" for label in PLACE)
         written = {
             "summary": self._template(alert, alert.summary),
@@ -129,15 +130,19 @@ class Texts:
             at = " --at {at as epoch}" if "at" in alert.numbers else ""
             why = f"laggard why --host {{key as argument}}{at}"
             if others:
-                why = self._by_key("laggard models {key as argument}", f"laggard pools {{key as argument}}{at}", why)
+                commands = {
+                    "application": "laggard models {key as argument}",
+                    "pool": f"laggard pools {{key as argument}}{at}",
+                    "service": f"laggard requests {{key as argument}}{at}",
+                }
+                why = self._by_key(commands, why)
             written["why"] = self._template(alert, why)
         return written
 
-    def _by_key(self, application: str, pool: str, otherwise: str) -> str:
-        """One text where the alert is about an application, one where it is about a pool, else another."""
-        of_application, of_pool = (self._dialect.label(name) for name in ("application", "pool"))
-        of = f"{{{{ if {of_application} }}}}{application}{{{{ else if {of_pool} }}}}{pool}"
-        return f"{of}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+    def _by_key(self, texts: Mapping[str, str], otherwise: str) -> str:
+        """The text of the first of these labels that the alert has; where it has none, another one."""
+        branches = [f"if {self._dialect.label(name)} }}}}{text}" for name, text in texts.items()]
+        return f"{{{{ {'{{ else '.join(branches)}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
     def _template(self, alert: Alert, text: str, before: str = "") -> str:
         """The template of a text, with `before` as it is."""
@@ -149,10 +154,12 @@ class Texts:
             if name == "unlike":
                 row = self._label(alert, "row")
                 of_pool = f"unlike {{{{ if {row} }}}}the other members{{{{ else }}}}itself{{{{ end }}}}"
-                return self._by_key("unlike itself", of_pool, "unlike itself")
+                return self._by_key({"pool": of_pool, "service": "unlike what is usual there"}, "unlike itself")
             if name in _OF_FEATURE:
                 known, otherwise = (_PLACEHOLDER.sub(written, each) for each in _OF_FEATURE[name])
-                return f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
+                told = f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
+                of_service = f"{{{{ with {self._label(alert, 'row')} }}}} The main cause: {{{{ . }}}}.{{{{ end }}}}"
+                return self._by_key({"service": of_service}, told) if name == "most" else told
             if name in {MEASURED, *alert.numbers}:
                 return self._number(alert, name, form)
             operand = self._key() if name == "key" else self._label(alert, name)
@@ -187,8 +194,15 @@ class Texts:
         named = f"application {{{{ {application} }}}}"
         of_application = f"{named}{{{{ if {row} }}}}, {blamed}{{{{ end }}}}" if blaming else named
         of_pool = f"{{{{ if {row} }}}}{{{{ {scope} }}}} {{{{ {row} }}}} of {{{{ end }}}}pool {{{{ {self._key()} }}}}"
-        return self._by_key(of_application, of_pool, subject)
+        of_service = f"service {{{{ {self._key()} }}}}"
+        if blaming:
+            of_service = f"requests of {of_service}{{{{ if {row} }}}} ({{{{ {row} }}}}){{{{ end }}}}"
+        return self._by_key({"application": of_application, "pool": of_pool, "service": of_service}, subject)
 
+
+_OTHERS: Final = ("application", "pool", "service")
+_DASHBOARDS: Final = (APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, REQUESTS_DASHBOARD)
+"""What may be in the place of a host, and the dashboard of each."""
 
 _OF_FEATURE: Final = {
     "evidence": (EVIDENCE, "no resource of it stands out"),

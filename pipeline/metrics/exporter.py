@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
@@ -58,7 +58,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident
 
-AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE = "agent", "host", "source"
+AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
+_OWN: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
+"""Of frames in which a producer tells of itself."""
 
 
 class Scores(Protocol):
@@ -166,7 +168,7 @@ class Exporter(Collector, Observer):
         """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
         if not len(frame.values) or (frame.keyed_by == "host") == (frame.scope == SOURCE_SCOPE):
             return
-        if frame.scope in {AGENT_SCOPE, HOST_SCOPE}:
+        if frame.scope in {AGENT_SCOPE, HOST_SCOPE, TRACE_SCOPE}:
             self._note(_Stream(frame.keyed_by, frame.key, "", frame.scope), frame, None, None)
         elif frame.scope == SOURCE_SCOPE:  # an application or a pool may have several
             scope = f"{SOURCE_SCOPE} {frame.layout.rows[0]}"
@@ -285,7 +287,7 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     frame, scores = one.frame, one.scores
     if scores is None:
-        if frame.scope not in {AGENT_SCOPE, SOURCE_SCOPE}:
+        if frame.scope not in _OWN:
             return []
         shown: tuple[str, ...] = ("host",)
         if frame.scope == SOURCE_SCOPE:

@@ -162,6 +162,11 @@ def test_what_an_annotation_says() -> None:
     assert of_pool is not None
     assert "pool:web-1/java exec" in of_pool.tags
     assert of_pool.text.endswith("<br/>laggard pools 'web-1/java exec' --at 1795300000.000")
+    service = replace(incident(1, NOW), keyed_by="service", key="wordpress")
+    of_service = note_of(incoming(outgoing(service, TOPICS)))
+    assert of_service is not None
+    assert "service:wordpress" in of_service.tags
+    assert of_service.text.endswith("<br/>laggard requests wordpress --at 1795300000.000")
     marked = note_of(incoming(outgoing(mark(NOW), TOPICS)))
     assert marked is not None
     assert marked.tags[:4] == ["laggard", "mark", "web-1", "host:web-1"]

@@ -122,7 +122,8 @@ def test_every_metric_is_one_of_those_that_are_exported() -> None:
     from laggard.pipeline.metrics.declared import METRICS  # noqa: PLC0415
 
     exported = {metric.exposed for metric in METRICS}
-    exported |= {f"{metric.exposed}_bucket" for metric in METRICS if metric.kind == "histogram"}
+    histograms = [metric.exposed for metric in METRICS if metric.kind == "histogram"]
+    exported |= {f"{name}_{end}" for name in histograms for end in ("bucket", "count", "sum")}
     exported |= {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds"}
     for query in asked():
         assert metrics_of(query.expression), query

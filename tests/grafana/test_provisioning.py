@@ -20,7 +20,8 @@ def test_dashboards_come_into_the_folder_of_the_rules() -> None:
     (provider,) = read("dashboards/laggard.yaml")["providers"]
     assert (provider["folder"], provider["folderUid"], provider["type"]) == ("laggard", "laggard", "file")
     uids = {json.loads(path.read_text())["uid"] for path in FOLDER.iterdir()}
-    assert uids == {"laggard-overview", "laggard-host", "laggard-applications", "laggard-pools", "laggard-pipeline"}
+    named = ("overview", "host", "applications", "pools", "requests", "pipeline")
+    assert uids == {f"laggard-{name}" for name in named}
     for path in (FOLDER.parent / "alerting").glob("*.yaml"):
         for group in yaml.safe_load(path.read_text())["groups"]:
             assert group["folder"] == provider["folder"]

@@ -107,7 +107,7 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
     assert all(text in said for text in annotations.values()), said
     assert said.count(annotations["summary"]) == 2
     assert f"Over: {annotations['summary']}" in said
-    for name in ("application", "pool"):
+    for name in ("application", "pool", "service"):
         assert _rendered({**data, "groupLabels": {name: "checkout"}}, "title", tmp_path) == "checkout"
     over = {**data, "status": "resolved", "groupLabels": {"alertname": "LaggardDown"}}
     assert _rendered(over, "title", tmp_path) == "Over: laggard"

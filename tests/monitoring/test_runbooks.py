@@ -79,6 +79,8 @@ def test_there_are_such_commands() -> None:
             assert any(name == alert.name and "why --host HOST" in line for name, line in commands("laggard"))
         if "pool" in alert.labels:
             assert any(name == alert.name and "pools POOL" in line for name, line in commands("laggard"))
+        if "service" in alert.labels:
+            assert any(name == alert.name and "requests SERVICE" in line for name, line in commands("laggard"))
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)

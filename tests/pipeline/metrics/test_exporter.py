@@ -59,6 +59,7 @@ from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from laggard.producers.performance import SOURCE_FEATURES
+from laggard.producers.trace.own import OWN_FEATURES, own_frame
 from tests.monitoring.debian import promtool
 
 if TYPE_CHECKING:
@@ -245,6 +246,9 @@ def busy() -> Page:
     serve(page)
     serve(page, 7.5, "lock x.lock", request="r2", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
+    page.exporter.received(
+        own_frame("web-1", TS, dict(zip(OWN_FEATURES, (1.5, 1e6, 12, 800, 3, 0.97, 4, 2), strict=True)))
+    )
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))
     page.exporter.received(
@@ -340,7 +344,8 @@ def test_nothing_that_is_counted_is_hidden() -> None:
     shown = {metric.name for metric in METRICS if metric.labels == TASK_LABELS}
     # How many commits there were is the count of their durations.
     assert shown == {field.name for field in dataclasses.fields(TaskTelemetry)} - {*TASK_LABELS, "commits"}
-    for labels, features in ((("host",), AGENT_FEATURES), (("application", "source"), SOURCE_FEATURES)):
+    own = ("host",), (*AGENT_FEATURES, *OWN_FEATURES)
+    for labels, features in (own, (("application", "source"), SOURCE_FEATURES)):
         assert {metric.feature for metric in METRICS if metric.feature and metric.labels == labels} == set(features)
 
 
@@ -1146,3 +1151,11 @@ def test_an_outlying_request_is_the_example_of_its_cluster() -> None:
     assert found.exemplar is not None
     assert found.exemplar.labels["request"].startswith("newest")
     assert (found.exemplar.value, float(found.exemplar.timestamp)) == (SERVED.duration_s, TS)
+
+
+def test_what_tracing_tells_of_itself_is_shown_as_far_as_it_is_known() -> None:
+    page = Page()
+    page.exporter.received(own_frame("web-1", TS, {"trace_events": 1e6, "trace_recorded_ratio": 0.97}))
+    assert page.samples("laggard_trace_events_total") == {("web-1",): 1e6}
+    assert page.samples("laggard_trace_recorded_ratio") == {("web-1",): 0.97}
+    assert page.samples("laggard_trace_cpu_seconds_total") == {}

@@ -1,0 +1,35 @@
+"""What tracing tells of itself, as an agent does: a frame of one row with its costs and losses since it began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCOPE: Final = "trace"
+
+OWN_FEATURES: Final = (
+    "trace_cpu_s",
+    "trace_events",
+    "trace_lost_events",
+    "trace_requests",
+    "trace_discarded_requests",
+    "trace_recorded_ratio",
+    "trace_waiting_records",
+    "trace_dropped_records",
+)
+"""CPU time in seconds; events read, and dropped by the kernel; requests told, and not told; the share of the time that
+was recorded; requests that the bus does not have yet, and that it never got. Counts are since it began."""
+
+OWN_EVERY_S: Final = 10.0
+
+
+def own_frame(host: str, ts: float, values: Mapping[str, float]) -> Frame:
+    """The frame of a host at a time, in seconds since the Unix epoch; what is not known is NaN."""
+    matrix = np.array([[values.get(name, np.nan) for name in OWN_FEATURES]], dtype=np.float64)
+    return Frame("host", host, SCOPE, ts, UNNUMBERED, make_layout((SCOPE,), (SCOPE,), OWN_FEATURES), matrix)
