@@ -15,7 +15,7 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.stage import DeadLetter, RecordTask, Rekeyed
 from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records import Frame, Mark, Wish
+from laggard.pipeline.records import Frame, Mark, Request, Wish
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
@@ -33,6 +33,7 @@ from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.operators.requests.results import Judged
     from laggard.pipeline.applications.serving import ServedByFrames
     from laggard.pipeline.engine.stage import Output, Stage
     from laggard.pipeline.engine.stream import Scores
@@ -70,18 +71,20 @@ class Replay(Observer):
         tell: takes what comes out, in order.
         report: takes a line for each record that could not be used: where it is, and why.
         scores: whether to tell every score: for each operator and key the worst of a tick's frames, once the next
-            tick begins; and what models predicted.
+            tick begins; of a service those of its requests; and what models predicted.
         served: wants to know which hosts the frames of applications name.
 
     Attributes:
         records: how many were taken.
+        requests: how many of them were requests.
+        outlying: how many of these were told to be out of line.
         frames: how many of them were frames.
         marks: how many were marks.
         anomalies: how many were told.
         models: how many were built.
         incidents: how many they were joined to.
-        keys: hosts, applications and pools of these frames.
-        first_ts: of these frames the earliest time, NaN before there is one.
+        keys: hosts, applications, pools and services of frames and requests.
+        first_ts: of these the earliest time, NaN before there is one.
         last_ts: the latest.
         unused: how many records no operator wants.
 
@@ -96,7 +99,8 @@ class Replay(Observer):
         scores: bool = False,
         served: ServedByFrames | None = None,
     ) -> None:
-        self.records = self.frames = self.marks = self.anomalies = self.models = self.incidents = self.unused = 0
+        self.records = self.frames = self.marks = self.requests = self.unused = 0
+        self.anomalies = self.models = self.incidents = self.outlying = 0
         self.keys: set[tuple[KeyedBy, str]] = set()
         self.first_ts = self.last_ts = math.nan
         self._tell = tell
@@ -116,9 +120,10 @@ class Replay(Observer):
     def take(self, place: str, record: Received) -> None:
         """Take the next record, which was read at `place`."""
         topic, key = _topic_and_key(record)
-        if isinstance(record, Frame):
-            self.frames += 1
-            self.keys.add((record.keyed_by, key))
+        if isinstance(record, Frame | Request):
+            self.frames += isinstance(record, Frame)
+            self.requests += isinstance(record, Request)
+            self.keys.add((record.keyed_by if isinstance(record, Frame) else "service", key))
             self.first_ts = min(record.ts, self.first_ts) if self.first_ts == self.first_ts else record.ts
             self.last_ts = max(record.ts, self.last_ts) if self.last_ts == self.last_ts else record.ts
         if isinstance(record, Mark):
@@ -161,6 +166,7 @@ class Replay(Observer):
                 case _:
                     self._tell(output)
                     self.models += isinstance(output, ModelOutput)
+                    self.outlying += isinstance(output, RequestOutput)
 
     def _join(self, found: Anomaly | Progress) -> None:
         # As a worker reads it: JSON has neither NaN nor infinity.
@@ -182,6 +188,8 @@ class Replay(Observer):
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
         """An operator answered to a frame. Only notes it: a task goes on whatever happens in here."""
+        if frame.keyed_by == "service":
+            return  # the scores of its requests are told
         pending = self._pending.get((operator, frame.key))
         if pending is not None and pending.ts != frame.ts:
             self._complete_score(operator, frame.key)
@@ -189,6 +197,12 @@ class Replay(Observer):
         worst = scores.score if pending is None else max(pending.score, scores.score)
         told = None if pending is None else pending.told
         self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
+
+    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:  # noqa: ARG002
+        """A request was judged. Only notes it, see `scored`."""
+        self._complete.append(
+            ScoreOutput(request.ts, operator, "service", request.service, judged.score, request.request)
+        )
 
     def predicted(self, prediction: PredictionOutput) -> None:
         """A model said what an interval should have been. Only notes it, see `scored`."""

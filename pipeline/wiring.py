@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, SERVING
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.engine.task import Task
     from laggard.pipeline.pools.covariance import Comparing
+    from laggard.pipeline.requests.requests import Judging
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic
 
@@ -133,7 +134,8 @@ def asked(settings: Settings) -> Wired:
 def inputs(settings: Settings) -> Mapping[str, Topic]:
     """What a worker with these settings reads: the topic of each stage, by its name, without loading any of them."""
     operators = settings.words("operators")
-    topics = {name: {_REGRESSION: APPLICATIONS, _COVARIANCE: POOLS}.get(name, COUNTERS) for name in operators}
+    of_others = {_REGRESSION: APPLICATIONS, _COVARIANCE: POOLS, _REQUESTS: REQUESTS}
+    topics = {name: of_others.get(name, COUNTERS) for name in operators}
     serving = {SERVING: COUNTERS} if _REGRESSION in operators and _serves(settings) else {}
     pooling = {POOLING: COUNTERS} if _COVARIANCE in operators and settings.table("pools.members") else {}
     return {**topics, **serving, **pooling, INCIDENTS: ANOMALIES}
@@ -143,14 +145,15 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     """All that a worker runs: the operators, what re-keys the input of some, and what joins their anomalies."""
     from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - as above
 
-    return (*wire(settings), *_of_applications(settings, _served(settings)), *_of_pools(settings), Joining())
+    of_applications = _of_applications(settings, _served(settings))
+    return (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings), Joining())
 
 
 def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
     """The operators for recorded data.
 
-    Those of applications and pools are among them by default, for there is no other sign of these than the data
-    themselves.
+    Those of applications, pools and services are among them by default, for there is no other sign of these than the
+    data themselves.
 
     Args:
         settings: which operators, and their parameters.
@@ -161,7 +164,7 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
         of_applications = _serving_and_regression(settings, served)
     else:
         of_applications = _of_applications(settings, _served(settings) or served)
-    return (*wire(settings), *of_applications, *_of_pools(settings))
+    return (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings))
 
 
 def _of_applications(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
@@ -182,6 +185,10 @@ def _of_pools(settings: Settings) -> tuple[Stage, ...]:
     from laggard.pipeline.pools.pooling import Members, Pooling  # noqa: PLC0415 - as above
 
     return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)
+
+
+def _of_services(settings: Settings) -> tuple[Stage, ...]:
+    return (judging(settings),) if _REQUESTS in settings.words("operators") else ()
 
 
 def _serves(settings: Settings) -> bool:
@@ -280,6 +287,43 @@ def comparing(settings: Settings) -> Comparing:
             "replicates": replicates,
         },
         answers_marks=False,
+    )
+
+
+def judging(settings: Settings) -> Judging:
+    """What judges requests, whether or not a worker with these settings runs it."""
+    from laggard.operators.requests.detector import Requests  # noqa: PLC0415 - as above
+    from laggard.operators.requests.rates import Rates  # noqa: PLC0415
+    from laggard.operators.requests.whole import whole  # noqa: PLC0415
+    from laggard.pipeline.requests.requests import Judging  # noqa: PLC0415
+    from laggard.pipeline.requests.ticks import REQUEST  # noqa: PLC0415
+    from laggard.pipeline.settings import SettingError  # noqa: PLC0415
+    from laggard.pipeline.settings.kinds import duration  # noqa: PLC0415
+
+    eps = settings.text("requests.eps")
+    eps_s = None if eps == "auto" else duration(eps)
+    minimum_points, reference = settings.count("requests.minimum_points"), settings.count("requests.reference")
+    if minimum_points > reference:
+        told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
+        raise SettingError([f"{settings.place('requests.minimum_points')}: {told}"])
+    method = settings.choice("requests.method")
+    false_alarms_per_day = settings.per_day("requests.false_alarms")
+    return Judging(
+        _REQUESTS,
+        REQUESTS,
+        (REQUEST,),
+        partial(Rates, false_alarms_per_day=false_alarms_per_day),
+        Requests.state_version + Rates.state_version - 1,
+        {
+            "eps": eps,
+            "minimum_points": minimum_points,
+            "reference": reference,
+            "method": method,
+            "false_alarms_per_day": false_alarms_per_day,
+        },
+        answers_marks=False,
+        judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
+        whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if method == "published" else None,
     )
 
 
@@ -413,4 +457,5 @@ def _river(settings: Settings) -> Wired:
 
 _REGRESSION = "regression"
 _COVARIANCE = "covariance"
+_REQUESTS = "requests"
 _WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}

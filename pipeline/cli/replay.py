@@ -30,7 +30,7 @@ PROGRESS_RECORDS: Final = 20
 @with_settings
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the topics.")
-@click.option("--scores", is_flag=True, help="Also the score of every host and tick, and predictions.")
+@click.option("--scores", is_flag=True, help="Also the score of every tick and request, and predictions.")
 @setting_flag("--operators", "operators", "NAME,...", "Run only these (setting operators).")
 def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
     """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.
@@ -113,14 +113,19 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
     """Say on standard error what was done."""
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
 
-    span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.frames else ""
+    span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.keys else ""
     found = _counted(replayed.incidents, "incident", "incidents")
+    taken, unit = [_counted(replayed.frames, "frame", "frames")], "frames"
+    if replayed.requests:
+        taken = [*(taken if replayed.frames else []), _counted(replayed.requests, "request", "requests")]
+        unit = "records" if replayed.frames else "requests"
     told = [
-        f"{_counted(replayed.frames, 'frame', 'frames')} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
+        f"{' and '.join(taken)} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
+        *([f"{replayed.outlying:,} out of line"] if replayed.requests else []),
         _counted(replayed.marks, "mark", "marks"),
         f"{_counted(replayed.anomalies, 'anomaly', 'anomalies')} of {found}",
         *([_counted(replayed.models, "model", "models")] if replayed.models else []),
-        f"{took_s:.1f} s ({replayed.frames / max(took_s, 1e-9):,.0f} frames/s)",
+        f"{took_s:.1f} s ({(replayed.frames + replayed.requests) / max(took_s, 1e-9):,.0f} {unit}/s)",
     ]
     if replayed.unused:
         told.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator wants")

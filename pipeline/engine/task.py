@@ -121,7 +121,7 @@ class Task(RecordTask):
         stream = keyed.streams[frame.scope]
         judged = stream.judge(frame)
         if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
-            self._tell_set_back(stream, frame)
+            self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._end(frame.key, frame.scope, stream)
             stream, judged = keyed.begin_anew(frame.scope, self.wired.make()), "new"
         match judged:
@@ -130,16 +130,16 @@ class Task(RecordTask):
             case "late":
                 if stream.set_back:
                     self.states.heard(record.key, record.offset)
-                self._refuse_late(record, frame, stream.ts, stream.set_back)
+                self._refuse_late(record, frame.ts, stream.ts, stream.set_back)
             case "new":
                 self._take(record, stream, frame)
                 self.states.heard(record.key, record.offset)
                 self._end_silent(frame.ts)
 
-    def _refuse_late(self, record: Incoming, frame: Frame, expected_ts: float, set_back: int) -> None:
-        """Refuse a frame that is late; of those in a row which look as if a clock had been set back it is this one."""
+    def _refuse_late(self, record: Incoming, ts: float, expected_ts: float, set_back: int) -> None:
+        """Refuse what is late; of those in a row which look as if a clock had been set back it is this one."""
         self._counts.late += 1
-        reason = f"late: expected a time of at least {expected_ts!r}, got {frame.ts!r}"
+        reason = f"late: expected a time of at least {expected_ts!r}, got {ts!r}"
         if set_back:
             reason += (
                 f"; {set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the stream begins "
@@ -170,12 +170,12 @@ class Task(RecordTask):
                 self.wired.name, key,
             )  # fmt: skip
 
-    def _tell_set_back(self, stream: Stream, frame: Frame) -> None:
+    def _tell_set_back(self, key: str, scope: str, by_s: float) -> None:
         self._counts.clocks_set_back += 1
         if self._counts is self.telemetry:
             _logger.warning(
                 "%s: the clock of %r was set back by %.0f s; what is usual of scope %s is learned anew",
-                self.wired.name, frame.key, stream.ts - frame.ts, frame.scope,
+                self.wired.name, key, by_s, scope,
             )  # fmt: skip
 
     def _learn(self, stream: Stream) -> None:

@@ -151,7 +151,6 @@ Look = Callable[[], "tuple[Ranking, Blame | None] | None"]
 
 def opening(anomaly: Anomaly) -> Course:
     """The course of an anomaly that was told just now."""
-    assert anomaly.keyed_by != "service"  # a stream is of frames
     return Course(
         id=anomaly.id,
         keyed_by=anomaly.keyed_by,

@@ -151,7 +151,7 @@ class CovarianceTask(Task):
         judged = pool.ticks.take(frame, record.offset, live=live)
         if judged == "set_back":
             stream = pool.streams[MEMBER]
-            self._tell_set_back(stream, frame)
+            self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._end(frame.key, MEMBER, stream)
             pool.begin_anew(MEMBER, self.wired.make())
             judged = pool.ticks.take(frame, record.offset, live=live)
@@ -159,7 +159,7 @@ class CovarianceTask(Task):
             self._counts.duplicates += 1
             return
         if judged == "late":
-            self._refuse_late(record, frame, pool.ticks.earliest_ts(frame), pool.ticks.set_back)
+            self._refuse_late(record, frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back)
         for tick in pool.ticks.closed():
             self._tick(frame.key, pool, tick)
         self.states.heard(record.key, record.offset)

@@ -92,6 +92,11 @@ def amounts(value: Any, field: str, place: str) -> dict[str, float]:
     """Counts or durations by state."""
     if not isinstance(value, Mapping) or len(value) > MAX_STATES:
         raise RecordError(place, field, f"a map of at most {MAX_STATES:,} states to numbers", shown(value))
+    # All together, and one by one only to name the wrong one.
+    if all(type(each) is float and 0.0 <= each <= sys.float_info.max for each in value.values()):
+        states = tuple(value)
+        if not states or _all_usable(states, MAX_NAME, 1):
+            return dict(value)
     return {
         text(state, field, place, MAX_NAME, shortest=1): amount(each, f"{field}[{shown(state)}]", place)
         for state, each in value.items()

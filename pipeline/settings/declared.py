@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.settings.kinds import READERS
+from laggard.pipeline.settings.kinds import READERS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,6 +123,37 @@ def _check_members(pools: Value) -> None:
         _check_key(pool, "pools")
 
 
+def _check_functions(functions: Value) -> None:
+    assert isinstance(functions, dict)
+    for service, said in functions.items():
+        binary, _, function = str(said).rpartition(":")
+        if not Path(binary).is_absolute() or not function:
+            raise ValueError(f"for {service!r} BINARY:FUNCTION, with the whole path of the binary")
+        _check_key(service, "services")
+
+
+def _check_ports(ports: Value) -> None:
+    assert isinstance(ports, dict)
+    for service, port in ports.items():
+        if not isinstance(port, int) or not 0 < port < 1 << 16:
+            raise ValueError(f"for {service!r} a port from 1 to 65535")
+        _check_key(service, "services")
+
+
+def _check_service(service: Value) -> None:
+    if service:
+        _check_key(str(service), "services")
+
+
+def _check_eps(eps: Value) -> None:
+    try:
+        usable = eps == "auto" or duration(eps) > 0.0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("auto, or a duration above 0 such as 25ms")
+
+
 def _check_key(name: str, whose: str) -> None:
     from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
 
@@ -197,7 +228,7 @@ def _check_token_url(url: Value) -> None:
 
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
 
-DEFAULT_OPERATORS = ("gaussian", "cpu", "covariance")
+DEFAULT_OPERATORS = ("gaussian", "cpu", "covariance", "requests")
 
 _KEPT_BYTES = 15  # of the name of a process
 
@@ -222,12 +253,13 @@ SETTINGS: tuple[Setting, ...] = (
         "operators",
         "words",
         "",
-        "The operators that the worker runs. `regression` is about applications, `covariance` about pools, the others "
+        "The operators that the worker runs. `regression` is about applications, `covariance` about pools, `requests` "
+        "about traced requests, the others "
         "about hosts.",
-        choices=("gaussian", "cpu", "river", "regression", "covariance"),
+        choices=("gaussian", "cpu", "river", "regression", "covariance", "requests"),
         found=_operators,
-        found_as="`gaussian,cpu,covariance`, with `regression` where `applications.hosts`, `applications.pattern` or a "
-        "source of an application is given",
+        found_as="`gaussian,cpu,covariance,requests`, with `regression` where `applications.hosts`, "
+        "`applications.pattern` or a source of an application is given",
     ),
     Setting(
         "bus.location",
@@ -417,6 +449,47 @@ SETTINGS: tuple[Setting, ...] = (
         "What tells what running threads execute: `auto` takes what suits the process and is there; `proc` alone tells "
         "only of blocked ones. `laggard doctor` says what can be used here.",
         choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
+    ),
+    Setting(
+        "trace.php",
+        "text",
+        "",
+        "The service that PHP's requests on this machine are traced as, by PHP-FPM's own probes; empty: they are not "
+        "traced. Where any of `trace.php`, `trace.marker`, `trace.functions` and `trace.ports` is set, `laggard up` "
+        "runs `laggard trace`.",
+        check=_check_service,
+    ),
+    Setting(
+        "trace.marker",
+        "file",
+        "",
+        "Where programs may tell of their requests, as laggard's middleware for WSGI and ASGI does: a file that is "
+        "there while requests are traced. The middleware expects `/run/laggard/trace_marker`. Empty: none are traced "
+        "so.",
+    ),
+    Setting(
+        "trace.functions",
+        "table",
+        "",
+        "Functions of programs each call of which is a request: by service `BINARY:FUNCTION`, such as "
+        "`/usr/sbin/mariadbd:dispatch_command`.",
+        check=_check_functions,
+    ),
+    Setting(
+        "trace.ports",
+        "table",
+        "",
+        "Servers each connection to which is a request, from accepting to closing it: by service the port. Right only "
+        "where connections are not kept alive, and each is served by one thread.",
+        check=_check_ports,
+    ),
+    Setting(
+        "trace.events_per_s",
+        "count",
+        "200000",
+        "How many events of the kernel are recorded in a second. Where there are more, only a part of each second is "
+        "recorded, and the requests that are whole in it are told.",
+        minimum="1000",
     ),
     Setting(
         "sources",
@@ -732,6 +805,47 @@ SETTINGS: tuple[Setting, ...] = (
         "How many bootstrap samples the p-values of a report on a pool come from; 0 for none.",
         minimum="0",
         maximum="100000",
+    ),
+    Setting(
+        "requests.eps",
+        "text",
+        "auto",
+        "Requests of which the times spent in each state differ by no more than this are neighbours; who is farther "
+        "from all that have many is out of line. `auto` estimates it from the requests; the paper that the operator "
+        "comes from has 25ms.",
+        check=_check_eps,
+    ),
+    Setting(
+        "requests.minimum_points",
+        "count",
+        "100",
+        "With so many neighbours a request is usual; fewer while there are few requests.",
+        minimum="2",
+        maximum="10000",
+    ),
+    Setting(
+        "requests.reference",
+        "count",
+        "10000",
+        "With so many of the newest requests of its service each one is compared.",
+        minimum="200",
+        maximum="100000",
+    ),
+    Setting(
+        "requests.method",
+        "choice",
+        "adaptive",
+        "How `laggard replay` judges requests: `adaptive`, each by those before it, as a worker always does; or "
+        "`published`, as in the paper that the operator comes from: at the end, each by all others.",
+        choices=("adaptive", "published"),
+    ),
+    Setting(
+        "requests.false_alarms",
+        "rate",
+        "1/day",
+        "The false-alarm budget of a service for this operator: for more requests out of line than usual.",
+        minimum="1/month",
+        maximum="10/minute",
     ),
     Setting(
         "snapshot.records",

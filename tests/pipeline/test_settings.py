@@ -124,7 +124,7 @@ def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
     assert settings.seconds("gaussian.context") == 14400
     assert settings.size("bus.max_bytes") == 1 << 30
     assert settings.address("web.listen") == Address("127.0.0.1", 9464)
-    assert settings.words("operators") == ("gaussian", "cpu", "covariance")
+    assert settings.words("operators") == ("gaussian", "cpu", "covariance", "requests")
     assert settings.flag("agent.command_lines") is True
     for setting in SETTINGS:
         if not setting.found:
@@ -196,7 +196,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
         "some.toml:6: there is no setting 'gaussian.contxt'; did you mean 'gaussian.context'?",
         'some.toml:9: agent.interval is "2h"; expected a duration from 0.5s to 1h',
         'LAGGARD_BUS_MAX_BYTES: bus.max_bytes is "1 cup"; expected a size such as 512MiB, 1GiB or 2GB',
-        '--set: operators is "gausian"; expected names out of gaussian, cpu, river, regression, covariance',
+        '--set: operators is "gausian"; expected names out of gaussian, cpu, river, regression, covariance, requests',
     ]
 
 

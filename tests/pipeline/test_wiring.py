@@ -21,7 +21,7 @@ from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import asked, inputs, machines, replayed, stages, wire
 
 
-@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression", "covariance"}))
+@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression", "covariance", "requests"}))
 def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None:
     (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={name}")]))
     assert wired.name == name
@@ -115,12 +115,13 @@ APPLICATIONS = ["gaussian", "cpu", "serving", "regression"]
 @pytest.mark.parametrize(
     ("flags", "run"),
     [
-        ((), ["gaussian", "cpu", "covariance", "incidents"]),
-        (("pools.members=web=*/nginx",), ["gaussian", "cpu", "pooling", "covariance", "incidents"]),
+        ((), ["gaussian", "cpu", "covariance", "requests", "incidents"]),
+        (("pools.members=web=*/nginx",), ["gaussian", "cpu", "pooling", "covariance", "requests", "incidents"]),
         (("pools.members=web=*/nginx", "operators=cpu"), ["cpu", "incidents"]),
         (("operators=covariance",), ["covariance", "incidents"]),
-        (("applications.hosts=shop=web-*",), [*APPLICATIONS, "covariance", "incidents"]),
-        ((r"applications.pattern=(?P<application>\w+)-.*",), [*APPLICATIONS, "covariance", "incidents"]),
+        (("operators=requests",), ["requests", "incidents"]),
+        (("applications.hosts=shop=web-*",), [*APPLICATIONS, "covariance", "requests", "incidents"]),
+        ((r"applications.pattern=(?P<application>\w+)-.*",), [*APPLICATIONS, "covariance", "requests", "incidents"]),
         (("applications.hosts=shop=web-*", "operators=gaussian"), ["gaussian", "incidents"]),
         (("operators=regression",), ["regression", "incidents"]),
     ],
@@ -137,7 +138,7 @@ def test_recorded_data_is_looked_through_for_applications_by_default() -> None:
     def run(*flags: str) -> list[str]:
         return [each.name for each in replayed(settings_of(*flags), ServedByFrames())]
 
-    assert run() == [*APPLICATIONS, "covariance"]
+    assert run() == [*APPLICATIONS, "covariance", "requests"]
     assert run("operators=gaussian") == ["gaussian"]
     assert run("operators=regression") == ["serving", "regression"]
     assert run("operators=gaussian,covariance", "pools.members=web=*/nginx") == ["gaussian", "pooling", "covariance"]

@@ -1,0 +1,309 @@
+"""The stage of requests: asks the operator of each whether it is out of line, and whether that has become frequent.
+
+Each request is judged before it is learned, and told at once where it is an outlier. Every tick of 10 s (see
+`ticks.py`) the outliers of each cluster are counted, and a second operator says whether there are more than usual: what
+it finds are anomalies, which open, go on and end as `engine.task` has it for the frames of a host.
+
+A service's state is some megabytes and a request a small step, so that it is saved after `SNAPSHOT_REQUESTS`; a
+recovery reads what came since then again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack, cast
+
+from laggard.operators.requests.results import Traced
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
+from laggard.pipeline.engine.states import Keyed
+from laggard.pipeline.engine.stream import Stream
+from laggard.pipeline.engine.task import Task
+from laggard.pipeline.records import Request
+from laggard.pipeline.requests.causes import title
+from laggard.pipeline.requests.kept import Kept
+from laggard.pipeline.requests.numbering import Numbering
+from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, request_output, traced
+from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
+from laggard.pipeline.wiring import Wired
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.ranking import Ranking
+    from laggard.operators.requests.results import Cluster, Judged
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine import stream as streams
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.records import Decoder, Frame, Received
+    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.requests.ticks import Tick
+
+SNAPSHOT_REQUESTS: Final = 5_000
+"""A service is saved after so many requests, where a host is after `SNAPSHOT_RECORDS` frames."""
+
+MOST_NAMES: Final = 256
+"""Clusters whose names are remembered, more than an operator does."""
+
+SETTLED_REQUESTS: Final = 5
+"""A cluster keeps the name that it has with so many requests: from the first one alone the cause is easily mistaken."""
+
+
+class Operator(Protocol):
+    """What judges the requests of one service, as they come.
+
+    What raises must leave the state as it was: the request becomes a dead letter, and the service goes on without it.
+    """
+
+    def score(self, request: Traced) -> Judged:
+        """How unusual a request is. Changes nothing."""
+
+    def learn(self, request: Traced, judged: Judged) -> None:
+        """Take a request into the state, with what `score` said of it just before."""
+
+    def cluster(self, number: int) -> Cluster | None:
+        """What is known of a cluster; None where it is not remembered."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+
+
+class Everything(Protocol):
+    """What all requests of a service say of each other."""
+
+    @property
+    def outliers(self) -> Mapping[int, Judged]:
+        """By the place of each outlying request, from 0, what is known of it."""
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """Of these."""
+
+
+Whole = Callable[[Callable[[], Iterable[Traced]]], Everything]
+"""Judges requests by each other; what it takes gives all of them each time that it is called, in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging(Wired):
+    """What judges requests, as a stage; see `Wired`, whose `make` makes what judges how many of them are out of line.
+
+    Attributes:
+        judge: makes what judges the requests of one service.
+        whole: judges all requests of a service by each other, where recorded ones are to be told of that way, at their
+            end; else None.
+
+    """
+
+    judge: Callable[[], Operator] = field(kw_only=True)
+    whole: Whole | None = field(default=None, kw_only=True)
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RequestsTask:
+        """Make a task for a partition, without any state."""
+        return RequestsTask(self, partition, **options)
+
+
+class Named(NamedTuple):
+    """What a cluster is called, and after how many of its requests."""
+
+    name: str
+    requests: int
+
+
+@dataclass(slots=True, eq=False)
+class Service(Keyed):
+    """The state of one service.
+
+    Attributes:
+        judge: what judges its requests.
+        numbering: tells requests that come again.
+        ticks: counts them.
+        names: of clusters, by their numbers; the one used least recently first.
+
+    """
+
+    judge: Operator = field(kw_only=True)
+    numbering: Numbering = field(default_factory=Numbering)
+    ticks: Ticks = field(default_factory=Ticks)
+    names: dict[int, Named] = field(default_factory=dict)
+
+    @property
+    def ts(self) -> float:
+        """The newest end of a request, seconds since the Unix epoch; 0 before there is one."""
+        return max(self.ticks.newest_ts, 0.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return Keyed.snapshot(self) | {
+            "judge": self.judge.snapshot(),
+            "numbering": self.numbering.snapshot(),
+            "ticks": self.ticks.snapshot(),
+            "names": [[number, *named] for number, named in self.names.items()],
+        }
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        Keyed.restore(self, state, decoder, place)
+        self.judge.restore(state["judge"])
+        self.numbering.restore(state["numbering"])
+        self.ticks.restore(state["ticks"])
+        self.names = {int(number): Named(str(name), int(requests)) for number, name, requests in state["names"]}
+
+    def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
+        """Forget what goes by the clock. What requests are like does not."""
+        self.numbering, self.ticks = Numbering(), Ticks()
+        return Keyed.begin_anew(self, scope, operator)
+
+    def name_of(self, judged: Judged) -> str:
+        """The name of the cluster of an outlying request, once that was learned."""
+        assert judged.evidence is not None
+        known = self.names.pop(judged.cluster, Named("", 0))
+        if known.requests < SETTLED_REQUESTS:
+            cluster = self.judge.cluster(judged.cluster)
+            name = title(judged.evidence if cluster is None else cluster.evidence)
+            taken = any(each.name == name for each in self.names.values())
+            known = Named(f"{name} ({judged.cluster})" if taken else name, known.requests + 1)
+        self.names[judged.cluster] = known
+        if len(self.names) > MOST_NAMES:
+            del self.names[next(iter(self.names))]
+        return known.name
+
+
+class RequestsTask(Task):
+    """The services of one partition; parameters as those of `Task`."""
+
+    def __init__(self, stage: Judging, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+        self._stage = stage
+        records = options.get("snapshot_records", SNAPSHOT_RECORDS)
+        options["snapshot_records"] = records * SNAPSHOT_REQUESTS // SNAPSHOT_RECORDS
+        super().__init__(stage, partition, **options)
+        self._kept = defaultdict[str, Kept](Kept) if stage.whole is not None and not self._live else None
+
+    def _empty(self) -> Service:
+        return Service({REQUEST: Stream(self.wired.make())}, judge=self._stage.judge())
+
+    def service(self, key: str) -> Service | None:
+        """The state of a service; None where it has none."""
+        return cast("Service | None", self.states.get(key))
+
+    # Requests.
+
+    def receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded already."""
+        self.position = record.offset + 1
+        if isinstance(received, Request):
+            self._request(record, received)
+        else:
+            kind = type(received).__name__.lower()
+            self._refuse(record, f"{self._place(record)}: expected a request, got a {kind}")
+        self.states.look_after_silent(self.position)
+        self._end_gone()
+
+    def _request(self, record: Incoming, request: Request) -> None:
+        if not self._has_key(record, request.service):
+            return
+        service = cast("Service", self.states.open(request.service, self.position))
+        end_ts = request.ts + request.duration_s
+        if service.numbering.again(request, end_ts, far_behind=end_ts < service.ticks.earliest_ts):
+            self._counts.duplicates += 1
+            return
+        judged = service.ticks.judge(end_ts)
+        if judged == "late":
+            self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back)
+            self.states.heard(record.key, record.offset)
+            return
+        if judged == "set_back":
+            self._tell_set_back(request.service, REQUEST, service.ticks.newest_ts - end_ts)
+            self._end(request.service, REQUEST, service.streams[REQUEST])
+            service.begin_anew(REQUEST, self.wired.make())
+            service.numbering.again(request, end_ts)
+        if (tick := service.ticks.hear(end_ts)) is not None:
+            self._tick(request.service, service, tick)
+        if self._kept is None:
+            self._judge(record, service, request)
+        else:
+            self._kept[request.service].add(record.offset, request)
+        self.states.heard(record.key, record.offset)
+        self._end_silent(end_ts)
+
+    def _judge(self, record: Incoming, service: Service, request: Request) -> None:
+        """Judge a request, tell it where it is an outlier, then learn it."""
+        live = self._is_live(record)
+        found, cluster = traced(request), ""
+        try:
+            judged = service.judge.score(found)
+        except Exception as error:  # noqa: BLE001 - an operator's error on one request must not stop the partition
+            self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
+            return
+        try:
+            service.judge.learn(found, judged)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._refuse(record, f"{self._place(record)}: not learned: {_told(error)}")
+        if judged.outlier:
+            try:
+                cluster = service.name_of(judged)
+                place = self._place(record)
+                told = request_output(request, judged, cluster, operator=self.wired.name, place=place, live=live)
+                self.outputs.append(told)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse(record, f"{self._place(record)}: an outlier that cannot be told: {_told(error)}")
+        lost = lost_s(request, judged) if judged.outlier else 0.0
+        service.ticks.count(record.offset, live=live, cluster=judged.cluster, lost_s=lost)
+        self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))
+
+    # Ticks.
+
+    def _tick(self, key: str, service: Service, tick: Tick) -> None:
+        """Judge how many outliers there were, then learn that."""
+        headers = () if tick.live else ((REPLAY_HEADER, b""),)
+        record = Incoming(self.partition, tick.offset, key, b"", tick.ts, headers)
+        frame = frame_of(key, tick, {number: named.name for number, named in service.names.items()})
+        self._take(record, service.streams[REQUEST], frame)
+
+    def finish(self) -> None:
+        """Close the ticks that are open, and tell what waited for all requests: nothing more will come."""
+        for key in self.states.keys():  # noqa: SIM118 - no dictionary
+            service = self.service(key)
+            assert service is not None
+            if (tick := service.ticks.close()) is not None:
+                self._tick(key, service, tick)
+        for key, kept in (self._kept or {}).items():
+            self._tell_whole(key, kept)
+
+    def _tell_whole(self, key: str, kept: Kept) -> None:
+        """Tell who is out of line among all requests of a service."""
+        assert self._stage.whole is not None
+        found = self._stage.whole(lambda: map(traced, kept.requests()))
+        names: dict[int, str] = {}
+        for each in found.clusters:
+            name = title(each.evidence)
+            names[each.number] = f"{name} ({each.number})" if name in names.values() else name
+        for at, (offset, request) in enumerate(zip(kept.offsets, kept.requests(), strict=True)):
+            if (judged := found.outliers.get(at)) is not None:
+                place = self._place(Incoming(self.partition, offset, key, b"", request.ts))
+                cluster, name = names[judged.cluster], self.wired.name
+                self.outputs.append(request_output(request, judged, cluster, operator=name, place=place, live=False))
+
+    # What is said of a tick.
+
+    def _cluster(self, key: str, row: str) -> Cluster | None:
+        service = self.service(key)
+        return None if service is None else service.judge.cluster(int(row))
+
+    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+        return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
+
+    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
+        return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
+
+    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
+        return ""
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,132 @@
+"""What is told of outlying requests: of each, and of a service where there are too many of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from laggard.operators.requests.results import Traced, Use
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.records.outputs import Blame
+from laggard.pipeline.records.requests import REST, RequestOutput, request_id
+from laggard.pipeline.requests.causes import cause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from laggard.operators.ranking import RowScore
+    from laggard.operators.requests.results import Cluster, Evidence, Judged
+    from laggard.pipeline.records import Request
+
+NAMED: Final = 3
+"""So many clusters are told in a sentence."""
+
+RESOURCES: Final[Mapping[str, str]] = {"RU": "cpu", "RS": "cpu", "BP": "cpu", "BD": "disk", "BN": "network"}
+"""By a state, what a request takes or waits for in it."""
+
+
+def traced(request: Request) -> Traced:
+    """A request as the operator takes it."""
+    return Traced(
+        request.ts,
+        request.request,
+        request.duration_s,
+        request.counts,
+        request.times_s,
+        request.syscalls,
+        [
+            Use((each.state, each.syscall, each.on, each.by, each.result), each.pid, each.times, each.time_s)
+            for each in request.spent
+            if each.state != REST
+        ],
+    )
+
+
+def lost_s(request: Request, judged: Judged) -> float:
+    """How much longer than a normal request it took, in seconds; 0 where that is not known."""
+    usual_s = math.fsum(judged.usual_s.values())
+    return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
+
+
+def request_output(
+    request: Request, judged: Judged, cluster: str, *, operator: str, place: str, live: bool
+) -> RequestOutput:
+    """What is told of an outlying request at this place of the input; `cluster` is the name of those it is like."""
+    assert judged.evidence is not None
+    return RequestOutput(
+        id=request_id(operator, request.service, place),
+        ts=request.ts,
+        operator=operator,
+        service=request.service,
+        request=request.request,
+        name=request.name,
+        host=request.host,
+        duration_s=request.duration_s,
+        score=judged.score,
+        odd=judged.odd,
+        cluster=cluster,
+        cause=cause(judged.evidence),
+        times_s=request.times_s,
+        usual_s=judged.usual_s,
+        critical_s=request.critical_s,
+        threads=request.threads,
+        path=request.path,
+        young=judged.young,
+        live=live,
+    )
+
+
+def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | None], *, young: bool) -> str:
+    """Say which outlying requests come too often, and why.
+
+    Args:
+        rows: clusters by their numbers, worst first, each with the share of requests that are of it as first feature.
+        cluster: what is known of one, by its number; None where it is forgotten.
+        young: whether too little was seen to be relied on.
+
+    """
+    worst = [each for each in rows if each.score > 1.0] or list(rows[:1])
+    told = [_row_sentence(each, cluster(each.row), first=not place) for place, each in enumerate(worst[:NAMED])]
+    if len(worst) > NAMED:
+        left = len(worst) - NAMED
+        told.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
+    if not told:
+        told.append("No more requests are out of line than usual.")
+    if young:
+        told.append("Too few requests were seen to be sure.")
+    return " ".join(told)
+
+
+def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:
+    feature = row.features[0]
+    share = readable(feature.feature, feature.value)
+    if first:
+        share += f" of requests, usually {readable(feature.feature, feature.mean)}, are out of line"
+    else:
+        share = f"Another {share}, usually {readable(feature.feature, feature.mean)}, are"
+    if cluster is None:
+        return f"{share} (`{printable(row.name)}`)."
+    example = f" like `{printable(cluster.example)}`" if cluster.example else ""
+    return f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."
+
+
+def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
+    """The cluster that comes too often, by the share of requests that are of it."""
+    feature = row.features[0]
+    return Blame(
+        row.row,
+        row.name,
+        feature.feature,
+        feature.value,
+        feature.mean,
+        feature.standard_deviation,
+        () if cluster is None else _resources(cluster.evidence),
+    )
+
+
+def _resources(evidence: Evidence) -> tuple[str, ...]:
+    """What most of the time lost was spent on or waiting for, where that is a resource of the host."""
+    lost = {state: time_s - evidence.usual_s.get(state, 0.0) for state, time_s in evidence.times_s.items()}
+    most = max(lost, key=lambda state: lost[state], default="")
+    return (RESOURCES[most],) if most in RESOURCES else ()

@@ -1,0 +1,175 @@
+"""Counts the requests of a service by ticks of event time: how many there were, and how many of each cluster.
+
+A request is there when it ends. Requests that overlap, and hosts that publish in batches, bring ends out of order; so a
+tick closes with the first end beyond it, and a request that comes later than that counts in the tick that is open by
+then. Nothing is waited for, and no clock but that of the requests is asked. Where nothing comes for a while there are
+no ticks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
+from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TICK_S: Final = 10.0
+
+REQUEST: Final = "request"
+"""The scope of frames whose rows are clusters of outlying requests."""
+
+ALL: Final = "all"
+"""The row of all requests of a tick; each other one is of a cluster, by its number."""
+
+FEATURES: Final = ("requests", "outliers", "lost_s")
+"""How many ended in the tick, how many of them are out of line, and how much longer than usual these took."""
+
+MOST_CLUSTERS: Final = 256
+"""Of one tick. What is of others counts among all requests only."""
+
+Judged = Literal["new", "late", "set_back"]
+
+
+class Counted(NamedTuple):
+    """Outlying requests of one cluster in one tick.
+
+    Attributes:
+        requests: how many.
+        lost_s: how much longer than usual they took in sum, in seconds.
+
+    """
+
+    requests: int = 0
+    lost_s: float = 0.0
+
+
+class Tick(NamedTuple):
+    """What a tick was when it closed.
+
+    Attributes:
+        ts: its end, seconds since the Unix epoch.
+        offset: of the last request in it in the input.
+        live: whether all of it is about the present.
+        requests: how many ended.
+        outlying: by the number of their cluster, those out of line.
+
+    """
+
+    ts: float
+    offset: int
+    live: bool
+    requests: int
+    outlying: Mapping[int, Counted]
+
+
+@dataclass(slots=True, eq=False)
+class Ticks:
+    """The ticks of one service. Deterministic: the same requests in the same order give the same ticks.
+
+    Attributes:
+        newest_ts: the newest end of a request, seconds since the Unix epoch.
+        set_back: how many requests in a row came that look as if the producers' clocks had been set back.
+
+    """
+
+    newest_ts: float = -math.inf
+    set_back: int = 0
+    _number: int = 0  # of the tick that is open: its begin in units of `TICK_S`
+    _offset: int = -1
+    _live: bool = True
+    _requests: int = 0
+    _outlying: dict[int, Counted] = field(default_factory=dict)
+
+    @property
+    def earliest_ts(self) -> float:
+        """What ends before this is late, seconds since the Unix epoch."""
+        return self.newest_ts - SET_BACK_S
+
+    def judge(self, ts: float) -> Judged:
+        """Whether a request that ended at this time can be counted.
+
+        Returns:
+            `late` where it is far behind the newest; `set_back` where so many in a row are that the newest must have
+            been wrong: whoever asks begins anew.
+
+        """
+        if ts >= self.earliest_ts:
+            self.set_back = 0
+            return "new"
+        self.set_back += 1
+        return "set_back" if self.set_back >= SET_BACK_FRAMES else "late"
+
+    def hear(self, ts: float) -> Tick | None:
+        """Note that a request ended; gives the tick that closes before it, if one does."""
+        closed = None
+        if ts > self.newest_ts:
+            self.newest_ts = ts
+            number = math.floor(ts / TICK_S)
+            if number > self._number:
+                closed = self.close()
+                self._number = number
+        return closed
+
+    def count(self, offset: int, *, live: bool, cluster: int, lost_s: float) -> None:
+        """Count a request that was heard of; of one that is out of line the number of its cluster, else 0."""
+        self._offset = offset
+        self._live = self._live and live
+        self._requests += 1
+        if cluster and (cluster in self._outlying or len(self._outlying) < MOST_CLUSTERS):
+            before = self._outlying.get(cluster, Counted())
+            self._outlying[cluster] = Counted(before.requests + 1, before.lost_s + lost_s)
+
+    def close(self) -> Tick | None:
+        """The tick that is open, closed now; None where nothing is in it."""
+        if not self._requests:
+            return None
+        tick = Tick((self._number + 1) * TICK_S, self._offset, self._live, self._requests, self._outlying)
+        self._live, self._requests, self._outlying = True, 0, {}
+        return tick
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "newest_ts": self.newest_ts,
+            "set_back": self.set_back,
+            "number": self._number,
+            "offset": self._offset,
+            "live": self._live,
+            "requests": self._requests,
+            "outlying": [[number, *counted] for number, counted in self._outlying.items()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.newest_ts, self.set_back = float(state["newest_ts"]), int(state["set_back"])
+        self._number, self._offset = int(state["number"]), int(state["offset"])
+        self._live, self._requests = bool(state["live"]), int(state["requests"])
+        self._outlying = {
+            int(number): Counted(int(requests), float(lost_s)) for number, requests, lost_s in state["outlying"]
+        }
+
+
+def frame_of(service: str, tick: Tick, names: Mapping[int, str]) -> Frame:
+    """A tick as a frame, with a row for all requests and one for each cluster, by its number, that has some.
+
+    Args:
+        service: whose.
+        tick: which.
+        names: of clusters, by their numbers.
+
+    """
+    numbers = sorted(tick.outlying)
+    rows = [str(number) for number in numbers]
+    layout = make_layout([ALL, *rows], [ALL, *(names.get(number, str(number)) for number in numbers)], FEATURES)
+    outlying = [tick.outlying[number] for number in numbers]
+    found = sum(each.requests for each in outlying), sum(each.lost_s for each in outlying)
+    values = np.array([[tick.requests, *found], *([each.requests, *each] for each in outlying)], np.float64)
+    values.setflags(write=False)
+    return Frame("service", service, REQUEST, tick.ts, UNNUMBERED, layout, values)
