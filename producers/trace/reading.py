@@ -11,7 +11,7 @@ from laggard.producers.trace.ctf.metadata import read_metadata
 from laggard.producers.trace.ctf.trace import METADATA, CtfTrace, host_of
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION
-from laggard.producers.trace.ftrace.recording import Recording, RecordingError
+from laggard.producers.trace.ftrace.recording import Recording
 from laggard.producers.trace.hosts import Hosts, Trace
 from laggard.producers.trace.spans import read_spans
 
@@ -51,8 +51,8 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
     for folder in recordings:
         try:
             hosts.setdefault(Recording(folder).host, []).append(partial(Recording, folder))
-        except RecordingError as error:
-            troubles.append(TraceError(folder, str(error).removeprefix(f"{folder}: ")))
+        except TraceError as error:
+            troubles.append(error)
     traces: dict[str, dict[Path, Metadata]] = {}
     for folder in folders:
         try:

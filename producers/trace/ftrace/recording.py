@@ -9,6 +9,7 @@ import numpy as np
 
 from laggard.producers.trace.boundaries.connections import Connections
 from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import Events, Texts
 from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.formats import parse_format, parse_header_page
@@ -32,10 +33,6 @@ _DISORDER_NS: Final = 1_000_000
 """So far at most is a name behind one that was written down after it: it was being read meanwhile on another CPU."""
 
 
-class RecordingError(ValueError):
-    """A folder is no recording that we can read."""
-
-
 class Recording:
     """A recorded folder, as batches of events.
 
@@ -48,7 +45,7 @@ class Recording:
         warnings: what was found wrong while it was read, in words.
 
     Raises:
-        RecordingError: it is not there, or not a recording.
+        TraceError: it is not there, may not be read, or is not a recording.
 
     """
 
@@ -56,21 +53,22 @@ class Recording:
         self.path = path
         self.warnings: list[str] = []
         self._texts = Texts()
+        place = path / DESCRIPTION
         try:
-            text = (path / DESCRIPTION).read_text()
+            text = place.read_text()
         except (FileNotFoundError, NotADirectoryError):
-            raise RecordingError(f"{path}: expected a recording's folder, with a file {DESCRIPTION}") from None
+            raise TraceError(path, f"expected a recording's folder, with a file {DESCRIPTION}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise TraceError(place, f"cannot be read: {error}") from None
         try:
             described = json.loads(text)
             version = described["version"]
             if version == VERSION:
                 self._read(described)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RecordingError(f"{path / DESCRIPTION}: expected what a recorder writes: {error!r}") from None
+            raise TraceError(place, f"expected what a recorder writes: {error!r}") from None
         if version != VERSION:
-            raise RecordingError(
-                f"{path / DESCRIPTION}: expected version {VERSION}, got {version!r}, of another laggard"
-            )
+            raise TraceError(place, f"expected version {VERSION}, got {version!r}: another laggard wrote it")
 
     def _read(self, described: dict[str, Any]) -> None:
         self.host: str = described["host"]
