@@ -63,7 +63,7 @@ _OTHERS: Final = {
 READS: Final = frozenset(
     {
         *("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "accept", "accept4", "write", "writev"),
-        *("sendto", "sendmsg", "connect"),
+        *("sendto", "sendmsg", "connect", "getsockopt", "ioctl"),
     }
 )
 """After a poll, these tell which descriptor was ready."""
