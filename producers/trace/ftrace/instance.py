@@ -186,7 +186,7 @@ class Instance:
         """
         with _explained(f"{path}: cannot offer the marker file"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and path.is_mount():
+            if os.path.ismount(path):  # Path.is_mount knows folders only
                 if path.stat().st_nlink:
                     raise TracingError(errno.EBUSY, f"{path}: another recorder offers its marker file there")
                 _unmount(path)
