@@ -174,9 +174,13 @@ class Density:
         few = self._seen < self.size
         self._estimate_at = self._seen + max(self._seen if few else int(self.size * _ANEW), 1)
         if self._given is None:
-            points = self._vectors[: self.points]
-            estimate = estimated_eps(points, self._enough(), smallest=self.smallest_eps * _ALIKE)
-            self.eps = max(estimate, self.smallest_eps)
+            points, enough = self._vectors[: self.points], self._enough()
+            estimates = [estimated_eps(points, enough, smallest=self.smallest_eps * _ALIKE)]
+            # What was out of line says little of what is usual, unless it is most of all.
+            usual = points[self._counts[: self.points]]
+            if enough <= len(usual) and 2 * len(usual) > len(points):
+                estimates.append(estimated_eps(usual, enough, smallest=self.smallest_eps * _ALIKE))
+            self.eps = max(min(estimates), self.smallest_eps)
             self._neighbours = self._counted()
 
     def _counted(self) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOISE: Final = 0.005
 """So many points are out of line by the estimate, ..."""
 
-FENCE: Final = 6.0
+FENCE: Final = 3.5
 """... unless that is so many interquartile ranges and more above the upper quartile."""
 
 TREES: Final = 100
@@ -118,8 +118,8 @@ def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0)
 
     It is the core distance that a share of `NOISE` of the points exceeds: Ester et al. (section 4.2) have the user name
     the share of noise, and section IV.A finds less than one percent reasonable. Where more are out of line than that,
-    it is a fence of the logarithm of the core distances, q3 + 6 (q3 - q1): twice as far as Tukey's outer one (1977,
-    section 2D). What is far out does not move quartiles, up to a quarter of the data. Where the same point comes again
+    it is a fence of the logarithm of the core distances, q3 + 3.5 (q3 - q1), somewhat beyond Tukey's outer one
+    (1977, section 2D). What is far out does not move quartiles, up to a quarter of the data. Where the same point comes again
     and again, a distance of 0 counts as the smallest one above it.
 
     The knee of the sorted distances, by which eps is chosen by eye, moves with the few points that are farthest out.
