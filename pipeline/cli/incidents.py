@@ -43,6 +43,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option("--host", help="Only those of this host.  [default: all hosts]")
 @click.option("--application", help="Only those of this application.  [default: all applications]")
 @click.option("--pool", help="Only those of this pool.  [default: all pools]")
+@click.option("--service", help="Only those of this service.  [default: all services]")
 @click.option(
     "--since",
     "since_s",
@@ -61,12 +62,14 @@ def incidents(
     host: str | None,
     application: str | None,
     pool: str | None,
+    service: str | None,
     since_s: float,
     as_json: bool,
 ) -> None:
     """List what was wrong, the newest first; with an ID, or its beginning, all that is known of that incident.
 
-    An incident is what operators found of one host, application or pool that may have one cause: its anomalies, joined.
+    An incident is what operators found of one host, application, pool or service that may have one cause: its
+    anomalies, joined.
 
     --json prints records of the kind `incident`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
     or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
@@ -75,16 +78,16 @@ def incidents(
     from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
     from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
-    given = (host, "host"), (application, "application"), (pool, "pool")
+    given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
     asked = [(key, keyed_by) for key, keyed_by in given if key is not None]
     if len(asked) > 1:
-        raise click.UsageError("--host, --application and --pool exclude each other")
+        raise click.UsageError("--host, --application, --pool and --service exclude each other")
     now = time.time()
     key, keyed_by = asked[0] if asked else (None, "")
     with existing_bus(settings) as bus:
         since = -math.inf if identity else now - since_s
         past = past_incidents(bus, topics_of(settings), since, key=key, identity=identity.lower())
-        if key is not None:  # an application or a pool may be called as a host is
+        if key is not None:  # an application, a pool or a service may be called as a host is
             past = replace(past, incidents=[one for one in past.incidents if one.keyed_by == keyed_by])
         if host is not None and not past.incidents:
             _check_host(settings, bus, host)
@@ -92,6 +95,8 @@ def incidents(
             _check_application(settings, bus, application)
         if pool is not None and not past.incidents:
             _check_pool(settings, bus, pool)
+        if service is not None and not past.incidents:
+            _check_service(settings, bus, service)
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
             raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
@@ -125,6 +130,17 @@ def _check_application(settings: Settings, bus: Bus, application: str) -> None:
     known = known_applications(bus, topics_of(settings))
     if application not in known:
         raise CommandError(unknown(application, known), NO_DATA)
+
+
+def _check_service(settings: Settings, bus: Bus, service: str) -> None:
+    """Raise `CommandError` where nothing at all is recorded of a service."""
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.cli.requests import unknown  # noqa: PLC0415
+    from laggard.pipeline.requests.past import known_services  # noqa: PLC0415
+
+    known = known_services(bus, topics_of(settings))
+    if service not in known:
+        raise CommandError(unknown(settings, service, known), NO_DATA)
 
 
 def _check_pool(settings: Settings, bus: Bus, pool: str) -> None:
@@ -253,5 +269,9 @@ def _write_one(
     if incident.keyed_by == "pool":
         began = to_type(settings, "pools", incident.key, "--at", f"{incident.opened_ts:.0f}")
         following.append(f"`{to_type(settings, 'pools', incident.key)}` for who is unlike the others now")
+        following.append(f"`{began}` for when it began")
+    if incident.keyed_by == "service":
+        began = to_type(settings, "requests", incident.key, "--at", f"{incident.opened_ts:.0f}")
+        following.append(f"`{to_type(settings, 'requests', incident.key)}` for which requests are out of line now")
         following.append(f"`{began}` for when it began")
     click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")

@@ -229,10 +229,19 @@ def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None
     if not services:
         return no_requests(settings)
     if service and service not in services:
-        return f"nothing is recorded of service {printable(service)}; {_others(service, services)}"
+        return unknown(settings, service, services)
     if not newest:
         return f"no request{of} is recorded{when}; --since looks further back"
     return f"no request{of} is recorded{when}; the newest one began at {moment(newest[0].ts)}"
+
+
+def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
+    """Say that nothing is recorded of a service, and of which others something is."""
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+
+    if not known:
+        return no_requests(settings)
+    return f"nothing is recorded of service {printable(service)}; {_others(service, known)}"
 
 
 def no_requests(settings: Settings) -> str:
@@ -271,8 +280,7 @@ def _unknown(
     of = f" of {printable(service)}" if service else ""
     ids = {each.request: each for each in sorted(known, key=lambda each: each.ts) if service in {"", each.service}}
     if not ids:
-        services = sorted({each.service for each in known})
-        return f"nothing is recorded of service {printable(service)}; {_others(service, services)}"
+        return unknown(settings, service, sorted({each.service for each in known}))
     near = nearest(identity, list(ids))
     shown = [ids[each] for each in near] or list(ids.values())[: -LISTED - 1 : -1]
     return (

@@ -76,6 +76,8 @@ def _blamed(blame: Blame, scope: str) -> str:
         lacked = " and ".join(LACKED.get(each, each) for each in blame.resources)
         host = printable(blame.row.partition("/")[0])
         return f"Most likely {host} was short of {lacked}." if lacked else f"Most likely to blame was {host}."
+    if scope == "request":
+        return f"The main cause was `{printable(blame.name)}`."
     if scope == "member":
         return f"The member that deviated most was `{printable(blame.name)}`."
     pid = pid_of(blame.row)
@@ -97,12 +99,14 @@ def _seen(incident: Incident) -> str:
 
 def _closer(incident: Incident, leading: Evidence) -> str:
     """What to run to look closer; empty where nothing is known of it."""
-    if not incident.live or incident.keyed_by == "service":
+    if not incident.live:
         return ""
     key = shlex.quote(printable(incident.key))
     at = datetime.fromtimestamp(incident.ts, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if incident.keyed_by == "pool":
         return f"`laggard pools {key} --at {at}`"
+    if incident.keyed_by == "service":
+        return f"`laggard requests {key} --at {at}`"
     if incident.keyed_by == "application":
         commands = [f"`laggard models {key}`"]
         if leading.blame is not None:  # by its name it is the host

@@ -24,11 +24,11 @@ from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.history.why import LATELY
 from laggard.pipeline.incidents import past as module
 from laggard.pipeline.incidents.past import REACH_S, Telling, folded, lasted_s, past_incidents
-from laggard.pipeline.incidents.telling import incident_sentence
-from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.incidents.telling import ended_sentence, incident_sentence
+from laggard.pipeline.records import Frame, Request, encode, make_layout
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import Blame, read_output
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, POOLS, Topics
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, POOLS, REQUESTS, Topics
 from tests.pipeline.diagnoses.conftest import diagnosis, thread
 from tests.pipeline.incidents.joined import NGINX, closed, incident
 
@@ -455,3 +455,53 @@ def test_a_pool_that_nobody_knows_is_told_from_one_without_incidents(bus: Embedd
     code, _, err = call("--pool", "worker")
     assert (code, "nothing is recorded of pool worker; near it are workers" in err) == (NO_DATA, True)
     assert call("--pool", "workers", "--host", "web-1")[0] == USAGE
+
+
+def of_service(number: int, opened: float, **changes: object) -> Incident:
+    """An incident of the requests of a service, told as the joining does."""
+    blame = Blame("3", "lock x.lock", "outlying_ratio", 0.12, 0.0025, 0.004, ())
+    found = incident(number, opened, host="wordpress", operators=("requests",), blame=blame)
+    said = (
+        "12 % of requests, usually 0.25 %, are out of line (`lock x.lock`): waits for a lock (`flock` on /run/x.lock)."
+    )
+    evidence = tuple(replace(each, scope="request", sentence=said, blame=blame) for each in found.evidence)
+    told = replace(found, keyed_by="service", evidence=evidence, **changes)  # type: ignore[arg-type]
+    return replace(told, sentence=incident_sentence(told, told.evidence[0]))
+
+
+def test_an_incident_of_a_service_is_told_with_the_cause_and_how_to_see_its_requests(
+    bus: EmbeddedBus, call: Called
+) -> None:
+    opened = time.time() - 60.0
+    told = of_service(1, opened)
+    append(bus, told, incident(2, opened, host="wordpress"))
+    at = datetime.fromtimestamp(opened, UTC)
+    assert told.sentence == (
+        f"On service wordpress since {at:%Y-%m-%d %H:%M:%S} UTC: 12 % of requests, usually 0.25 %, are out of line "
+        "(`lock x.lock`): waits for a lock (`flock` on /run/x.lock). "
+        "Seen by requests (request); the worst score is 2.5. "
+        f"Look closer: `laggard requests wordpress --at {at:%Y-%m-%dT%H:%M:%SZ}`."
+    )
+    code, out, _ = call("--service", "wordpress", "--json")
+    assert (code, [json.loads(line)["id"] for line in out.splitlines()]) == (0, [told.id])
+    assert told.id[:8] not in call("--host", "wordpress")[1]
+    _, out, _ = call(told.id[:8])
+    assert out.startswith("service wordpress from ")
+    assert "`laggard requests wordpress` for which requests are out of line now" in out
+    assert f"`laggard requests wordpress --at {opened:.0f}` for when it began" in out
+    over = of_service(1, opened, change="closed", until_ts=opened + 50.0)
+    assert "and lasted 50 s. The main cause was `lock x.lock`. Seen by requests" in over.sentence
+    assert ended_sentence(over.blame, "request", 50.0, math.nan) == (
+        "It is over; it lasted 50 s. The main cause was `lock x.lock`."
+    )
+
+
+def test_a_service_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
+    code, _, err = call("--service", "shop")
+    assert (code, "no request is recorded; " in err) == (NO_DATA, True)
+    request = Request("shop", NOW, "r1", 0.1)
+    bus.append([Outgoing(TOPICS.name(REQUESTS), "shop", encode(request), NOW)])
+    assert call("--service", "shop")[0] == 0
+    code, _, err = call("--service", "shap")
+    assert (code, "nothing is recorded of service shap; near it are shop" in err) == (NO_DATA, True)
+    assert call("--service", "shop", "--pool", "workers")[0] == USAGE
