@@ -119,8 +119,8 @@ def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0)
     It is the core distance that a share of `NOISE` of the points exceeds: Ester et al. (section 4.2) have the user name
     the share of noise, and section IV.A finds less than one percent reasonable. Where more are out of line than that,
     it is a fence of the logarithm of the core distances, q3 + 3.5 (q3 - q1), somewhat beyond Tukey's outer one
-    (1977, section 2D). What is far out does not move quartiles, up to a quarter of the data. Where the same point comes again
-    and again, a distance of 0 counts as the smallest one above it.
+    (1977, section 2D). What is far out does not move quartiles, up to a quarter of the data. Where the same point comes
+    again and again, a distance of 0 counts as the smallest one above it.
 
     The knee of the sorted distances, by which eps is chosen by eye, moves with the few points that are farthest out.
 
