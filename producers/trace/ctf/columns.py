@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -87,11 +87,9 @@ class Columns:
             column = self._group.layout.columns.get(name)
             if column is not None and isinstance(column.kind, Integer):
                 return self._window.integers(self._group.positions, column.bit, column.kind)
-            inner = name.rpartition(".")[2]
-            walked = self._group.walked
-            if walked and isinstance(walked[0].get(inner), int):
-                values = np.array([each.get(inner, 0) & 0xFFFF_FFFF_FFFF_FFFF for each in walked], np.uint64)
-                return values.view(np.int64)
+            walked = self._walked(name, int)
+            if walked is not None:
+                return np.array([(value or 0) & 0xFFFF_FFFF_FFFF_FFFF for value in walked], np.uint64).view(np.int64)
         return None
 
     def bytes(self, *names: str) -> Sequence[bytes] | None:
@@ -100,9 +98,9 @@ class Columns:
             column = self._group.layout.columns.get(name)
             if column is not None and isinstance(column.kind, Array):
                 return self._window.texts(self._group.positions, column.bit >> 3, int(column.kind.length))
-            inner = name.rpartition(".")[2]
-            if self._group.walked and isinstance(self._group.walked[0].get(inner), bytes):
-                return [each.get(inner, b"").split(b"\0", 1)[0] for each in self._group.walked]
+            walked = self._walked(name, bytes)
+            if walked is not None:
+                return [(value or b"").split(b"\0", 1)[0] for value in walked]
         return None
 
     def texts(self, *names: str) -> NDArray[np.int32] | None:
@@ -112,6 +110,14 @@ class Columns:
             return None
         places = {text: self.table.place(text.decode(errors="replace")) for text in set(found)}
         return np.array([places[text] for text in found], np.int32)
+
+    def _walked(self, name: str, kind: type) -> list[Any] | None:
+        """Values behind the fields at known places; None where there are none of this kind."""
+        prefix, _, inner = name.rpartition(".")
+        if not self._group.walked or (prefix and inner in self.fields()):
+            return None
+        values = [each.get(inner) for each in self._group.walked]
+        return values if any(isinstance(value, kind) for value in values) else None
 
     def fields(self) -> Sequence[str]:
         """The names of its own fields, in their order."""

@@ -29,6 +29,9 @@ METADATA: Final = "metadata"
 
 _BATCH: Final = 1 << 16
 
+_LATER_THAN_BOOT_NS: Final = 10**18
+"""No machine runs for so long, 31 years: such times are of the day, as perf writes them where it is asked to."""
+
 
 class CtfTrace:
     """The traces that one host recorded together.
@@ -52,9 +55,8 @@ class CtfTrace:
     def __init__(self, folders: Mapping[Path, Metadata], boundaries: Sequence[Boundary] = ()) -> None:
         self._told = Told()
         self._translation = Translation((*boundaries, *BOUNDARIES))
-        self._parts: list[tuple[Stream, int]] = []
         self.host = ""
-        first: Stream | None = None
+        streams: list[Stream] = []
         for folder, metadata in folders.items():
             self.host = self.host or host_of(metadata)
             names = {event.name for stream in metadata.streams.values() for event in stream.events.values()}
@@ -66,17 +68,12 @@ class CtfTrace:
             for path in _streams(folder):
                 stream = self._opened(path, metadata, decoders)
                 if stream is not None and stream.begins_ns is not None:
-                    first = first or stream
-                    same = stream.clock.unique and stream.clock.unique == first.clock.unique
-                    ahead = 0 if same else stream.clock.offset_ns - first.clock.offset_ns
-                    self._parts.append((stream, ahead))
-        if first is None:
+                    streams.append(stream)
+        if not streams:
             raise TraceError(next(iter(folders)), "expected a CTF trace with events, there are none" + self._why())
-        self.wall_offset_s = first.clock.offset_ns / 1e9
-        if not first.clock.offset_ns:
-            self._told.tell(
-                "its clock does not say the time of day: requests are dated by the time since boot", first.path
-            )
+        reference = next((stream for stream in streams if _is_dated(stream)), streams[0])
+        self.wall_offset_s = reference.clock.offset_ns / 1e9
+        self._parts = [(stream, self._ahead(stream, reference)) for stream in streams]
         self._texts = Texts()
 
     @property
@@ -86,6 +83,15 @@ class CtfTrace:
 
     def _why(self) -> str:
         return "".join(f"; {warning}" for warning in self._told.warnings)
+
+    def _ahead(self, stream: Stream, reference: Stream) -> int:
+        """Nanoseconds to add to a stream's times for those of the reference."""
+        if not _is_dated(stream):
+            what = "taken for the monotonic clock's" if _is_dated(reference) else "requests are dated since boot"
+            self._told.tell(f"times are not of the day: {what}", stream.path.parent, times=0)
+            return 0
+        same = stream.clock.unique and stream.clock.unique == reference.clock.unique
+        return 0 if same else stream.clock.offset_ns - reference.clock.offset_ns
 
     def _opened(self, path: Path, metadata: Metadata, decoders: dict[int, Decoder]) -> Stream | None:
         try:
@@ -160,6 +166,11 @@ class CtfTrace:
             rows = np.concatenate([rows, gaps])
             rows = rows[np.argsort(rows["ts"], kind="stable")]
         return rows
+
+
+def _is_dated(stream: Stream) -> bool:
+    """Whether the times of a stream are of the day, or can be made so: those of perf are only where it is asked to."""
+    return bool(stream.clock.offset_ns) or (stream.begins_ns or 0) >= _LATER_THAN_BOOT_NS
 
 
 def host_of(metadata: Metadata) -> str:
