@@ -68,7 +68,6 @@ class Report:
     out_of_step: int = 0
     lost: int = 0
     strays: int = 0
-    notes: Counter[str] = field(default_factory=Counter)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -239,8 +238,6 @@ class Analysis:
         unknown = times.get(UN, 0) / (end - one.begin)
         if unknown > UNKNOWN_SHARE:
             yield f"{unknown:.0%} of its time is not known: events are missing"
-        if one.machine.out_of_step > one.out_of_step:
-            yield "switches are missing in its time: who ran when is known in parts"
         names = set(syscalls)
         if any(does(name) & Does.IO_URING for name in names):
             yield "io_uring: what the kernel does meanwhile is not followed"
@@ -257,7 +254,6 @@ class Analysis:
                 self._board.discarded[serving.LOST_EVENTS] += 1
             else:
                 told.append(request)
-                self.report.notes.update(request.notes)
         oldest = min(self._board.oldest(), self._now)
         self._gaps = [gap for gap in self._gaps if gap[1] >= oldest]
         self._held.clear()

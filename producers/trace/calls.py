@@ -38,11 +38,7 @@ _DESCRIPTOR: Final = frozenset(
         *("sync_file_range", "syncfs", "tee", "vmsplice", "write", "writev"),
     }
 )
-_POLLS: Final = frozenset(
-    {
-        *("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"),
-    }
-)
+_POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 _OTHERS: Final = {
     "futex": Does.FUTEX,
     "futex_wait": Does.FUTEX,
@@ -60,24 +56,14 @@ _OTHERS: Final = {
     "io_uring_enter": Does.IO_URING,
     "connect": Does.CONNECTS,
 }
-READS: Final = frozenset(
-    {
-        *("read", "readv", "recvfrom", "recvmsg", "recvmmsg", "accept", "accept4", "write", "writev"),
-        *("sendto", "sendmsg", "connect", "getsockopt", "ioctl"),
-    }
-)
-"""After a poll, these tell which descriptor was ready."""
-
-LOCK_SH: Final = 1
-LOCK_EX: Final = 2
 LOCK_UN: Final = 8
-TRY_LOCKS: Final = frozenset({6, 37})
-"""fcntl(2)'s `F_SETLK` and `F_OFD_SETLK`."""
+"""Of flock(2)."""
 LOCKS: Final = frozenset({6, 7, 37, 38})
-"""And those that wait: `F_SETLKW` and `F_OFD_SETLKW`."""
+"""fcntl(2)'s `F_SETLK`, `F_SETLKW`, `F_OFD_SETLK` and `F_OFD_SETLKW`."""
 DUPLICATES: Final = frozenset({0, 1030})
 """fcntl(2)'s `F_DUPFD` and `F_DUPFD_CLOEXEC`."""
 CLONE_THREAD: Final = 0x10000
+"""Of clone(2): the new thread is of the same process."""
 
 _INTERNAL: Final = {512: "EINTR", 513: "EINTR", 514: "EINTR", 516: "EINTR"}
 """What the kernel restarts a system call by."""

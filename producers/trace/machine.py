@@ -315,32 +315,40 @@ class Machine:
         return thread
 
     def _runs(self, thread: Thread, processor: Processor, ts: int) -> None:
-        """It runs there, though no switch has told so."""
-        may_run = thread.state == BP or (thread.state == BLOCKED and thread.woken)
-        if processor.seen and processor.current is None and may_run:
-            # Not all kernels tell of each switch from the idle thread. It is left at once for a thread that may run, or
-            # after the interrupt that tells the CPU so.
-            came = min(max(thread.since, processor.since, processor.left), ts)
-            if came > thread.since:
-                thread.close(came, BP, processor)
+        """It runs there, though no switch has told so.
+
+        Not all kernels tell of each switch from the idle thread, or from threads that they hide. A thread that may run
+        has an idle CPU at once, or after the interrupt that tells the CPU so; it has another thread's at the end of an
+        interrupt. What is not known then is when, and is `UN`.
+        """
+        since = thread.since
+        if processor.seen and (thread.state == BP or (thread.state == BLOCKED and thread.woken)):
+            idle = processor.current is None
+            began = max(since, processor.since)
+            came = processor.left if processor.left >= began else began if idle else ts
+            waited = came if idle or came < ts else began
             thread.woken = thread.woken and thread.state == BP
-            thread.state = RUNNING
-            thread.since = came
-            thread.cpu = processor
-            processor.switch(came, thread)
-            return
-        if processor.seen:
-            self.out_of_step += 1
+            if waited > since:
+                thread.close(waited, BP, processor)
+        else:
+            came, waited = ts, since
+        if came > waited:
+            self.out_of_step += processor.seen
+            thread.close(came, UN, None)
         if processor.current is not None and processor.current is not thread:
-            self._idles(processor, ts)
-        if thread.state == RUNNING:
-            self._lost_sight(thread, ts)
-        elif thread.since != ts:
-            thread.close(ts, UN, None)
+            self._left(processor.current, processor, came)
         thread.state = RUNNING
-        thread.since = ts
+        thread.since = came
         thread.cpu = processor
-        processor.switch(ts, thread)
+        processor.switch(came, thread)
+
+    def _left(self, thread: Thread, processor: Processor, ts: int) -> None:
+        """Another thread has its CPU by then: that it left has been missed."""
+        if thread.cpu is processor and thread.state == RUNNING:
+            if ts > thread.since:
+                thread.close(ts, RUNNING, processor)
+            thread.state = UN
+            thread.entered = NO_CALL
 
     def _idles(self, processor: Processor, ts: int) -> None:
         """Whoever had it has left it, at a time that was missed."""
@@ -459,8 +467,10 @@ class Machine:
 
     def irq_enter(self, row: Row) -> None:
         """A hardware interrupt begins."""
-        ts, cpu, _, _, number, _, _, text = row
+        ts, cpu, _, tid, number, _, _, text = row
         processor = self.processors.get(cpu) or self._processor(cpu)
+        if tid > 0 and (processor.current is None or processor.current.tid != tid):
+            self.running(tid, ts, cpu)
         processor.enter(ts, hard=True, number=number, name=self._texts[text] or f"irq {number}")
 
     def irq_exit(self, row: Row) -> None:

@@ -36,7 +36,6 @@ class Serving:
         text: service and what is asked for, with a tab between.
         depth: how many others of the same id have begun inside of it.
         mixed: whether another one overlaps it on its thread, neither inside of the other.
-        out_of_step: the machine's, when it began.
 
     """
 
@@ -47,7 +46,6 @@ class Serving:
     text: str
     depth: int = 0
     mixed: bool = False
-    out_of_step: int = 0
 
 
 @dataclass(slots=True)
@@ -93,7 +91,7 @@ class Board:
             if one.id == number:
                 one.depth += 1
                 return
-        one = Serving(machine, thread, number, ts, text, out_of_step=machine.out_of_step)
+        one = Serving(machine, thread, number, ts, text)
         thread.open.append(one)
         self.open[one] = None
 

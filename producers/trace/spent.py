@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.records import Spent
 from laggard.pipeline.records.limits import MAX_SPENT
 from laggard.pipeline.records.requests import REST
-from laggard.producers.trace.calls import READS, Does, does, failure
+from laggard.producers.trace.calls import Does, does, failure
 from laggard.producers.trace.states import BD, BI, BP, NAMES, RS, RU, UN
 from laggard.producers.trace.steady import steady, steady_thread
 from laggard.producers.trace.threads import FOREVER
@@ -107,11 +107,11 @@ def _on(call: Call) -> str:
 
 
 def _polled(thread: Thread, call: Call, texts: Texts) -> str:
-    """Which descriptor a poll waited for, by the one that was read from next."""
+    """Which descriptor a poll waited for, by the one that is used next."""
     if call[0] == FOREVER or not does(texts[call[2]]) & Does.POLLS:
         return ""
     place = bisect_right(thread.calls, (call[0], FOREVER))
-    if place < len(thread.calls) and texts[thread.calls[place][2]] in READS:
+    if place < len(thread.calls) and does(texts[thread.calls[place][2]]) & Does.TAKES_DESCRIPTOR:
         return _on(thread.calls[place])
     return ""
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
+_NUMBER: Final = re.compile(r"[-_#/ :]+\d+$")
 _ADDRESS: Final = re.compile(r":\d+$")
 _PROC: Final = re.compile(r"^/proc/\d+(?:/task/\d+)?")
 _DESCRIPTOR: Final = re.compile(r"^(/proc/(?:self|\*)/(?:fd|fdinfo|map_files)/|/dev/(?:fd|pts)/).+$")
@@ -49,14 +50,14 @@ def steady(text: str) -> str:
 def steady_thread(name: str) -> str:
     """A thread's name without its number in a row of alike ones: `kworker/1:2-events` is `kworker`, `tokio-12` `tokio`.
 
-    >>> steady_thread("kworker/u4:1-flush"), steady_thread("ThreadPool-17"), steady_thread("redis-server")
-    ('kworker', 'ThreadPool', 'redis-server')
+    >>> steady_thread("kworker/u4:1-flush"), steady_thread("ThreadPool-17"), steady_thread("php-fpm8.2")
+    ('kworker', 'ThreadPool', 'php-fpm8.2')
     """
     if name.startswith("kworker/"):
         return "kworker"
     if name.startswith(("ksoftirqd/", "migration/", "irq/", "cpuhp/")):
         return name.partition("/")[0]
-    return re.sub(r"[-_#/ :.]*\d+$", "", name) or name
+    return _NUMBER.sub("", name) or name
 
 
 @lru_cache(maxsize=4_096)
