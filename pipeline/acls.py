@@ -20,6 +20,7 @@ from laggard.pipeline.topics import (
     MODELS,
     POOLING,
     POOLS,
+    REQUESTS,
     SERVING,
 )
 
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
-Role = Literal["agent", "measurer", "worker", "reader", "annotator", "viewer", "admin"]
+Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
     "agent": "`laggard agent`: publishes the counters of its host, its pools, and what processes do while something is "
     "wrong",
     "measurer": "`laggard measure`: publishes the performance of applications, and members of pools",
+    "tracer": "`laggard trace`: publishes traced requests",
     "worker": "`laggard work`: runs the operators, and joins what they find",
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `diagnose` and `mark`: people who ask",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people who ask",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -131,6 +133,10 @@ def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(POOLS), "Write", "members of pools")
 
 
+def _tracer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
+    yield _topic(topics.name(REQUESTS), "Write", "traced requests")
+
+
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
@@ -147,6 +153,8 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         rekeying.append(POOLING)
         yield _topic(topics.name(POOLS), "Read", "members of pools")
         yield _topic(topics.name(POOLS), "Write", "counters of members, re-keyed")
+    if _TRACED in operators:
+        yield _topic(topics.name(REQUESTS), "Read", "traced requests")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
     for operator in (*operators, *rekeying, INCIDENTS):
@@ -180,7 +188,7 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
-        if operator not in {_REGRESSION, _COVARIANCE}:  # of these it is not asked
+        if operator not in {_REGRESSION, _COVARIANCE, _TRACED}:  # of these it is not asked
             yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
@@ -188,6 +196,8 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`")
     if _COVARIANCE in operators:
         yield _topic(topics.name(POOLS), "Read", "`laggard pools`")
+    if _TRACED in operators:
+        yield _topic(topics.name(REQUESTS), "Read", "`laggard requests`")
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
@@ -197,6 +207,8 @@ def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard reset`: likewise")
     if _COVARIANCE in operators:
         yield _topic(topics.name(POOLS), "Read", "`laggard reset`: likewise")
+    if _TRACED in operators:
+        yield _topic(topics.name(REQUESTS), "Read", "`laggard reset`: likewise")
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
@@ -215,6 +227,7 @@ def _snapshots(topics: Topics, operator: str, *operations: str, why: str = "stat
 _RULES: Final = {
     "agent": _agent,
     "measurer": _measurer,
+    "tracer": _tracer,
     "worker": _worker,
     "reader": _reader,
     "annotator": _annotator,
@@ -225,6 +238,7 @@ _RULES: Final = {
 
 _REGRESSION: Final = "regression"
 _COVARIANCE: Final = "covariance"
+_TRACED: Final = "requests"
 
 
 def _upper(operation: str) -> str:

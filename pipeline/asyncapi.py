@@ -132,6 +132,7 @@ def _operations() -> list[tuple[str, Schema]]:
             "`laggard measure` tells the performance of applications, each interval.",
         ),
         ("measurer", "send", POOLS.name, "`laggard measure` publishes members of pools, each interval."),
+        ("tracer", "send", REQUESTS.name, "`laggard trace` publishes traced requests, as they end."),
         *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
         *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
         ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),

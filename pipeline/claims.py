@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from types import TracebackType
 
-Part = Literal["up", "agent", "measure", "work"]
+Part = Literal["up", "agent", "measure", "trace", "work"]
 
-PARTS: tuple[Part, ...] = ("up", "agent", "measure", "work")
+PARTS: tuple[Part, ...] = ("up", "agent", "measure", "trace", "work")
 
 MAX_WORKERS = 64
 """On one machine and one bus on the network."""

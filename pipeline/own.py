@@ -15,6 +15,7 @@ NAMES: Final[Mapping[Part, str]] = {
     "up": "laggard-up",
     "agent": "laggard-agent",
     "measure": "laggard-measure",
+    "trace": "laggard-trace",
     "work": "laggard-worker",
 }
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""

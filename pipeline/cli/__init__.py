@@ -31,6 +31,7 @@ COMMANDS = {
     "incidents": ("laggard.pipeline.cli.incidents", "List what was wrong; show what was seen of one incident."),
     "models": ("laggard.pipeline.cli.models", "Say what explains the performance of applications, as equations."),
     "pools": ("laggard.pipeline.cli.pools", "Say which member of a pool behaves unlike the others."),
+    "trace": ("laggard.pipeline.cli.trace", "Follow requests through the kernel, and publish where their time went."),
     "requests": ("laggard.pipeline.cli.requests", "Say which requests are out of line, and why; draw the path of one."),
     "diagnose": ("laggard.pipeline.cli.diagnose", "Say what a process is doing, or did while something was wrong."),
     "confirm": ("laggard.pipeline.cli.confirm", "Slow a suspect gently, and see whether it gets better."),

@@ -63,11 +63,16 @@ def past_moment(at: str | None, now: float) -> float | None:
 def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """An option that is a shorter way to write `--set NAME=VALUE`; used below `with_settings`."""
 
-    def remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    def remember(_: click.Context, __: click.Parameter, value: str | None) -> None:
         if value is not None:
-            context.meta.setdefault(_GIVEN, []).append(Given(name, value, flag))
+            give(name, value, flag)
 
     return click.option(flag, metavar=metavar, expose_value=False, callback=remember, help=description)
+
+
+def give(name: str, value: str, flag: str) -> None:
+    """Let an option of the command say what a setting is, as `setting_flag` does."""
+    click.get_current_context().meta.setdefault(_GIVEN, []).append(Given(name, value, flag))
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:

@@ -18,6 +18,8 @@ from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.measure import check_supervised, told_of
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.cli.trace import told_of as traced_of
+from laggard.pipeline.cli.trace import traces
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.notify import Notifier
 from laggard.pipeline.own import take_name
@@ -33,7 +35,10 @@ NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not s
 
 PARTS: tuple[Part, ...] = ("work", "agent")
 """In the order of starting. The agent stops first, so that the worker can still take what it wrote. Where the settings
-name sources of performance, `measure` comes behind."""
+name sources of performance, `measure` comes behind, and where they name what is to be traced, `trace`."""
+
+WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
+"""How a part is started, where that is not by its name alone."""
 
 
 @click.command()
@@ -44,7 +49,8 @@ def up(settings: Settings, duration_s: float | None) -> int:
     """Watch this machine: run agent and worker until ^C.
 
     The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not.
-    Where the settings name `[[sources]]`, `laggard measure` runs beside them.
+    Where the settings name `[[sources]]`, `laggard measure` runs beside them; where they say what is to be traced
+    (`trace.*`), `laggard trace` does.
     """
     if "://" in settings.text("bus.location"):
         raise CommandError(
@@ -62,9 +68,10 @@ def up(settings: Settings, duration_s: float | None) -> int:
         _try_port(settings)
         _try_bus(settings)
         terminal = Terminal(settings)
+        supervised = ["--supervised", *same_settings()]
         supervisor = Supervisor(
             {
-                part: [sys.executable, "-P", "-m", "laggard.pipeline.cli", part, "--supervised", *same_settings()]
+                part: [sys.executable, "-P", "-m", "laggard.pipeline.cli", *WORDS.get(part, (part,)), *supervised]
                 for part in parts
             },
             terminal,
@@ -84,10 +91,11 @@ def up(settings: Settings, duration_s: float | None) -> int:
 
 def parts_of(settings: Settings) -> tuple[Part, ...]:
     """The parts that run with these settings. Raises `CommandError` for a source that only a person can give."""
-    if not settings.sources:
-        return PARTS
-    check_supervised(settings)
-    return (*PARTS, "measure")
+    parts = PARTS
+    if settings.sources:
+        check_supervised(settings)
+        parts = (*parts, "measure")
+    return (*parts, "trace") if traces(settings) else parts
 
 
 def _try_port(settings: Settings) -> None:
@@ -123,6 +131,8 @@ def introduction(settings: Settings, url: str) -> str:
         from laggard.pipeline.settings.sources import key_of  # noqa: PLC0415 - most machines have none
 
         measured = [f"  sources  of {told_of(map(key_of, settings.sources))}"]
+    if traces(settings):
+        measured.append(f"  traces   requests of {traced_of(settings)}")
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [
@@ -144,6 +154,8 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
     parts = [counted(agent["ticks"], "tick"), f"{agent['rows']} processes"]
     if failing := reports.get("measure", {}).get("failing"):
         parts.append(f"{counted(failing, 'source')} in trouble")
+    if traced := reports.get("trace"):
+        parts.append(f"{counted(traced['requests'], 'request')} traced")
     if work["recovering"]:
         parts.append(f"catching up, {work['recovering']} records left")
     elif work["score"] is None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Outgoing
 from laggard.pipeline.engine.publishing import outgoing_diagnosis
-from laggard.pipeline.records import Frame, Mark, encode
+from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Published = Frame | Mark | Diagnosis
-"""What an agent publishes."""
+Published = Frame | Mark | Diagnosis | Request
+"""What agents and the other producers publish."""
 
 MAX_BYTES = 16 << 20
 """What may wait: some minutes of a busy host at one tick a second."""
@@ -120,7 +120,16 @@ class Outbox:
 def _outgoing(topic: str, record: Published) -> Outgoing:
     if isinstance(record, Diagnosis):
         return outgoing_diagnosis(record, topic)
-    return Outgoing(topic, record.key if isinstance(record, Frame) else record.host, encode(record), record.ts)
+    return Outgoing(topic, _key(record), encode(record), record.ts)
+
+
+def _key(record: Frame | Mark | Request) -> str:
+    match record:
+        case Frame():
+            return record.key
+        case Request():
+            return record.service
+    return record.host
 
 
 def _size(batch: Sequence[Outgoing]) -> int:

@@ -29,6 +29,7 @@ from laggard.pipeline.topics import (
     MODELS,
     POOLING,
     POOLS,
+    REQUESTS,
     SERVING,
     TOPICS,
     Topics,
@@ -50,6 +51,7 @@ NAMES = Topics("laggard.")
 OPERATOR = "gaussian"
 REGRESSION = "regression"
 COVARIANCE = "covariance"
+TRACED = "requests"
 GROUP = "anomaly-readers"
 NOBODY = "nobody"
 PASSWORDS: dict[str, str] = {user: f"hush-{user}" for user in (*ROLES, NOBODY)}
@@ -72,7 +74,7 @@ def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 
 def rules_of(role: Role) -> tuple[Rule, ...]:
-    return rules(role, NAMES, [OPERATOR, REGRESSION, COVARIANCE], GROUP)
+    return rules(role, NAMES, [OPERATOR, REGRESSION, COVARIANCE, TRACED], GROUP)
 
 
 def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
@@ -87,12 +89,13 @@ def work_as(role: Role, cluster: Cluster) -> None:
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
-        done = {"admin": administrate, "agent": publish_all, "measurer": measure, "worker": work}
+        done = {"admin": administrate, "agent": publish_all, "measurer": measure, "tracer": trace, "worker": work}
         (done | {"annotator": follow, "viewer": view})[role](bus)
 
 
 def administrate(bus: KafkaBus) -> None:
-    specs = NAMES.specs((*TOPICS, *map(NAMES.snapshots, (OPERATOR, REGRESSION, COVARIANCE, INCIDENTS))), 1, 48 * 3600.0)
+    snapshots = map(NAMES.snapshots, (OPERATOR, REGRESSION, COVARIANCE, TRACED, INCIDENTS))
+    specs = NAMES.specs((*TOPICS, *snapshots), 1, 48 * 3600.0)
     bus.create(specs)
     for found in bus.admin.describe(spec.name for spec in specs).values():
         assert found is not None
@@ -114,6 +117,10 @@ def measure(bus: KafkaBus) -> None:
     bus.append([Outgoing(NAMES.name(POOLS), "checkout", b"frame", time.time())])
 
 
+def trace(bus: KafkaBus) -> None:
+    bus.append([Outgoing(NAMES.name(REQUESTS), "shop", b"request", time.time())])
+
+
 def work(bus: KafkaBus) -> None:
     """Two members, one after the other: the second makes sure that the first is gone."""
     publish(bus)
@@ -123,6 +130,7 @@ def work(bus: KafkaBus) -> None:
         (REGRESSION, APPLICATIONS, MODELS),
         (POOLING, COUNTERS, POOLS),
         (COVARIANCE, POOLS, ANOMALIES),
+        (TRACED, REQUESTS, ANOMALIES),
         (INCIDENTS, ANOMALIES, ANOMALIES),
     ):
         remembers = stage not in {SERVING, POOLING}
@@ -171,10 +179,10 @@ def view(bus: KafkaBus) -> None:
     (partition,) = bus.partitions(topic)
     assert bus.committed(NAMES.group(OPERATOR), partition) > 0
     assert bus.snapshots(OPERATOR, partition)
-    for found in (ANOMALIES, DIAGNOSES, MODELS, APPLICATIONS, POOLS):
+    for found in (ANOMALIES, DIAGNOSES, MODELS, APPLICATIONS, POOLS, REQUESTS):
         (partition,) = bus.partitions(NAMES.name(found))
         assert list(bus.read(partition, 0))
-    for operator, read in ((REGRESSION, APPLICATIONS), (COVARIANCE, POOLS)):
+    for operator, read in ((REGRESSION, APPLICATIONS), (COVARIANCE, POOLS), (TRACED, REQUESTS)):
         (partition,) = bus.partitions(NAMES.name(read))
         assert bus.snapshots(operator, partition)
     publish(bus)
@@ -197,7 +205,7 @@ def read_anomalies(cluster: Cluster) -> None:
 
 
 def test_each_role_works_with_exactly_its_rules(cluster: Cluster, owner: KafkaAdminClient) -> None:
-    for role in ("admin", "agent", "measurer", "worker", "viewer", "reader", "annotator"):
+    for role in ("admin", "agent", "measurer", "tracer", "worker", "viewer", "reader", "annotator"):
         work_as(role, cluster)
 
 
@@ -324,7 +332,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
-        stages = [OPERATOR, SERVING, REGRESSION, POOLING, COVARIANCE, INCIDENTS]
+        stages = [OPERATOR, SERVING, REGRESSION, POOLING, COVARIANCE, TRACED, INCIDENTS]
         stages = [ANNOTATIONS] if role == "annotator" else stages
         assert rule.name in said or any(f"group {NAMES.group(stage)}: " in said for stage in stages)
     finally:

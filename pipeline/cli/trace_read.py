@@ -1,0 +1,114 @@
+"""`laggard trace read`: the requests in what was recorded, to the bus or as JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.bus import BusUnavailable
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.options import to_type
+from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.records import write_line
+from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.reading import TraceError, open_trace, read_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from laggard.pipeline.records import Request
+    from laggard.pipeline.settings import Settings
+
+BATCH: Final = 200
+"""Requests that are published at once."""
+
+_AGAIN_S: Final = 1.0  # after so long it is tried again where the bus is not available
+_PATIENCE_S: Final = 30.0
+
+
+def read_all(settings: Settings, paths: Sequence[Path], *, as_json: bool) -> int:
+    """Read them one after the other; gives the exit code. Raises `CommandError`."""
+    found = 0
+    with contextlib.ExitStack() as stack:
+        take = _print if as_json else stack.enter_context(_published(settings))
+        for path in paths:
+            try:
+                for request in requests_in(path, _warn):
+                    take(request)
+                    found += 1
+            except TraceError as error:
+                raise CommandError(str(error), FAILED) from None
+    if not found:
+        raise CommandError(f"{', '.join(map(str, paths))}: there is no whole request in it", NO_DATA)
+    if not as_json:
+        click.echo(f"Published {counted(found, 'request')}.")
+        click.echo(f"Next: `{to_type(settings, 'requests', '--since', '365d')}`")
+    return 0
+
+
+def requests_in(path: Path, warn: Callable[[str], None]) -> Iterator[Request]:
+    """The requests of a trace or of a file of spans.
+
+    Args:
+        path: a trace's folder, or the file.
+        warn: takes what is wrong with parts of it, in words.
+
+    Raises:
+        TraceError: it is neither.
+
+    """
+    if not path.is_dir():
+        yield from read_spans(path)
+        return
+    trace = open_trace(path)
+    analysis = Analysis(host=trace.host, clock_offset_s=trace.wall_offset_s)
+    for batch in trace:
+        yield from analysis.feed(batch)
+    yield from analysis.finish()
+    for each in trace.warnings:
+        warn(each)
+    for each in analysis.report.warnings:
+        warn(f"{path}: {each}")
+
+
+def _warn(line: str) -> None:
+    click.echo(f"laggard: {line}", err=True)
+
+
+def _print(request: Request) -> None:
+    sys.stdout.write(f"{write_line(request)}\n")
+
+
+@contextlib.contextmanager
+def _published(settings: Settings) -> Iterator[Callable[[Request], None]]:
+    """What takes requests and brings them to the bus; all are there when it is left."""
+    from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415 - not for lines
+    from laggard.pipeline.sending.outbox import Outbox  # noqa: PLC0415
+    from laggard.pipeline.topics import REQUESTS  # noqa: PLC0415
+
+    waiting: list[Request] = []
+    with bus_of(settings) as bus:
+        outbox = Outbox(bus, topics_of(settings).name(REQUESTS))
+
+        def bring() -> None:
+            outbox.publish(waiting)
+            waiting.clear()
+            until = time.monotonic() + _PATIENCE_S
+            while outbox.waiting:
+                if time.monotonic() > until:
+                    raise BusUnavailable(f"{outbox.waiting} requests do not arrive; those before them did")
+                time.sleep(_AGAIN_S)
+                outbox.flush()
+
+        def take(request: Request) -> None:
+            waiting.append(request)
+            if len(waiting) >= BATCH:
+                bring()
+
+        yield take
+        bring()

@@ -1,0 +1,412 @@
+"""`laggard trace`: requests of a real server, traced by the real kernel, to the topic of requests and to folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
+from laggard.pipeline.records import Decoder, RecordError, Request, read_line
+from laggard.pipeline.topics import REQUESTS, Topics
+from laggard.pipeline.tracing import STATUS, Figures, Numbering, Rates, Tracing, read_figures
+from tests.brokers.ports import free_port
+from tests.pipeline.requests.told import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+TOPIC = Topics().name(REQUESTS)
+
+SERVER = """
+import sys, threading, time
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from laggard.producers.trace.middleware import TracedWSGI
+
+class Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_):
+        pass
+
+def shop(environ, start_response):
+    if environ["PATH_INFO"] == "/sleep":
+        time.sleep(0.05)
+    start_response("200 OK", [])
+    return [b"here"]
+
+server = make_server("127.0.0.1", int(sys.argv[1]), TracedWSGI(shop, service="shop"), Server, Quiet)
+print("serves", flush=True)
+server.serve_forever()
+"""
+
+SOMEBODY = """
+import contextlib, importlib, os, pkgutil, sys
+import laggard.pipeline, laggard.producers
+for room in (laggard.pipeline, laggard.producers):  # while they can be read
+    for found in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+        with contextlib.suppress(ImportError):
+            found.name.endswith("__main__") or importlib.import_module(found.name)
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+from laggard.pipeline.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+may_trace = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/sys/kernel/tracing/instances").is_dir(), reason="it takes root and tracefs to trace"
+)
+
+
+class Traced:
+    """A machine with a server, and the commands that run there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bus = folder / "laggard.db"
+        self.marker = folder / "marker"
+        self._environment = {name: text for name, text in os.environ.items() if not name.startswith("LAGGARD_")}
+        self._environment |= {
+            "HOME": str(folder),
+            "LAGGARD_STATE": str(folder),
+            "LAGGARD_HOST": "web-1",
+            "LAGGARD_TRACE_MARKER": str(self.marker),
+            "LAGGARD_WEB_LISTEN": "127.0.0.1:0",
+        }
+        self._started: list[subprocess.Popen[str]] = []
+        self.port = 0
+
+    def popen(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            words, cwd=self.folder, env=self._environment | more, stdout=pipe, stderr=pipe, text=True
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *words: str, **more: str) -> tuple[int, str, str]:
+        process = self.popen(*LAGGARD, *words, **more)
+        out, err = process.communicate(timeout=90)
+        return process.returncode, out, err
+
+    def serve(self) -> None:
+        self.port = free_port()
+        server = self.popen(sys.executable, "-c", SERVER, str(self.port))
+        assert server.stdout is not None
+        assert server.stdout.readline() == "serves\n"
+
+    def ask(self, times: int, path: str = "/cart/17?x=1") -> None:
+        for _ in range(times):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                assert answer.read() == b"here"
+
+    def status(self) -> dict[str, object]:
+        _, out, _ = self.run("trace", "status", "--json")
+        read = json.loads(out)
+        assert isinstance(read, dict)
+        return read
+
+    def pid(self) -> int:
+        holder = holder_of(str(self.bus), self.folder, "trace")
+        return holder.pid if holder else 0
+
+    def requests(self) -> list[Request]:
+        decoder = Decoder()
+        with EmbeddedBus(self.bus) as bus:
+            (partition,) = bus.partitions(TOPIC)
+            found = [decoder.decode(each.value, "test") for each in bus.read(partition, 0)]
+        return [each for each in found if isinstance(each, Request)]
+
+    def end(self) -> None:
+        if pid := self.pid():
+            os.kill(pid, signal.SIGTERM)
+            until(lambda: not self.pid())
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Iterator[Traced]:
+    machine = Traced(tmp_path)
+    yield machine
+    machine.end()
+
+
+# For real.
+
+
+@may_trace
+def test_from_start_to_stop(traced: Traced) -> None:
+    traced.serve()
+    code, out, err = traced.run("trace", "start")
+    assert (code, err) == (0, "")
+    pid = traced.pid()
+    log = traced.folder / "trace.log"
+    first, second = out.splitlines()
+    assert first == f"laggard traces programs that mark their requests, as process {pid}; its log is {log}."
+    assert second.startswith("Next: `laggard requests` in a minute; ")
+    assert Path(f"/proc/{pid}/comm").read_text() == "laggard-trace\n"
+    code, _, err = traced.run("trace", "start")
+    assert (code, err.startswith("laggard: `laggard trace` runs already on ")) == (BUSY, True)
+    traced.ask(20)
+    traced.ask(2, "/sleep")
+    until(lambda: traced.status()["requests"])
+    status = traced.status()
+    assert (status["running"], status["pid"], status["services"]) == (True, pid, {"shop": status["requests"]})
+    code, out, _ = traced.run("trace", "status")
+    assert code == 0
+    assert re.search(r"^  events    [\d,]+/s, [\d,]+ so far; [\d.]+ % of the time is recorded$", out, re.MULTILINE)
+    assert re.search(r"^  requests  [\d.]+/s, \d+ so far: shop \d+$", out, re.MULTILINE)
+    assert re.search(r"^  cost      [\d.]+ % of one core$", out, re.MULTILINE)
+    code, out, err = traced.run("trace", "stop")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"Stopped: 22 requests out of [\d,]+ events over \d+ s\.\n", out), out
+    assert not traced.marker.exists()
+    assert traced.run("trace", "status")[0] == NO_DATA
+    assert traced.run("trace", "stop")[:2] == (0, "Nothing is traced here.\n")
+
+    found = traced.requests()
+    assert len(found) == 22
+    assert {(each.service, each.host) for each in found} == {("shop", "web-1")}
+    assert {each.name for each in found} == {"GET /cart/*", "GET /sleep"}
+    sequences = [each.sequence for each in found]
+    assert sequences == sorted(set(sequences))
+    for each in found:
+        assert sum(round(time_s * 1e9) for time_s in each.times_s.values()) == round(each.duration_s * 1e9)
+        assert abs(time.time() - each.ts) < 120.0
+    slept = [each for each in found if each.name == "GET /sleep"]
+    assert all(each.times_s["BS"] >= 0.049 for each in slept)
+
+    code, out, _ = traced.run("requests", "--json")
+    assert (code, json.loads(out)["normal"]["requests"]) == (0, 22)
+    code, out, _ = traced.run("requests", "path", slept[0].request)
+    assert code == 0
+    assert re.search(r"BS +waits for a timer +[5-9]\d(\.\d+)? ms .* clock_nanosleep", out)
+
+
+@may_trace
+def test_to_a_folder_and_from_it(traced: Traced) -> None:
+    traced.serve()
+    folder = traced.folder / "recorded"
+    code, out, err = traced.run("trace", "start", "--output", str(folder))
+    assert (code, err) == (0, "")
+    assert f" to {folder}, as process " in out
+    traced.ask(10)
+    code, out, _ = traced.run("trace", "stop")
+    assert code == 0
+    assert re.fullmatch(rf"Stopped: [\d.]+ [kM]B recorded over \d+ s to {folder}\.\n", out), out
+    assert not traced.bus.exists()
+    code, _, err = traced.run("trace", "start", "--output", str(folder))
+    assert (code, err) == (
+        FAILED,
+        f"laggard: {folder}: expected an empty or a new folder, it holds something already\n",
+    )
+
+    code, out, _ = traced.run("trace", "read", str(folder), "--json")
+    assert code == 0
+    lines = [read_line(line, "test") for line in out.splitlines()]
+    assert [getattr(each, "name", "") for each in lines] == ["GET /cart/*"] * 10
+    code, out, _ = traced.run("trace", "read", str(folder))
+    assert code == 0
+    assert out.startswith("Published 10 requests.\nNext: `laggard requests --since 365d")
+    assert [each.request for each in traced.requests()] == [getattr(each, "request", "") for each in lines]
+
+
+@may_trace
+def test_one_that_is_killed_leaves_nothing_in_the_way(traced: Traced) -> None:
+    traced.serve()
+    assert traced.run("trace", "start")[0] == 0
+    os.kill(traced.pid(), signal.SIGKILL)
+    until(lambda: not traced.pid())
+    assert traced.run("trace", "status", "--json") == (NO_DATA, '{"running": false}\n', "")
+    assert traced.run("trace", "start")[::2] == (0, "")
+    traced.ask(5)
+    assert "Stopped: 5 requests out of " in traced.run("trace", "stop")[1]
+
+
+@may_trace
+def test_its_time(traced: Traced) -> None:
+    assert traced.run("trace", "start", "--duration", "2s")[0] == 0
+    until(lambda: not traced.pid())
+    code, out, err = traced.run("trace", "run", "--duration", "1s")
+    assert (code, out, err) == (0, "laggard trace follows programs that mark their requests. ^C stops it.\n", "")
+
+
+@may_trace
+@pytest.mark.slow
+def test_up_traces_where_the_settings_say_so(traced: Traced) -> None:
+    traced.serve()
+    up = traced.popen(*LAGGARD, "up", "--interval", "500ms")
+    until(lambda: traced.status().get("recording"))
+    traced.ask(5)
+    until(lambda: traced.status()["requests"] == 5)
+    assert traced.status()["supervised"] is True
+    code, _, err = traced.run("trace", "stop")
+    assert code == BUSY
+    assert "`laggard up` runs it (process " in err
+    killed = traced.pid()
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: traced.pid() not in {0, killed})
+    up.send_signal(signal.SIGINT)
+    out, err = up.communicate(timeout=60)
+    assert up.returncode == 0
+    assert "  traces   requests of programs that mark their requests\n" in out
+    assert err == "laggard: trace was killed by SIGKILL; it starts again in 0.5 s\n"
+    assert not traced.pid()
+    assert len(traced.requests()) == 5
+
+
+def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
+    traced.folder.chmod(0o777)
+    for parent in traced.folder.parents[:2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    ended = traced.popen(sys.executable, "-c", SOMEBODY, "trace", "run", "--port", "shop=80", LAGGARD_TRACE_MARKER="")
+    out, err = ended.communicate(timeout=60)
+    assert (ended.returncode, out) == (FAILED, "")
+    assert re.fullmatch(r"laggard: .*/sys/kernel/tracing: .*: only root may trace.*\n", err), err
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("start",), USAGE, "nothing is said to be traced; expected --php, --marker, --uprobe or --port, or settings"),
+        (("run",), USAGE, "nothing is said to be traced"),
+        (("start", "--service", "shop"), USAGE, "--service names PHP's requests; expected --php with it"),
+        (("start", "--port", "80"), USAGE, "--port: trace.ports is "),
+        (("start", "--port", "shop=http"), USAGE, "expected for 'shop' a port from 1 to 65535"),
+        (("start", "--uprobe", "shop=main"), USAGE, "expected for 'shop' BINARY:FUNCTION, with the whole path of"),
+        (("start", "--uprobe", "shop=/bin/true:main", "--events-per-second", "3"), USAGE, "of at least 1000"),
+        (("read", "none"), FAILED, "none: "),
+        (("read",), USAGE, "Missing argument 'PATH...'"),
+        (("stert",), USAGE, "No such command 'stert'"),
+    ],
+)
+def test_a_wrong_command_line(traced: Traced, words: Sequence[str], code: int, said: str) -> None:
+    ended, out, err = traced.run("trace", *words, LAGGARD_TRACE_MARKER="")
+    assert (ended, out) == (code, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+@may_trace
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--uprobe", "shop=/bin/none:main"), "/bin/none: "),
+        (("--uprobe", "shop=/bin/sh:main"), "/bin/sh: has no table of functions: it was stripped"),
+    ],
+)
+def test_what_cannot_be_traced(traced: Traced, words: Sequence[str], said: str) -> None:
+    code, out, err = traced.run("trace", "start", *words)
+    assert (code, out) == (FAILED, "")
+    assert said in err
+    assert not traced.pid()
+
+
+# What it is made of.
+
+
+def test_numbers_grow_over_restarts_and_at_any_rate() -> None:
+    now = 1700000000.0
+    first, second = Numbering("web-1", lambda: now), Numbering("web-1", lambda: now + 0.001)
+    requests = list(normal(requests=300))
+    numbers = [numbering.number(each).sequence for numbering in (first, second) for each in requests]
+    assert numbers == sorted(set(numbers))
+    assert {first.number(each).host for each in requests} == {"web-1"}
+
+
+def test_rates_are_those_of_late() -> None:
+    rates = Rates()
+    assert rates.of(0.0, 0) == [0.0]
+    assert [rates.of(float(second), 100 * second)[0] for second in range(1, 20)] == [100.0] * 19
+    assert rates.of(30.0, 1900)[0] < 100.0
+    assert rates.of(40.0, 1900) == [0.0]
+
+
+def test_figures_are_of_the_process_that_wrote_them(tmp_path: Path) -> None:
+    path = tmp_path / STATUS
+    assert read_figures(path, 7) is None
+    figures = Figures(7, 1.0, 2.0, "PHP as blog", services={"blog": 3})
+    figures.write(path)
+    assert read_figures(path, 7) == figures
+    assert read_figures(path, 8) is None
+    path.write_text("{")
+    assert read_figures(path, 7) is None
+    assert [each.name for each in tmp_path.iterdir()] == [STATUS]
+
+
+class _Full:
+    """A bus's outbox that takes nothing, or not everything."""
+
+    waiting = dropped = 0
+
+    def __init__(self, refused: str = "", error: Exception | None = None) -> None:
+        self.taken: list[str] = []
+        self._refused, self._error = refused, error
+
+    def publish(self, requests: Sequence[Request]) -> None:
+        if self._error is not None:
+            raise self._error
+        if any(each.request == self._refused for each in requests):
+            raise RecordError("test", "request", "something else", self._refused)
+        self.taken += [each.request for each in requests]
+
+
+class _Analysis:
+    """Gives what it was made with."""
+
+    def __init__(self, *batches: Sequence[Request]) -> None:
+        self._batches = list(batches)
+
+    def feed(self, _: object) -> Sequence[Request]:
+        return self._batches.pop(0)
+
+    def finish(self) -> Sequence[Request]:
+        return []
+
+
+def test_a_request_that_cannot_be_written_takes_no_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    requests, queue = list(normal(requests=5)), _Full("n-2")
+    tracing = Tracing(queue.publish, queue, "web-1", _Analysis(requests))  # type: ignore[arg-type]
+    tracing.run([None], lambda: None)  # type: ignore[list-item]
+    assert queue.taken == ["n-0", "n-1", "n-3", "n-4"]
+    assert (tracing.requests, tracing.dropped) == (5, 1)
+    assert "request n-2 cannot be told" in caplog.text
+
+
+@pytest.mark.parametrize("error", [BusError("no such topic"), BusUnavailable("locked")])
+def test_a_bus_that_refuses_does_not_end_it(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    queue = _Full(error=error)
+    batches = [list(normal(requests=5)), list(normal(requests=5))]
+    tracing = Tracing(queue.publish, queue, "web-1", _Analysis(*batches))  # type: ignore[arg-type]
+    tracing.run([None, None], lambda: None)  # type: ignore[list-item]
+    assert tracing.requests == 10
+    assert caplog.text.count(str(error)) == 2
