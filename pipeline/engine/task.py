@@ -309,10 +309,14 @@ class Task(RecordTask):
         self._end(key, scope, stream)
         stream.fall_silent()
 
+    def _rest(self, key: str, keyed: Keyed) -> None:
+        """Judge what of a key waits for more, with what there is."""
+
     def _end_silent(self, ts: float) -> None:
         """Tell so of a key that has been silent until now, the time of the frame of another one."""
         if (found := self.states.silent(ts, self.position)) is not None:
             key, keyed = found
+            self._rest(key, keyed)
             for scope, stream in keyed.streams.items():
                 self._fall_silent(key, scope, stream)
             self.states.silenced(key, self.position)

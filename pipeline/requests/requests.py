@@ -10,6 +10,7 @@ recovery reads what came since then again.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
 from laggard.pipeline.engine.states import Keyed
 from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
+from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records import Request
 from laggard.pipeline.requests.causes import title
 from laggard.pipeline.requests.kept import Kept
@@ -136,6 +138,12 @@ class Service(Keyed):
     def ts(self) -> float:
         """The newest end of a request, seconds since the Unix epoch; 0 before there is one."""
         return max(self.ticks.newest_ts, 0.0)
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for more, for anomalies that have to end, or for a tick that has to close."""
+        until_ts = Keyed.awaited_until.__get__(self)
+        return self.ts + SILENT_S if self.ticks.is_open and math.isinf(until_ts) else until_ts
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -265,13 +273,17 @@ class RequestsTask(Task):
         frame = frame_of(key, tick, {number: named.name for number, named in service.names.items()})
         self._take(record, service.streams[REQUEST], frame)
 
+    def _rest(self, key: str, keyed: Keyed) -> None:
+        service = cast("Service", keyed)
+        if (tick := service.ticks.close()) is not None:
+            self._tick(key, service, tick)
+
     def finish(self) -> None:
         """Close the ticks that are open, and tell what waited for all requests: nothing more will come."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             service = self.service(key)
             assert service is not None
-            if (tick := service.ticks.close()) is not None:
-                self._tick(key, service, tick)
+            self._rest(key, service)
         for key, kept in (self._kept or {}).items():
             self._tell_whole(key, kept)
 

@@ -92,6 +92,11 @@ class Ticks:
         """What ends before this is late, seconds since the Unix epoch."""
         return self.newest_ts - SET_BACK_S
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are requests in no closed tick."""
+        return self._requests > 0
+
     def judge(self, ts: float) -> Judged:
         """Whether a request that ended at this time can be counted.
 
