@@ -75,7 +75,7 @@ def show(
 ) -> None:
     """Show how long requests took, normal ones and outlying ones, and what clusters of these have in common.
 
-    Of SERVICE all clusters are shown, of several services the largest. --json prints an object for each service. The
+    Of SERVICE all clusters are shown, else of each service the largest. --json prints an object for each service. The
     exit code is 3 where nothing is recorded of what was asked for.
     """
     from laggard.pipeline.requests.past import summaries  # noqa: PLC0415 - a wrong option is said without
@@ -94,7 +94,7 @@ def show(
         for each in found:
             click.echo(json.dumps(summary_json(each), separators=(",", ":"), allow_nan=False))
         return
-    _write_all(settings, found, now if at is None and not paths else math.nan, paths)
+    _write_all(settings, found, now if at is None and not paths else math.nan, paths, everything=bool(service))
 
 
 @requests.command(short_help="Where the time of one request went: its critical path, drawn.")
@@ -310,11 +310,14 @@ def _write(lines: Iterable[Text]) -> None:
     write(lines, console_of(sys.stdout))
 
 
-def _write_all(settings: Settings, found: Sequence[Summary], now: float, paths: Sequence[str]) -> None:
+def _write_all(
+    settings: Settings, found: Sequence[Summary], now: float, paths: Sequence[str], *, everything: bool
+) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
-    from laggard.pipeline.requests.report import summaries_lines  # noqa: PLC0415
+    from laggard.pipeline.requests.report import SHOWN_CLUSTERS, summaries_lines  # noqa: PLC0415
 
-    _write(summaries_lines(found, page_of(console_of(sys.stdout)), now))
+    most = math.inf if everything else SHOWN_CLUSTERS
+    _write(summaries_lines(found, page_of(console_of(sys.stdout)), now, most))
     click.echo()
     if clusters := found[0].clusters:
         command = to_type(settings, "requests", "path", clusters[0].example, *_from(paths))

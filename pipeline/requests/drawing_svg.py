@@ -116,8 +116,7 @@ class _Drawn:
             yield self._link(link)
         for piece in self._lanes.pieces:
             yield from self._piece(piece)
-        for link in self._lanes.links:
-            yield self._head(link)
+        yield from self._heads()
         yield from self._meanings()
 
     def _x(self, at_s: float) -> float:
@@ -164,10 +163,15 @@ class _Drawn:
         said = f"{readable('duration_s', link.at_s)}: from {names[link.source]} to {names[link.target]}"
         return f'<g><title>{_text(said)}</title><path class="w" d="M{x:.1f} {source}V{target}"/></g>'
 
-    def _head(self, link: Link) -> str:
-        _, target = self._ends(link)
-        x, back = self._x(link.at_s), 6 if link.target < link.source else -6
-        return f'<path class="h" d="M{x:.1f} {target}L{x - _ARROW:.1f} {target + back}H{x + _ARROW:.1f}Z"/>'
+    def _heads(self) -> Iterator[str]:
+        """Heads of arrows; where many end side by side, some."""
+        taken: dict[int, float] = {}  # by the height that they end at, the last one's place
+        for link in self._lanes.links:
+            _, target = self._ends(link)
+            x, back = self._x(link.at_s), 6 if link.target < link.source else -6
+            if x - taken.get(target, -math.inf) >= 2 * _ARROW:
+                taken[target] = x
+                yield f'<path class="h" d="M{x:.1f} {target}L{x - _ARROW:.1f} {target + back}H{x + _ARROW:.1f}Z"/>'
 
     def _ends(self, link: Link) -> tuple[int, int]:
         """From the middle of a lane to the edge of the other one that is nearer to it."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.requests import Request, RequestOutput, Spent
     from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
 
-SHOWN_CLUSTERS: Final = 3
-"""Of each service, where there are several."""
+SHOWN_CLUSTERS: Final = 5
+"""Of each service, the largest, where no service is asked for."""
 
 SHOWN_SPENT: Final = 6
 SHOWN_ID: Final = 48
@@ -36,16 +36,16 @@ _HEADS: Final = ("", "requests", "median", "95 %", "longest")
 # Of services.
 
 
-def summaries_lines(found: Sequence[Summary], page: Page, now: float) -> Iterator[Text]:
+def summaries_lines(found: Sequence[Summary], page: Page, now: float, most: float = SHOWN_CLUSTERS) -> Iterator[Text]:
     """Each service: durations, and the clusters of outlying requests with their causes.
 
     Args:
-        found: at least one; of several the largest clusters are shown.
+        found: at least one.
         page: where it is shown.
         now: seconds since the Unix epoch; of recorded data, NaN.
+        most: so many clusters of each are shown.
 
     """
-    most = SHOWN_CLUSTERS if len(found) > 1 else math.inf
     for number, summary in enumerate(found):
         if number:
             yield Text()
@@ -66,7 +66,8 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: float) -> Ite
         yield Text()
         yield from _cluster_lines(cluster, page, now)
     if left := len(summary.clusters) - len(shown):
-        yield Text(f"        and {counted(left, 'cluster')} more", "dim")
+        yield Text()
+        yield Text(f"        and {counted(left, 'cluster')} more, which `laggard requests SERVICE` shows", "dim")
     if summary.young:
         yield Text()
         yield Text("Too few requests are known yet for this to be relied on; take it with care.", "dim")
@@ -98,7 +99,8 @@ def _cluster_lines(cluster: Clustered, page: Page, now: float) -> Iterator[Text]
     since = f"since {moment(cluster.begin_ts)}" if cluster.requests > 1 else f"at {moment(cluster.begin_ts)}"
     ago = f" ({readable_duration(max(now - cluster.begin_ts, 0.0))})" if not math.isnan(now) else ""
     newest = f", newest {clock(cluster.newest_ts)}" if cluster.requests > 1 else ""
-    odd = f", {cluster.odd:,} of them odd rather than slow" if cluster.odd else ""
+    of_them = "" if cluster.requests == 1 else f"{cluster.odd:,} of them "
+    odd = f", {of_them}odd rather than slow" if cluster.odd else ""
     line.append(f", {since}{ago}{newest}; median {readable('duration_s', cluster.median_s)}{odd}")
     yield line
     yield Text(f"{'':8}{printable(cluster.cause)}")

@@ -91,7 +91,7 @@ def test_durations_and_clusters_of_files(call: Called, files: list[str]) -> None
         f"        {LOCKED}\n"
         "        for example slow-9\n"
         "\n"
-        "     1  in no cluster yet, at 2023-11-14 22:15:20; median 30 ms, 1 of them odd rather than slow\n"
+        "     1  in no cluster yet, at 2023-11-14 22:15:20; median 30 ms, odd rather than slow\n"
         "        repeats `stat`, 512 times a request, usually 3\n"
         "        for example slow-10\n"
         "\n"
