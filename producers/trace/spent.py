@@ -63,7 +63,11 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
         elif state in {BI, UN}:
             _add(sums, (state, name, what, "", ""), length)
         else:
-            on = "" if call is None else _on(call) or _polled(thread, call, texts)
+            on = "" if call is None else _on(call)
+            if call is not None and not on and (polled := _polled(thread, call, texts)) is not None:
+                on = _on(polled)
+                # Whether a connection was made is asked for after a wait for it: connect(2), of EINPROGRESS.
+                name = "connect" if texts[polled[2]] == "getsockopt" else name
             by = _blamed(call, waker, thread)
             if state == BD and not on:
                 on = what
@@ -106,14 +110,14 @@ def _on(call: Call) -> str:
     return "" if on == "anon_inode" else on
 
 
-def _polled(thread: Thread, call: Call, texts: Texts) -> str:
-    """Which descriptor a poll waited for, by the one that is used next."""
+def _polled(thread: Thread, call: Call, texts: Texts) -> Call | None:
+    """By which call a poll's descriptor is told: the one that uses it next."""
     if call[0] == FOREVER or not does(texts[call[2]]) & Does.POLLS:
-        return ""
+        return None
     place = bisect_right(thread.calls, (call[0], FOREVER))
     if place < len(thread.calls) and does(texts[thread.calls[place][2]]) & Does.TAKES_DESCRIPTOR:
-        return _on(thread.calls[place])
-    return ""
+        return thread.calls[place]
+    return None
 
 
 def _blamed(call: Call | None, waker: Thread | None, thread: Thread) -> Thread | None:
