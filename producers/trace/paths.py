@@ -5,20 +5,24 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from laggard.pipeline.records import Segment
 from laggard.pipeline.records.limits import MAX_SEGMENTS
 from laggard.producers.trace.states import BP, NAMES, RU, UN
 from laggard.producers.trace.steady import steady
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from laggard.producers.trace.critical_path import Piece
     from laggard.producers.trace.events import Texts
     from laggard.producers.trace.threads import Thread
 
-_Part = tuple["Piece", int, int, int]
-"""A piece that stands for itself and its neighbours; nanoseconds of what is like it; begin and end of all of them."""
+_Part = tuple["Piece", int, int]
+"""A piece that stands for itself and its neighbours; begin and end of all of them."""
 
 LONGEST_DETAIL: Final = 80
 _KEPT: Final = (99, 90, 80, 70, 60, 49)
@@ -37,7 +41,7 @@ def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str
     start = pieces[0][1]
     places: dict[Thread, int] = {pieces[0][0]: 0}
     segments = []
-    for piece, _, begin, end in _merged(pieces):
+    for piece, begin, end in _merged(pieces):
         thread = places.setdefault(piece[0], len(places))
         segments.append(
             Segment(thread, (begin - start) / 1e9, (end - start) / 1e9, NAMES[piece[3]], _detail(piece, texts))
@@ -45,47 +49,48 @@ def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str
     return tuple(_name(thread, here) for thread in places), tuple(segments)
 
 
-def _merged(pieces: Sequence[Piece]) -> Sequence[_Part]:
+def _merged(pieces: Sequence[Piece]) -> Iterable[_Part]:
     """As few parts as are wanted."""
-    parts = [(piece, piece[2] - piece[1], piece[1], piece[2]) for piece in pieces]
-    if len(parts) <= MAX_SEGMENTS:
-        return parts
-    lengths = sorted((part[1] for part in parts), reverse=True)
+    if len(pieces) <= MAX_SEGMENTS:
+        return [(piece, piece[1], piece[2]) for piece in pieces]
+    lengths = np.array([piece[2] - piece[1] for piece in pieces])
+    ranked = np.sort(lengths)[::-1]
     for kept in _KEPT:
-        merged = _between(parts, lengths[kept - 1])
-        if len(merged) <= MAX_SEGMENTS:
-            return merged
-    return _between(parts, lengths[_KEPT[-1] - 1] + 1)
+        stands = lengths >= ranked[kept - 1]
+        if _parts(stands) <= MAX_SEGMENTS:
+            break
+    else:
+        stands = lengths > ranked[_KEPT[-1] - 1]
+    return _joined(pieces, stands.tolist())
 
 
-def _between(parts: Sequence[_Part], shortest: int) -> list[_Part]:
-    """What is shorter than this is one part with its neighbours that are, which stands for what most of it is."""
-    merged: list[_Part] = []
-    run: list[_Part] = []
-    for part in parts:
-        if part[1] < shortest:
-            run.append(part)
-            continue
-        if run:
-            merged.append(_joined(run))
-            run = []
-        merged.append(part)
-    if run:
-        merged.append(_joined(run))
-    return merged
+def _parts(stands: NDArray[np.bool_]) -> int:
+    """How many parts there are if only these stand for themselves."""
+    return int(np.count_nonzero(stands)) + int(np.count_nonzero(~stands[1:] & stands[:-1])) + int(not stands[0])
 
 
-def _joined(run: Sequence[_Part]) -> _Part:
-    """One part for several in a row: the longest piece of the thread and state that take most of it."""
-    if len(run) == 1:
-        return run[0]
+def _joined(pieces: Sequence[Piece], stands: Sequence[bool]) -> list[_Part]:
+    """Pieces that stand for themselves, and between them one part for all others: the longest of what most of it is."""
+    parts: list[_Part] = []
     sums: dict[tuple[int, int], int] = {}
-    for piece, ns, _, _ in run:
-        of = (piece[0].tid, piece[3])
-        sums[of] = sums.get(of, 0) + ns
-    most = max(sums, key=sums.__getitem__)
-    longest = max((part for part in run if (part[0][0].tid, part[0][3]) == most), key=lambda part: part[1])
-    return longest[0], sums[most], run[0][2], run[-1][3]
+    longest: dict[tuple[int, int], Piece] = {}
+    begin = pieces[0][1]
+    for piece, alone in zip((*pieces, None), (*stands, True), strict=True):
+        if piece is not None and not alone:
+            ns = piece[2] - piece[1]
+            of = (piece[0].tid, piece[3])
+            sums[of] = sums.get(of, 0) + ns
+            if of not in longest or longest[of][2] - longest[of][1] < ns:
+                longest[of] = piece
+            continue
+        if sums:
+            end = pieces[-1][2] if piece is None else piece[1]
+            parts.append((longest[max(sums, key=sums.__getitem__)], begin, end))
+            sums, longest = {}, {}
+        if piece is not None:
+            parts.append((piece, piece[1], piece[2]))
+            begin = piece[2]
+    return parts
 
 
 def _detail(piece: Piece, texts: Texts) -> str:
