@@ -53,7 +53,7 @@ def whole(requests: Callable[[], Iterable[Traced]], *, eps_s: float | None, mini
 
     """
     times, counts = _matrices(requests())
-    if len(times) < minimum_points:
+    if len(times) < minimum_points or not times.any():
         return Whole({}, ())
     if eps_s is None:
         eps_s = estimated_eps(times, minimum_points)

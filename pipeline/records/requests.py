@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -149,7 +150,7 @@ class RequestOutput:
         name: what was asked for, `GET /cart`; may be empty.
         host: which one recorded it; may be empty.
         duration_s: how long it took.
-        score: above 1.
+        score: above 1; infinite where no request is usual.
         odd: whether it is out of line by what it did, and not by where its time went: it may be fast.
         cluster: the name of those that are alike; empty while there is none.
         cause: what it was waiting for or doing, in plain words.
@@ -214,6 +215,7 @@ class RequestOutput:
 def read_request(fields: Fields) -> RequestOutput:
     """What is said of a request in these fields. Raises `RecordError`."""
     threads = fields.texts("threads", MAX_THREADS, MAX_NAME)
+    score = fields.number("score")
     return RequestOutput(
         id=fields.text("id"),
         ts=fields.ts("ts"),
@@ -223,7 +225,7 @@ def read_request(fields: Fields) -> RequestOutput:
         name=fields.text("name", MAX_NAME),
         host=fields.text("host", MAX_KEY),
         duration_s=fields.amount("duration_s"),
-        score=fields.number("score"),
+        score=math.inf if math.isnan(score) else score,
         odd=fields.boolean("odd"),
         cluster=fields.text("cluster"),
         cause=fields.text("cause"),

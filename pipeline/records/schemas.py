@@ -592,9 +592,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "name": _text("What was asked for: `GET /cart`; may be empty."),
             "host": _text("Which one recorded it; may be empty."),
             "duration_s": _number("How long it took, in seconds.", minimum=0),
-            "score": _number(
+            "score": _perhaps(
                 "How far it is from the nearest request in a dense region, in units of the distance within which "
-                "requests are neighbours.",
+                "requests are neighbours; null where there is no such region.",
                 exclusiveMinimum=1,
             ),
             "odd": _flag(

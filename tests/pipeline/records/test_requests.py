@@ -80,7 +80,7 @@ def outlying(draw: st.DrawFn) -> RequestOutput:
         name=draw(TEXTS),
         host=draw(TEXTS),
         duration_s=draw(amounts),
-        score=draw(st.floats(1.0, exclude_min=True, allow_infinity=False)),
+        score=draw(st.floats(1.0, exclude_min=True)),
         odd=draw(st.booleans()),
         cluster=draw(TEXTS),
         cause=draw(TEXTS),

@@ -276,7 +276,8 @@ def test_what_is_no_request_of_the_service_is_refused() -> None:
     task = new_task()
     layout = make_layout(["a"], ["a"], ["x"])
     frame = Frame("service", "shop", REQUEST, T0, 1, layout, np.zeros((1, 1)))
-    for offset, (key, each) in enumerate([("other", normal(1)), ("shop", frame), ("h", Mark("h", T0))]):
+    records: list[tuple[str, Request | Frame | Mark]] = [("other", normal(1)), ("shop", frame), ("h", Mark("h", T0))]
+    for offset, (key, each) in enumerate(records):
         task.process(Incoming(INPUT, offset, key, encode(each), T0))
     task.process(Incoming(INPUT, 3, "shop", b"\xc1", T0))
     reasons = [letter.reason.partition(": ")[2] for letter in task.outputs if isinstance(letter, DeadLetter)]
