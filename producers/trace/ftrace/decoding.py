@@ -67,7 +67,6 @@ class Decoder:
         machine: as uname(2) of the recording machine says, for the numbers of system calls.
         probes: the boundaries that were recorded, by `system/event`.
         devices: names of block devices, by `major << 20 | minor`.
-        processes: of threads that were there at the begin, the process's id by the thread's.
 
     Attributes:
         damaged: pages that ended in something that is no event.
@@ -85,14 +84,12 @@ class Decoder:
         machine: str,
         probes: Mapping[str, Probe],
         devices: Mapping[int, str],
-        processes: Mapping[int, int],
     ) -> None:
         self.damaged = self.unknown = self.marks = 0
         self._header = header
         self._texts = texts
         self._machine = machine
         self._devices = {number: texts.place(name) for number, name in devices.items()}
-        self._processes = dict(processes)
         self._probes = {formats[name].number: probe for name, probe in probes.items() if name in formats}
         self._formats = {form.number: form for form in formats.values()}
         self._kinds = np.zeros(1 << 16, np.uint8)
@@ -110,7 +107,6 @@ class Decoder:
             Kind.FORK: self._fork,
             Kind.NAMED: self._named,
             Kind.EXEC: self._exec,
-            Kind.EXIT: self._exit,
             Kind.SYSCALL_ENTER: self._system_call,
             Kind.SYSCALL_EXIT: self._system_call,
             Kind.IRQ_ENTER: self._interrupt,
@@ -242,28 +238,18 @@ class Decoder:
         rows["a"][some.rows] = some.column("pid")
 
     def _fork(self, some: _Some, rows: NDArray[np.void]) -> None:
-        children, flags = some.column("pid").tolist(), some.column("clone_flags").tolist()
+        children = some.column("pid")
+        rows["a"][some.rows] = children
+        # A thread's process is that of who starts it: `Processes` fills it in.
+        rows["b"][some.rows] = np.where(some.column("clone_flags") & _CLONE_THREAD, 0, children)
         rows["text"][some.rows] = self._texts_of(some, "comm")
-        for row, child, flag in zip(some.rows.tolist(), children, flags, strict=True):
-            parent = int(rows["tid"][row])
-            process = self._processes.get(parent, 0) if flag & _CLONE_THREAD else child
-            self._processes[child] = process
-            rows["a"][row], rows["b"][row] = child, process
 
     def _named(self, some: _Some, rows: NDArray[np.void]) -> None:
-        threads = some.column("pid")
-        rows["a"][some.rows] = threads
-        rows["b"][some.rows] = [self._processes.get(thread, 0) for thread in threads.tolist()]
+        rows["a"][some.rows] = some.column("pid")
         rows["text"][some.rows] = self._texts_of(some, "newcomm")
 
     def _exec(self, some: _Some, rows: NDArray[np.void]) -> None:
         rows["text"][some.rows] = [self._texts.place(text) for text in some.texts("filename")]
-
-    def _exit(self, some: _Some, rows: NDArray[np.void]) -> None:
-        # After the fact: other rows of this batch still ask. Ids come again long after.
-        for thread in rows["tid"][some.rows].tolist():
-            if len(self._processes) > 1 << 16:
-                self._processes.pop(thread, None)
 
     def _system_call(self, some: _Some, rows: NDArray[np.void]) -> None:
         numbers = some.column("id")
@@ -291,7 +277,7 @@ class Decoder:
             for number, index in zip(different.tolist(), first.tolist(), strict=True):
                 if number not in self._interrupts:
                     self._interrupts[number] = self._texts.place(some.text(index, "name"))
-        rows["text"][some.rows] = [self._interrupts.get(number, NO_TEXT) for number in numbers.tolist()]
+            rows["text"][some.rows] = [self._interrupts[number] for number in numbers.tolist()]
 
     def _soft(self, some: _Some, rows: NDArray[np.void]) -> None:
         rows["a"][some.rows] = some.column("vec")

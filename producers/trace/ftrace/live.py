@@ -14,6 +14,7 @@ from laggard.producers.trace.ftrace.budget import Budget
 from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.names import name_rows
+from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.session import Session, devices, machine, wall_offset_ns
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Live:
         self.wall_offset_s = wall_offset_ns() / 1e9
         self._waiting: NDArray[np.void] = np.zeros(0, EVENT)
         self._decoder: Decoder | None = None
+        self._processes = Processes({})
         self._events = self._lost = 0
         self._begin_ns = self._taken_ns = self._off_ns = self._paused_ns = 0
         self._cpu_s = time.process_time()
@@ -117,6 +119,7 @@ class Live:
         session.start()
         self._begin_ns = self._taken_ns = session.begin_ns
         self._waiting = session.known.rows(session.begin_ns, self._texts)
+        self._processes = Processes(session.known.processes())
         self._decoder = Decoder(
             session.formats,
             session.instance.header,
@@ -124,7 +127,6 @@ class Live:
             machine=machine(),
             probes=session.boundaries,
             devices=devices(),
-            processes=session.known.processes(),
         )
 
     def batches(self, stop: threading.Event) -> Iterator[Events]:
@@ -177,9 +179,11 @@ class Live:
         if taken:
             pages, cpus = (np.concatenate(each) for each in zip(*taken, strict=True))
             rows = self._decoder.decode(pages, cpus)
-            lost = rows["kind"] == Kind.LOST
-            self._lost += int(rows["c"][lost].sum())
-            came = len(rows) - int(lost.sum())
+            lost = int((rows["kind"] == Kind.LOST).sum())
+            if lost:
+                # The pages themselves say how many only where they have room for it.
+                self._lost = self._session.instance.overruns()
+            came = len(rows) - lost
             parts.append(rows)
         names = self._session.take_names()
         if names:
@@ -208,5 +212,6 @@ class Live:
     def _ready(self, until: int) -> Events:
         ready = int(np.searchsorted(self._waiting["ts"], until, side="left"))
         batch = Events(self._waiting[:ready], self._texts)
+        self._processes.fill(batch.events)
         self._waiting = self._waiting[ready:].copy()
         return self._connections.add(batch) if self._connections else batch

@@ -16,6 +16,7 @@ from laggard.producers.trace.ftrace.formats import parse_format, parse_header_pa
 from laggard.producers.trace.ftrace.known import Descriptor, Known, Thread
 from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.names import RECORD, name_rows
+from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION, NAMES, VERSION
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Recording:
         self.host: str = described["host"]
         self.wall_offset_s: float = described["wall_offset_ns"] / 1e9
         self._begin_ns: int = described["begin_ns"]
-        self._cpus: list[int] = described["cpus"]
+        self._cpus = [int(cpu) for cpu in described["cpus"]]
         self._header = parse_header_page(described["header_page"])
         ports = {int(port): service for port, service in described["ports"].items()}
         self._connections = Connections(ports) if ports else None
@@ -82,6 +83,7 @@ class Recording:
             [Thread(*thread) for thread in described["threads"]],
             [Descriptor(*descriptor) for descriptor in described["descriptors"]],
         )
+        self._processes = Processes(self._known.processes())
         self._decoder = Decoder(
             {name: parse_format(text, place=name) for name, text in described["formats"].items()},
             self._header,
@@ -89,12 +91,12 @@ class Recording:
             machine=described["machine"],
             probes={name: Probe.from_json(probe) for name, probe in described["probes"].items()},
             devices={int(number): name for number, name in described["devices"].items()},
-            processes=self._known.processes(),
         )
 
     def __iter__(self) -> Iterator[Events]:
         """All events in the order of time, once."""
         for rows in self._merged():
+            self._processes.fill(rows)
             batch = Events(rows, self._texts)
             yield self._connections.add(batch) if self._connections else batch
         if self._decoder.damaged:

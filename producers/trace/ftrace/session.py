@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import time
@@ -13,7 +14,7 @@ import numpy as np
 
 from laggard.producers.trace.ftrace.bpf import BpfError
 from laggard.producers.trace.ftrace.decoding import EVENTS, MARKER, VECTORS
-from laggard.producers.trace.ftrace.instance import TRACEFS, Instance
+from laggard.producers.trace.ftrace.instance import TRACEFS, Instance, TracingError
 from laggard.producers.trace.ftrace.known import Known, read_known
 from laggard.producers.trace.ftrace.names import Names
 
@@ -29,6 +30,7 @@ BUFFERS_KIB: Final = 64 << 10
 """Of all CPUs together; at 43 bytes an event, 1.5 million events."""
 
 _BUFFER_KIB: Final = (1 << 10, 8 << 10)  # of one CPU, at least and at most
+_FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _TAKEN_PAGES: Final = 1024  # at once
 
 
@@ -70,6 +72,12 @@ class Session:
         minimal: bool = False,
         root: Path = TRACEFS,
     ) -> None:
+        if not sees_all_threads():
+            raise TracingError(
+                errno.EPERM,
+                "the tracer tells of threads by ids that are not those of this container: run it in the machine's own "
+                "pid namespace (containers: --pid=host)",
+            )
         self._undo = ExitStack()
         self.probes = tuple(probes)
         cpus = os.cpu_count() or 1
@@ -167,6 +175,11 @@ class Session:
     def boundaries(self) -> dict[str, Probe]:
         """The probes, by the names of their events."""
         return self._boundaries
+
+
+def sees_all_threads(root: str = "/proc") -> bool:
+    """Whether our pid namespace is the machine's first one, by whose ids the tracer tells of threads."""
+    return os.stat(f"{root}/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - follows the link to it
 
 
 def machine() -> str:
