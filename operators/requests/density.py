@@ -28,7 +28,8 @@ SETTLE_S: Final = 3600.0
 and what has become usual must not stay one for ever."""
 
 _ALIKE: Final = 0.1
-_ANEW: Final = 0.5  # of the reference: so many new points after which eps is estimated again
+_ANEW: Final = 1.0  # of the reference: so many new points after which eps is estimated again
+_BLOCK: Final = 512
 
 
 class Density:
@@ -48,7 +49,7 @@ class Density:
 
     Parameters:
         eps: the radius; None to estimate it from the points themselves, see `outliers.estimated_eps`: anew whenever
-            their number has doubled, then when half of them are new.
+            their number has doubled, then when all of them are new.
         minimum_points: m, 1 or more.
         size: how many points are kept.
         smallest_eps: an estimate is at least so large; and what is ten times as close is alike for all purposes.
@@ -77,7 +78,8 @@ class Density:
         self._next = 0
         self._seen = 0
         self._estimate_at = FIRST
-        self._vectors: Floats = np.empty((0, 0))
+        self._vectors: Floats = np.empty((0, 0))  # a column each: products with all of them are fastest so
+        self._squared: Floats = np.zeros(0)
         self._neighbours: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._counts: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._doubted: list[tuple[float, int]] = []
@@ -97,10 +99,7 @@ class Density:
         """
         if self.points < FIRST or math.isnan(self.eps):
             return 0.0
-        vectors = self._vectors[: self.points]
-        known = vectors.shape[1]
-        beyond = float(np.square(vector[known:]).sum())
-        squares = self._squares(vector[:known]) + beyond
+        squares = self._squares(vector)
         near = squares <= self.eps * self.eps
         enough = self._enough()
         if int(np.count_nonzero(near & self._counts[: self.points])) + 1 >= enough:
@@ -109,11 +108,13 @@ class Density:
         return math.sqrt(float(squares[core].min())) / self.eps if core.any() else math.inf
 
     def _squares(self, vector: Floats) -> Floats:
-        vectors = self._vectors[: self.points]
-        if len(vector) < vectors.shape[1]:
-            vector = np.pad(vector, (0, vectors.shape[1] - len(vector)))
-        difference = vectors - vector
-        return np.asarray(np.einsum("ij,ij->i", difference, difference))
+        """The squared distances from all points: |x|^2 - 2 x y + |y|^2, which loses nothing that matters beside eps."""
+        known = min(len(vector), len(self._vectors))
+        squares = vector[:known] @ self._vectors[:known, : self.points]
+        squares *= -2.0
+        squares += self._squared[: self.points]
+        squares += float(vector @ vector)
+        return np.asarray(np.maximum(squares, 0.0, out=squares))
 
     def learn(self, ts: float, vector: Floats, *, outlier: bool) -> None:
         """Take a point in. `outlier` is whether it was out of line when it came; `ts` in seconds."""
@@ -125,14 +126,15 @@ class Density:
         self._next = (at + 1) % self.size
         self.points = max(self.points, at + 1)
         self._seen += 1
-        self._vectors[at, : len(vector)] = vector
-        self._vectors[at, len(vector) :] = 0.0
+        self._vectors[: len(vector), at] = vector
+        self._vectors[len(vector) :, at] = 0.0
+        self._squared[at] = float(vector @ vector)
         self._counts[at] = False
         self._neighbours[at] = 0
         if outlier:
             self._doubted.append((ts, at))
         if not math.isnan(self.eps):
-            near = self._squares(self._vectors[at]) <= self.eps * self.eps
+            near = self._squares(self._vectors[:, at]) <= self.eps * self.eps
             near[at] = False
             self._neighbours[at] = 1 + int(np.count_nonzero(near & self._counts[: self.points]))
             if not outlier:
@@ -147,34 +149,35 @@ class Density:
             _, at = self._doubted.pop(0)
             self._counts[at] = True
             if not math.isnan(self.eps):
-                near = self._squares(self._vectors[at]) <= self.eps * self.eps
+                near = self._squares(self._vectors[:, at]) <= self.eps * self.eps
                 near[at] = False
                 self._neighbours[: self.points][near] += 1
 
     def _drop(self, at: int) -> None:
         if self._counts[at]:
             if not math.isnan(self.eps):
-                self._neighbours[: self.points][self._squares(self._vectors[at]) <= self.eps * self.eps] -= 1
+                self._neighbours[: self.points][self._squares(self._vectors[:, at]) <= self.eps * self.eps] -= 1
             self._counts[at] = False
         elif self._doubted and self._doubted[0][1] == at:
             self._doubted.pop(0)
 
     def _make_room(self, dimensions: int) -> None:
-        rows, columns = self._vectors.shape
-        if rows < self.size and self._next >= rows:
-            more = min(max(2 * rows, 256), self.size) - rows
-            self._vectors = np.pad(self._vectors, ((0, more), (0, 0)))
+        known, room = self._vectors.shape
+        if room < self.size and self._next >= room:
+            more = min(max(2 * room, 256), self.size) - room
+            self._vectors = np.pad(self._vectors, ((0, 0), (0, more)))
+            self._squared = np.pad(self._squared, (0, more))
             self._neighbours = np.pad(self._neighbours, (0, more))
             self._counts = np.pad(self._counts, (0, more))
-        if columns < dimensions:
-            self._vectors = np.pad(self._vectors, ((0, 0), (0, dimensions - columns)))
+        if known < dimensions:
+            self._vectors = np.pad(self._vectors, ((0, dimensions - known), (0, 0)))
 
     def _estimate(self) -> None:
         """Estimate eps anew, and count all neighbours by it."""
         few = self._seen < self.size
         self._estimate_at = self._seen + max(self._seen if few else int(self.size * _ANEW), 1)
         if self._given is None:
-            points, enough = self._vectors[: self.points], self._enough()
+            points, enough = self._vectors[:, : self.points].T, self._enough()
             estimates = [estimated_eps(points, enough, smallest=self.smallest_eps * _ALIKE)]
             # What was out of line says little of what is usual, unless it is most of all.
             usual = points[self._counts[: self.points]]
@@ -184,15 +187,19 @@ class Density:
             self._neighbours = self._counted()
 
     def _counted(self) -> NDArray[np.int64]:
-        """The number of neighbours of all points."""
-        from scipy.spatial import cKDTree  # noqa: PLC0415 - loading it takes a while, and few services are traced
-
-        points, counts = self._vectors[: self.points], self._counts[: self.points]
+        """The number of neighbours of all points, itself included."""
         found = np.zeros(len(self._neighbours), dtype=np.int64)
-        if counts.any():
-            tree = cKDTree(points[counts])
-            found[: self.points] = tree.query_ball_point(points, self.eps, return_length=True)
-        found[: self.points] += ~counts  # itself, which the tree has of the others
+        vectors, squared = self._vectors[:, : self.points], self._squared[: self.points]
+        counts = self._counts[: self.points]
+        for begin in range(0, self.points, _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            squares = vectors[:, block].T @ vectors
+            squares *= -2.0
+            squares += squared[block, None]
+            squares += squared
+            near = squares <= self.eps * self.eps
+            near[np.arange(len(near)), np.arange(begin, begin + len(near))] = False
+            found[begin : begin + len(near)] = 1 + np.count_nonzero(near & counts, axis=1)
         return found
 
     def snapshot(self) -> dict[str, Any]:
@@ -203,8 +210,9 @@ class Density:
             "seen": self._seen,
             "estimate_at": self._estimate_at,
             "points": self.points,
-            "dimensions": self._vectors.shape[1],
-            "vectors": self._vectors[: self.points].ravel(),
+            "dimensions": len(self._vectors),
+            "vectors": self._vectors[:, : self.points].ravel(),
+            "squared": self._squared[: self.points].copy(),
             "neighbours": self._neighbours[: self.points].copy(),
             "counts": self._counts[: self.points].astype(np.int64),
             "doubted_ts": [ts for ts, _ in self._doubted],
@@ -221,7 +229,8 @@ class Density:
         self.eps = float(state["eps"])
         self.points, self._next = points, int(state["next"])
         self._seen, self._estimate_at = int(state["seen"]), int(state["estimate_at"])
-        self._vectors = vectors.reshape(points, dimensions)
+        self._vectors = vectors.reshape(dimensions, points)
+        self._squared = np.array(state["squared"], dtype=np.float64)
         self._neighbours = np.array(state["neighbours"], dtype=np.int64)
         self._counts = np.array(state["counts"], dtype=np.int64).astype(np.bool_)
         self._doubted = [(float(ts), int(at)) for ts, at in zip(state["doubted_ts"], state["doubted"], strict=True)]
