@@ -13,7 +13,7 @@ from laggard.producers.trace.events import EVENT, NO_TEXT, Events, Kind, Texts
 from laggard.producers.trace.ftrace.budget import Budget
 from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.merging import merged
-from laggard.producers.trace.ftrace.names import name_rows
+from laggard.producers.trace.ftrace.names import name_rows, with_failures
 from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.session import Session, devices, machine, wall_offset_ns
 
@@ -211,7 +211,7 @@ class Live:
 
     def _ready(self, until: int) -> Events:
         ready = int(np.searchsorted(self._waiting["ts"], until, side="left"))
-        batch = Events(self._waiting[:ready], self._texts)
+        batch = Events(with_failures(self._waiting[:ready]), self._texts)
         self._processes.fill(batch.events)
         self._waiting = self._waiting[ready:].copy()
         return self._connections.add(batch) if self._connections else batch

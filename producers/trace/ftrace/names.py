@@ -47,6 +47,12 @@ RECORD: Final = np.dtype(
 )
 """One name, as the program writes it down."""
 
+FAILED: Final = 255
+"""A kind between here and `with_failures`: the call that `tid` is in told of an error, which is `a`."""
+
+_NEAR: Final = 1000
+"""Among so many further events is the end of a call whose name was just read."""
+
 MOST_TEXTS: Final = 1_000_000
 """Where a trace has so many, further names are left out."""
 
@@ -55,6 +61,7 @@ BUFFER_BYTES: Final = 4 << 20
 
 _OPENING: Final = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 _ADDRESSING: Final = {"connect": 1, "bind": 1}
+_ASKING: Final = {"getsockopt": 3}
 _NAMING: Final = {
     **dict.fromkeys(("stat", "lstat", "access", "truncate", "rename", "mkdir", "rmdir", "link", "unlink"), 0),
     **dict.fromkeys(("symlink", "readlink", "chmod", "chown", "statfs", "chdir", "utimes"), 0),
@@ -62,9 +69,11 @@ _NAMING: Final = {
     **dict.fromkeys(("faccessat2", "mkdirat", "fchmodat", "utimensat", "linkat", "inotify_add_watch"), 1),
 }
 # Where registers are in `struct pt_regs` of x86-64 (arch/x86/include/asm/ptrace.h).
-_ARGUMENTS: Final = (14 * 8, 13 * 8, 12 * 8)
+_ARGUMENTS: Final = (14 * 8, 13 * 8, 12 * 8, 7 * 8)
 _NUMBER_AT: Final = 15 * 8
 _ADDRESS: Final = 0x100  # in the table: an address whose length is the third argument
+_ERROR: Final = 0x200  # in the table: an error, if that is what is asked for
+_SOL_SOCKET, _SO_ERROR = 1, 4
 _LONGEST_ADDRESS: Final = 128
 _NUMBERS: Final = 512
 
@@ -126,6 +135,9 @@ class Names:
 def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
     """Names as events, in the order of time: `PATH`, and `OPENED` where a descriptor leads there from now on.
 
+    The error of a connection that was made without waiting, which a program asks for by getsockopt(2), comes as
+    `FAILED`: `with_failures` puts it where it belongs.
+
     Args:
         raw: as `Names.take` returns it.
         texts: where texts are entered.
@@ -134,6 +146,8 @@ def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
     records = np.frombuffer(raw, RECORD)
     records = records[records["length"] > 0]
     records = records[np.argsort(records["ts"], kind="stable")]
+    failed = _failed(records)
+    records = records[~np.isin(records["number"], _numbers(_ASKING))]
     rows = np.zeros(len(records), EVENT)
     for target, source in (("ts", "ts"), ("cpu", "cpu"), ("tid", "thread")):
         rows[target] = records[source]
@@ -150,8 +164,35 @@ def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
     opened = rows[opening]
     opened["kind"], opened["a"] = Kind.OPENED, records["result"][opening]
     told = merged([rows, opened])
-    found: NDArray[np.void] = told[told["text"] != NO_TEXT]
+    return merged([told[told["text"] != NO_TEXT], failed])
+
+
+def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Let calls that told of an error return it, and drop the rows that say so.
+
+    Args:
+        rows: all events, in the order of time; changed in place.
+
+    """
+    told = np.flatnonzero(rows["kind"] == FAILED)
+    if not len(told):
+        return rows
+    for row in told.tolist():
+        near = rows[row + 1 : row + _NEAR]
+        end = np.flatnonzero((near["tid"] == rows["tid"][row]) & (near["kind"] == Kind.SYSCALL_EXIT))
+        if len(end):
+            near["b"][end[0]] = rows["a"][row]
+    found: NDArray[np.void] = rows[rows["kind"] != FAILED]
     return found
+
+
+def _failed(records: NDArray[np.void]) -> NDArray[np.void]:
+    records = records[np.isin(records["number"], _numbers(_ASKING))]
+    rows = np.zeros(len(records), EVENT)
+    rows["ts"], rows["cpu"], rows["tid"], rows["kind"] = records["ts"], records["cpu"], records["thread"], FAILED
+    rows["a"] = [-int.from_bytes(name[:4], "little") for name in records["name"].tolist()]
+    rows["text"] = rows["host"] = NO_TEXT
+    return rows
 
 
 def _place(name: bytes, length: int, address: bool, texts: Texts) -> int:
@@ -166,18 +207,16 @@ def _numbers(names: Container[str]) -> list[int]:
 
 @cache
 def _calls() -> dict[int, str]:
-    wanted = {*_OPENING, *_ADDRESSING, *_NAMING}
+    wanted = {*_OPENING, *_ADDRESSING, *_ASKING, *_NAMING}
     names = ((number, system_calls.name(number, machine="x86_64")) for number in range(_NUMBERS))
     return {number: name for number, name in names if name in wanted}
 
 
 def _table() -> dict[int, int]:
     """By number of a system call, where in the registers its name's address is."""
-    arguments = {**_OPENING, **_ADDRESSING, **_NAMING}
-    return {
-        number: _ARGUMENTS[arguments[name]] | (_ADDRESS if name in _ADDRESSING else 0)
-        for number, name in _calls().items()
-    }
+    arguments = {**_OPENING, **_ADDRESSING, **_ASKING, **_NAMING}
+    flags = dict.fromkeys(_ADDRESSING, _ADDRESS) | dict.fromkeys(_ASKING, _ERROR)
+    return {number: _ARGUMENTS[arguments[name]] | flags.get(name, 0) for number, name in _calls().items()}
 
 
 _STACK_NUMBER, _STACK_CURRENT, _STACK_INDEX = -8, -16, -20
@@ -193,7 +232,10 @@ def _program(table: int, dropped: int, records: int, own: int) -> bpf.Program:
     _reserve(program, records, dropped)
     _describe(program)
     program.jump_if(9, "&", _ADDRESS, "address")
+    program.jump_if(9, "&", _ERROR, "error")
     _name(program)
+    program.label("error")
+    _error(program)
     program.label("address")
     _address(program)
     program.label("discard")
@@ -291,6 +333,25 @@ def _address(program: bpf.Program) -> None:
     program.call(bpf.READ_USER)
     program.store(6, _at("length"), 8)
     program.jump_if(0, "==", 0, "submit")
+
+
+def _error(program: bpf.Program) -> None:
+    """Copy the error that a socket had meanwhile, where that is asked for and there is one."""
+    for argument, value in ((1, _SOL_SOCKET), (2, _SO_ERROR)):
+        _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _ARGUMENTS[argument]))
+        program.load(1, bpf.FRAME, _STACK_NUMBER, 4)
+        program.jump_if(1, "!=", value, "discard")
+    program.load(3, 6, _at("length"))
+    program.combine(1, "=", 6)
+    program.put(1, "+", _at("name"))
+    program.put(2, "=", 4)
+    program.call(bpf.READ_USER)
+    program.jump_if(0, "!=", 0, "discard")
+    program.load(1, 6, _at("name"), 4)
+    program.jump_if(1, "==", 0, "discard")
+    program.put(1, "=", 4)
+    program.store(6, _at("length"), 1)
+    program.jump("submit")
 
 
 def _at(field: str) -> int:

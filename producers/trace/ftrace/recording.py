@@ -15,7 +15,7 @@ from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.formats import parse_format, parse_header_page
 from laggard.producers.trace.ftrace.known import Descriptor, Known, Thread
 from laggard.producers.trace.ftrace.merging import merged
-from laggard.producers.trace.ftrace.names import RECORD, name_rows
+from laggard.producers.trace.ftrace.names import RECORD, name_rows, with_failures
 from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION, NAMES, VERSION
 
@@ -95,7 +95,8 @@ class Recording:
 
     def __iter__(self) -> Iterator[Events]:
         """All events in the order of time, once."""
-        for rows in self._merged():
+        for merged_rows in self._merged():
+            rows = with_failures(merged_rows)
             self._processes.fill(rows)
             batch = Events(rows, self._texts)
             yield self._connections.add(batch) if self._connections else batch

@@ -80,6 +80,7 @@ class Session:
             )
         self._undo = ExitStack()
         self.probes = tuple(probes)
+        self._marker = marker
         cpus = os.cpu_count() or 1
         buffer_kib = min(max(BUFFERS_KIB // cpus, _BUFFER_KIB[0]), _BUFFER_KIB[1])
         self.instance = self._undo.enter_context(Instance(buffer_kib=buffer_kib, root=root))
@@ -100,8 +101,6 @@ class Session:
             self.instance.exclude([int(name) for name in os.listdir("/proc/self/task")])  # noqa: PTH208
             self.instance.define(self.probes)
             self._boundaries = {self.instance.event(probe): probe for probe in self.probes}
-            if marker is not None:
-                self.instance.publish_marker(marker)
             self.formats = self.instance.enable([*self._events(minimal=minimal), MARKER, *self._boundaries])
         except BaseException:
             self._undo.close()
@@ -134,6 +133,9 @@ class Session:
         self.instance.switch(on=True)
         # After the first event, so that what is opened meanwhile is in one of both at least.
         self.known = read_known(without=os.getpid())
+        if self._marker is not None:
+            # Last: while an instance is set up, whoever opens the file waits.
+            self.instance.publish_marker(self._marker)
 
     def take(self) -> Iterator[Pages]:
         """All that is in the buffers, in portions; each portion's arrays are reused for the next."""
