@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
-from laggard.producers.trace.events import EVENT, Events, Flags, Kind, Texts
+from laggard.producers.trace.events import Flags, Kind
+from tests.producers.trace.rows import Rows, nanoseconds
 from tests.producers.trace.simulated import (
     Inline,
     Interrupted,
@@ -27,14 +26,14 @@ from tests.producers.trace.simulated import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from laggard.pipeline.records import Request
     from tests.producers.trace.simulated import Step
 
 TIMES = st.integers(1, 5_000)
 WAITS = st.builds(Wait, st.sampled_from(["disk", "timer", "network", "other"]), TIMES, TIMES)
-PLAIN = st.one_of(
+PLAIN: st.SearchStrategy[Step] = st.one_of(
     st.builds(Run, TIMES),
     st.builds(Kernel, TIMES, st.sampled_from(["getpid", "openat", "futex"]), st.sampled_from([0, -2, -11])),
     st.builds(Interrupted, TIMES, st.integers(0, 100)),
@@ -58,7 +57,7 @@ def waits_for(steps: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
     )
 
 
-STEPS = st.recursive(PLAIN, lambda inner: PLAIN | waits_for(inner), max_leaves=12)
+STEPS: st.SearchStrategy[Step] = st.recursive(PLAIN, lambda inner: PLAIN | waits_for(inner), max_leaves=12)
 REQUESTS = st.lists(st.tuples(st.integers(0, 50_000), st.lists(STEPS, min_size=1, max_size=8)), min_size=1, max_size=4)
 
 
@@ -69,10 +68,6 @@ def analysed(stage: Stage, *, size: int = 1 << 30) -> list[Request]:
     assert analysis.report.out_of_step == 0
     assert analysis.report.warnings == ()
     return requests
-
-
-def nanoseconds(times_s: Mapping[str, float]) -> Counter[str]:
-    return Counter({state: round(seconds * 1e9) for state, seconds in times_s.items()})
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
@@ -102,7 +97,17 @@ def test_each_state_has_the_time_that_it_was_given(
 
 def test_counts_say_how_often_a_state_was_entered() -> None:
     stage = Stage()
-    steps = [Run(5), Interrupted(3), Run(5), Kernel(4), Run(2), Wait("disk", 7, 2), Run(1), Preempted(3), Run(1)]
+    steps: list[Step] = [
+        Run(5),
+        Interrupted(3),
+        Run(5),
+        Kernel(4),
+        Run(2),
+        Wait("disk", 7, 2),
+        Run(1),
+        Preempted(3),
+        Run(1),
+    ]
     stage.request(stage.actor("worker"), 2_000_000, steps)
     [request] = analysed(stage)
     # An interrupt is not the thread's doing: what it interrupts is not entered anew.
@@ -110,37 +115,9 @@ def test_counts_say_how_often_a_state_was_entered() -> None:
     assert request.syscalls == ("getpid", "pread64")
 
 
-class Rows:
-    """Events one by one, for what no well-behaved generator makes."""
-
-    def __init__(self) -> None:
-        self.texts = Texts()
-        self.rows: list[tuple[int, ...]] = []
-
-    def __call__(
-        self, ts: int, cpu: int, kind: Kind, tid: int, *numbers: int, text: str = "", flags: int = 4, host: str = ""
-    ) -> None:
-        place = self.texts.place(text) if text else -1
-        of = self.texts.place(host) if host else -1
-        self.rows.append((ts, cpu, kind, flags, tid, *(*numbers, 0, 0, 0)[:3], place, of))
-
-    def analysed(self) -> list[Request]:
-        analysis = Analysis()
-        found = analysis.feed(Events(np.array(self.rows, EVENT), self.texts))
-        return found + analysis.finish()
-
-    def one(self) -> tuple[Counter[str], Counter[str]]:
-        [request] = self.analysed()
-        total = round(request.duration_s * 1e9)
-        both = nanoseconds(request.times_s), nanoseconds(request.critical_s)
-        assert sum(both[0].values()) == sum(both[1].values()) == total
-        return both
-
-
 def test_trap_1_woken_before_it_slept_is_a_wait_for_the_cpu_and_no_link() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows.running("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="futex")
     rows(25, 1, Kind.WAKE, 2, 1)
@@ -148,14 +125,13 @@ def test_trap_1_woken_before_it_slept_is_a_wait_for_the_cpu_and_no_link() -> Non
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="futex")
     rows(110, 0, Kind.END, 1)
-    assert rows.one() == ({"RU": 25, "RS": 15, "BP": 60},) * 2
+    assert rows.sets() == ({"RU": 25, "RS": 15, "BP": 60},) * 2
 
 
 def test_trap_1_one_that_slept_after_all_is_linked() -> None:
     # The waking before the switch was of an earlier wait: another one ends this one.
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows.running("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(25, 1, Kind.WAKE, 2, 1)
@@ -164,14 +140,13 @@ def test_trap_1_one_that_slept_after_all_is_linked() -> None:
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
     rows(110, 0, Kind.END, 1)
-    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 75, "RS": 15, "BP": 10})
+    assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 75, "RS": 15, "BP": 10})
 
 
 def test_trap_2_a_waker_that_itself_waits_longer_explains_nothing() -> None:
     # Thread 2 is said to wake at 80, but sleeps from 40 to 200: some event is missing.
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows.running("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -181,13 +156,12 @@ def test_trap_2_a_waker_that_itself_waits_longer_explains_nothing() -> None:
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
     rows(110, 0, Kind.END, 1)
     rows(200, 2, Kind.WAKE, 9, 2)
-    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10},) * 2
+    assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10},) * 2
 
 
 def test_trap_2_two_that_wait_for_each_other_at_one_time_end() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows.running("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(30, 1, Kind.SWITCH, 2, 0, 0, 1)
@@ -196,7 +170,7 @@ def test_trap_2_two_that_wait_for_each_other_at_one_time_end() -> None:
     rows(80, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(80, 1, Kind.SWITCH, 0, 2, text="other")
     rows(110, 0, Kind.END, 1)
-    assert rows.one()[0] == {"RU": 40, "BT": 60}
+    assert rows.sets()[0] == {"RU": 40, "BT": 60}
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -219,25 +193,24 @@ def test_trap_3_what_an_interrupt_wakes_is_not_the_work_of_who_was_interrupted(
 ) -> None:
     hard = kind == Kind.IRQ_ENTER
     flags = (Flags.HARD if hard else Flags.SOFT) | Flags.KNOWN if known else 0
-    rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker", flags=flags & 4)
-    rows(0, 1, Kind.SWITCH, 0, 2, text="innocent", flags=flags & 4)
-    rows(10, 0, Kind.BEGIN, 1, flags=flags & 4)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read", flags=flags & 4)
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1, flags=flags & 4)
+    rows = Rows(flags=flags & Flags.KNOWN)
+    rows.running("worker", "innocent")
+    rows(10, 0, Kind.BEGIN, 1)
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(78, 1, kind, 2, number, text=text, flags=flags)
     rows(80, 1, Kind.WAKE, 2, 1, flags=flags)
     rows(82, 1, Kind.IRQ_EXIT if hard else Kind.SOFTIRQ_EXIT, 2, number, flags=flags)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker", flags=flags & 4)
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read", flags=flags & 4)
-    rows(110, 0, Kind.END, 1, flags=flags & 4)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(110, 0, Kind.END, 1)
     expected = {"RU": 25, "RS": 15, state: 50, "BP": 10}
-    assert rows.one() == (expected, expected)
+    assert rows.sets() == (expected, expected)
 
 
 def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows.running("worker")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="epoll_wait")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -249,19 +222,19 @@ def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() ->
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="epoll_wait")
     rows(110, 0, Kind.END, 1)
-    assert rows.one()[0] == {"RU": 25, "RS": 15, "BS": 50, "BP": 10}
+    assert rows.sets()[0] == {"RU": 25, "RS": 15, "BS": 50, "BP": 10}
 
 
 def test_trap_4_without_timers_a_sleep_is_one_all_the_same() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows.running("worker")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="clock_nanosleep")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="clock_nanosleep")
     rows(110, 0, Kind.END, 1)
-    assert rows.one()[0] == {"RU": 25, "RS": 15, "BS": 60}
+    assert rows.sets()[0] == {"RU": 25, "RS": 15, "BS": 60}
 
 
 @pytest.mark.parametrize(
@@ -277,8 +250,7 @@ def test_trap_5_loopback_is_received_in_the_sender(
     since: Kind, expected: tuple[dict[str, int], dict[str, int]]
 ) -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="redis-server")
+    rows.running("worker", "redis-server")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="recvfrom")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -293,7 +265,7 @@ def test_trap_5_loopback_is_received_in_the_sender(
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="recvfrom")
     rows(110, 0, Kind.END, 1)
-    assert rows.one() == expected
+    assert rows.sets() == expected
 
 
 def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
@@ -316,8 +288,8 @@ def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="recvfrom", host="web")
     rows(110, 0, Kind.END, 1, host="web")
     # In the local set it is the network, whether the other machine was traced or not.
-    [request] = rows.analysed()
-    assert rows.one() == (
+    request = rows.one()
+    assert rows.sets() == (
         {"RU": 25, "RS": 15, "BN": 50, "BP": 10},
         {"RU": 45, "RS": 25, "BN": 20, "BP": 10},
     )
@@ -328,7 +300,7 @@ def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
 
 def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one_takes_none() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows.running("worker")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=5)
     rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=5)
@@ -343,13 +315,12 @@ def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one
     rows(70, 0, Kind.SWITCH, 1, 2, 1, text="other")
     rows(80, 0, Kind.SWITCH, 2, 1, 1, text="worker")
     rows(110, 0, Kind.END, 1)
-    assert rows.one()[0] == {"RU": 65, "RS": 10, "BI": 15, "BP": 10}
+    assert rows.sets()[0] == {"RU": 65, "RS": 10, "BI": 15, "BP": 10}
 
 
 def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="short")
+    rows.running("worker", "short")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="wait4")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -363,16 +334,15 @@ def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
     rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="wait4")
     rows(110, 0, Kind.END, 1)
-    [request] = rows.analysed()
-    assert rows.one() == ({"RU": 25, "RS": 15, "BT": 52, "BP": 8}, {"RU": 77, "RS": 15, "BP": 8})
+    request = rows.one()
+    assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 52, "BP": 8}, {"RU": 77, "RS": 15, "BP": 8})
     assert request.threads == ("worker[1]", "short[2]")
 
 
 def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
     # As of an interpreter's lock: it times out, and is taken up again at once, until another thread hands it over.
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="python")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="gc")
+    rows.running("python", "gc")
     rows(0, 1, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1_000, 0, Kind.BEGIN, 1)
     for part in range(2):
@@ -391,8 +361,8 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
     rows(25_100, 0, Kind.SWITCH, 0, 1, text="python")
     rows(25_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
     rows(26_000, 0, Kind.END, 1)
-    [request] = rows.analysed()
-    times, path = rows.one()
+    request = rows.one()
+    times, path = rows.sets()
     assert times == {"BF": 2 * 8_990 + 3_990, "BP": 300, "RS": 2 * 110 + 110, "RU": 2 * 800 + 800}
     assert path == {"BP": 300, "RS": 330, "RU": 2 * 800 + 800 + 2 * 8_990 + 3_990}
     assert {(each.by, each.pid) for each in request.spent if each.state == "BF"} == {("gc", 1)}
@@ -401,8 +371,7 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
 def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
     # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
     rows = Rows()
-    rows(0, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(0, 1, Kind.SWITCH, 0, 2, text="other")
+    rows.running("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -411,7 +380,7 @@ def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake
     rows(72, 0, Kind.IRQ_EXIT, 0, 251, flags=5)
     rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
     rows(110, 0, Kind.END, 1)
-    assert rows.one() == ({"RU": 25, "RS": 33, "BT": 30, "BP": 12}, {"RU": 55, "RS": 33, "BP": 12})
+    assert rows.sets() == ({"RU": 25, "RS": 33, "BT": 30, "BP": 12}, {"RU": 55, "RS": 33, "BP": 12})
 
 
 def test_a_chain_of_two_hundred_wakings_is_followed() -> None:
