@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 UNITS = DEPLOY / "systemd"
 PROGRAM = "/opt/laggard/bin/laggard"
 AGENT, MEASURE, WORKER = "laggard-agent.service", "laggard-measure.service", "laggard-worker@.service"
+TRACE = "laggard-trace.service"
 
-EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, WORKER: 1.1}
+EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, TRACE: 4.8, WORKER: 1.1}
 """Of 10, as `systemd-analyze security` counts. The agent's is for its view of all processes, that of measure for the
-group that may read logs."""
+group that may read logs, that of trace for root's rights over the tracer, in the host's own file system."""
 
 
 @pytest.fixture(params=EXPOSURE)
@@ -50,8 +51,8 @@ def test_systemd_takes_it(unit: Path) -> None:
 
 
 def test_systemd_finds_what_is_wrong(unit: Path) -> None:
-    unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
-    assert "Failed to parse protect home value" in analyze("verify", "--man=no", unit).stderr
+    unit.write_text(unit.read_text().replace("LockPersonality=yes", "LockPersonality=perhaps"))
+    assert "Failed to parse boolean value" in analyze("verify", "--man=no", unit).stderr
 
 
 def test_its_exposure_is_small(unit: Path) -> None:
@@ -65,7 +66,7 @@ def test_its_exposure_is_small(unit: Path) -> None:
 def test_it_says_what_laggard_understands(name: str) -> None:
     text = (UNITS / name).read_text() + (UNITS / "credentials.conf").read_text()
     check_settings(dict(re.findall(r"^Environment=(\w+)=(.*)$", text, re.MULTILINE)))
-    (command,) = re.findall(rf"^ExecStart={PROGRAM} (\w+)$", text, re.MULTILINE)
+    (command,) = re.findall(rf"^ExecStart={PROGRAM} (\w+)(?: run)?$", text, re.MULTILINE)
     assert command in COMMANDS
     (directory,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
     assert f"Environment=LAGGARD_STATE=%S/{directory}\n" in text
