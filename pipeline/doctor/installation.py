@@ -18,6 +18,7 @@ from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.doctor.pools import examine_pools
 from laggard.pipeline.doctor.profilers import examine_profilers
 from laggard.pipeline.doctor.sources import examine_hosts, examine_sources
+from laggard.pipeline.doctor.tracing import examine_tracing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
@@ -53,6 +54,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     """All checks of laggard's own installation, with usable settings."""
     yield configuration(settings)
     yield examine_profilers(settings)
+    yield examine_tracing(settings)
     yield from examine_pools(settings)
     yield from examine_sources(settings)
     bus = bus_path(settings)

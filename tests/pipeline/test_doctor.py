@@ -22,7 +22,7 @@ from laggard.pipeline.bus import Commit, Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, Holder
 from laggard.pipeline.cli.exits import UNAVAILABLE
-from laggard.pipeline.doctor import Finding, installation, machine, profilers
+from laggard.pipeline.doctor import Finding, installation, machine, profilers, tracing
 from laggard.pipeline.doctor.pools import examine_pools
 from laggard.pipeline.doctor.sources import examine_hosts
 from laggard.pipeline.records import Frame, encode, make_layout
@@ -170,6 +170,39 @@ def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, foun
     assert (finding.level, finding.found) == ("ok", found)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "refusal", "missing", "notes", "level", "found"),
+    [
+        (False, "", "", (), "ok", "no requests are traced (trace.php, trace.marker, ...); they could be traced"),
+        (
+            False,
+            "no",
+            "",
+            (),
+            "ok",
+            "no requests are traced (trace.php, trace.marker, ...); they could not be traced either: no",
+        ),
+        (True, "", "", (), "ok", "requests can be traced, with the names of files and sockets"),
+        (True, "only root may trace", "", (), "warning", "requests cannot be traced: only root may trace"),
+        (True, "", "no PHP", (), "warning", "where requests begin and end cannot be told: no PHP"),
+        (True, "", "", ("no names", "no more"), "warning", "requests can be traced, but no names; no more"),
+        (True, "only root may trace", "no PHP", (), "warning", "requests cannot be traced: only root may trace"),
+    ],
+)
+def test_whether_requests_can_be_traced(  # noqa: PLR0917 - a case each
+    wanted: bool, refusal: str, missing: str, notes: tuple[str, ...], level: str, found: str
+) -> None:
+    finding = tracing.judged(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+    assert (finding.level, finding.found, bool(finding.advice)) == (level, found, level != "ok")
+
+
+def test_a_boundary_that_is_not_there(tmp_path: Path) -> None:
+    finding = tracing.examine_tracing(settings(tmp_path, "trace.functions=shop=/nowhere/shopd:handle"))
+    assert finding.level == "warning"
+    # Without root, what the kernel refuses is said first.
+    assert "/nowhere/shopd: cannot be read" in finding.found or "cannot be traced" in finding.found
+
+
 def settings(tmp_path: Path, *assignments: str) -> Settings:
     given = ["host=web-1", "web.listen=127.0.0.1:0", *assignments]
     return read_settings(
@@ -238,6 +271,7 @@ def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(found) == [
         "configuration",
         "diagnosis",
+        "tracing",
         "pools",
         "file system",
         "disk",

@@ -1,0 +1,67 @@
+"""Whether requests can be followed through this machine's kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.tracing import marker_of, probes_of, services_of
+from laggard.producers.trace.boundaries.elf import ProgramError
+from laggard.producers.trace.ftrace.instance import TracingError
+from laggard.producers.trace.ftrace.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.settings import Settings
+
+CHECK: Final = "tracing"
+
+ELSEWHERE: Final = (
+    "what was recorded elsewhere, and spans of OpenTelemetry, can be read all the same (`laggard trace read`)"
+)
+
+
+def examine_tracing(settings: Settings) -> Finding:
+    """Whether what the settings want traced can be: tried out, and taken back."""
+    refusal = missing = ""
+    notes: Sequence[str] = ()
+    try:
+        with Session() as session:
+            notes = session.notes
+    except TracingError as error:
+        refusal = error.strerror or str(error)
+    wanted = marker_of(settings) is not None or bool(services_of(settings))
+    try:
+        wanted = bool(probes_of(settings)) or wanted
+    except ProgramError as error:
+        wanted, missing = True, str(error)
+    return judged(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+
+
+def judged(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) -> Finding:
+    """What follows from that.
+
+    Args:
+        wanted: whether the settings name requests to trace.
+        refusal: why the kernel's tracer cannot be used; empty where it can.
+        missing: which place in a program cannot be found that bounds requests; empty without.
+        notes: what cannot be told of what is traced.
+
+    """
+    if not wanted:
+        able = "could be traced" if not refusal else "could not be traced either"
+        why = f": {refusal}" if refusal else ""
+        return Finding(CHECK, "ok", f"no requests are traced (trace.php, trace.marker, ...); they {able}{why}")
+    if refusal:
+        return Finding(CHECK, "warning", f"requests cannot be traced: {refusal}", ELSEWHERE)
+    if missing:
+        return Finding(
+            CHECK,
+            "warning",
+            f"where requests begin and end cannot be told: {missing}",
+            "trace.marker with laggard's middleware, trace.functions or trace.ports tell it without",
+        )
+    if notes:
+        return Finding(CHECK, "warning", f"requests can be traced, but {'; '.join(notes)}", "run the tracing as root")
+    return Finding(CHECK, "ok", "requests can be traced, with the names of files and sockets")
