@@ -166,7 +166,7 @@ class Decoder:
         except IndexError:
             problem = _CUT
         except UnreadableError as error:
-            problem = f"at byte {at:,} {error}"
+            problem = f"{error} at byte {at:,}"
         return Found(len(positions), self._grouped(positions, numbers, walked), problem)
 
     def _grouped(self, positions: list[int], numbers: list[int], walked: dict[int, list[Scope]]) -> list[Group]:
@@ -206,7 +206,7 @@ class Decoder:
             key = (-1 - identity, phase)
         event = self._stream.events.get(identity)
         if event is None:
-            raise UnreadableError(f"there is an event with the id {identity:,}, which the metadata does not know")
+            raise UnreadableError(f"there is an event with the id {identity:,}")
         for prefix, part in (("context.", self._stream.context), ("context.", event.context), ("", event.fields)):
             placing.align(part.align)
             for name, kind in part.fields:

@@ -25,6 +25,8 @@ Walk = Callable[[bytes, int, Scope], int]
 _MOST_FLAT: Final = 8
 """The elements of an array of at most so many numbers are columns of their own: `args[0]`."""
 
+_MOST_FIXED: Final = 4096
+
 _LONGEST: Final = 1 << 20
 """A sequence says that it has more elements than this: what is read is no event."""
 
@@ -138,14 +140,14 @@ class Placing:
 
 
 def is_fixed(kind: Type) -> bool:
-    """Whether all values of a type have the same length."""
+    """Whether all values of a type have the same length, and one that can be laid out."""
     match kind:
         case Text() | Variant():
             return False
         case Array(length=str()):
             return False
-        case Array(element=element):
-            return is_fixed(element)
+        case Array(element=element, length=length):
+            return int(length) <= _MOST_FIXED and is_fixed(element)
         case Struct(fields=fields):
             return all(is_fixed(each) for _, each in fields)
     return True

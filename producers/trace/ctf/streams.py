@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 PACKET_MAGIC: Final = 0xC1FC1FC1
 
 _SECOND_NS: Final = 1_000_000_000
+_LAST_NS: Final = 1 << 62
+"""No time is later, and no number is larger; what a damaged file says fits into 64 bits all the same."""
+
+_MOST_CPUS: Final = 1 << 15
 _LONGEST_HEAD: Final = 4 << 10
 
 
@@ -139,10 +143,10 @@ class Stream:
             since = int(ts[-1]) if len(ts) else self._begin(head)
             stop = head.fields.get("timestamp_end")
             gaps.append(Gap(since, max(since, self._ns(stop)) if isinstance(stop, int) else since, 0))
-        cpu = head.fields.get("cpu_id", -1)
+        cpu = int(head.fields.get("cpu_id", -1))
         self._at = head.end
         self._next = self._head()
-        return Packet(cpu, ts, found.groups, window, gaps)
+        return Packet(cpu if cpu < _MOST_CPUS else -1, ts, found.groups, window, gaps)
 
     def close(self) -> None:
         """Close the file."""
@@ -197,7 +201,7 @@ class Stream:
 
     def _ns(self, value: int) -> int:
         frequency = self.clock.frequency
-        return value if frequency == _SECOND_NS else value * _SECOND_NS // frequency
+        return min(value if frequency == _SECOND_NS else value * _SECOND_NS // frequency, _LAST_NS)
 
     def _begin(self, head: _Head) -> int:
         begin = head.fields.get("timestamp_begin")
@@ -213,7 +217,7 @@ class Stream:
                 raw[group.at] = window.integers(group.positions, column.bit, column.kind)
                 bits[group.at] = column.kind.size
         begin, end = head.fields.get("timestamp_begin", 0), head.fields.get("timestamp_end")
-        value = unwrapped(raw, bits, int(begin), int(end) if isinstance(end, int) else None)
+        value = unwrapped(raw, bits, min(begin, _LAST_NS), end if isinstance(end, int) else None)
         frequency = self.clock.frequency
         if frequency != _SECOND_NS:
             value = value // frequency * _SECOND_NS + value % frequency * _SECOND_NS // frequency
@@ -244,7 +248,7 @@ class Stream:
             lost = discarded - self._discarded
             if lost > 0:
                 self._told.tell("events were discarded by the recorder", self.path, lost)
-                gaps.append(Gap(before, max(before, end), lost))
+                gaps.append(Gap(before, max(before, end), min(lost, _LAST_NS)))
             self._discarded = discarded
         self._sequence = sequence if isinstance(sequence, int) else None
         self._end_ns = end

@@ -233,6 +233,8 @@ EVENTS: dict[str, Sequence[tuple[str, str]]] = {
         ("u32", "flags"),
         ("text", "filename"),
     ),
+    "php:request_start": (("text", "path"),),
+    "php:request_exit": (("i32", "status"),),
     "kmem_kmalloc": (("u64", "call_site"), ("sequence", "anything"), ("u64", "ptr")),
 }
 """Fields of events as LTTng 2.13 and before it 2.0 name them, and some that it has no more."""
@@ -501,6 +503,7 @@ def everything(**options: Any) -> Written:
     }
     # Statedump's events come first, as they do.
     order = sorted(EVENTS, key=lambda name: not name.startswith("lttng_statedump"))
+    order = [name for name in order if ":" not in name]  # those of programs
     order.remove("lttng_statedump_block_device")
     order.insert(0, "lttng_statedump_block_device")
     order.remove("sched_process_exit")

@@ -1,0 +1,300 @@
+"""Traces that are damaged, or are none: what is said of them, and that the rest is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from laggard.producers.trace.ctf.metadata import parse_metadata
+from laggard.producers.trace.ctf.streams import unwrapped
+from laggard.producers.trace.errors import TraceError
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.reading import open_trace
+from tests.producers.trace.ctf.written import Packet, Written, everything
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+START = 1_000_000_000
+
+
+def switches(count: int, *, begin: int = START, step: int = 1000) -> list[tuple[int, str, dict[str, object]]]:
+    return [(begin + index * step, "sched_switch", {"prev_tid": 1, "next_tid": 2}) for index in range(count)]
+
+
+def nothing(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("hello")
+
+
+def perf(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_bytes(b"PERFILE2" + bytes(100))
+
+
+def trace_cmd(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_bytes(b"\x17\x08Dtracing6\0")
+
+
+def metadata(content: bytes) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "metadata").write_bytes(content)
+
+    return change
+
+
+def no_metadata(folder: Path) -> None:
+    (folder / "metadata").unlink()
+
+
+def no_streams(folder: Path) -> None:
+    for path in folder.glob("channel*"):
+        path.unlink()
+
+
+def empty_streams(folder: Path) -> None:
+    for path in folder.glob("channel*"):
+        path.write_bytes(b"")
+
+
+def cut_metadata(folder: Path) -> None:
+    content = everything(in_packets=False).metadata()
+    (folder / "metadata").write_bytes(content[: content.index(b"packet_context") + 200])
+
+
+def other_packets(folder: Path) -> None:
+    content = bytearray((folder / "metadata").read_bytes())
+    content[24:28] = bytes(4)
+    (folder / "metadata").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (nothing, ": cannot be read: No such file or directory"),
+        (a_file, ": expected a trace's folder, got a file"),
+        (
+            perf,
+            ": expected a trace's folder, got a recording of perf: `perf data convert --to-ctf FOLDER -i FILE",
+        ),
+        (
+            trace_cmd,
+            ": expected a trace's folder, got a recording of trace-cmd, which is not read: record with `laggard trace",
+        ),
+        (no_metadata, ": expected a folder with metadata (CTF) or recording.json"),
+        (metadata(b""), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got an empty file"),
+        (metadata(bytes(range(256))), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got something else"),
+        (
+            metadata(b'[{"type": "preamble", "version": 2}]'),
+            "/metadata: expected metadata of CTF 1.8, got JSON, as CTF 2 has it: record with CTF 1.8",
+        ),
+        (metadata(b"trace {\n\tmajor = 2;\n};\n"), "/metadata: expected CTF 1.8, got version 2"),
+        (metadata(b"trace {\n\tmajor = 1;\n};\n"), "/metadata: expected a stream or an event, there is none"),
+        (
+            metadata(b"trace {\n};\nstream {\n\tevent.header := struct missing;\n};\n"),
+            "/metadata:4: expected a struct that is declared, got 'missing'",
+        ),
+        (metadata(b"trace {\n\tx := uint99_t;\n};\n"), "/metadata:2: expected a type that is declared, got 'uint99_t'"),
+        (metadata(b"trace {\n\t\x01\n};\n"), "/metadata:2: expected a word of TSDL, got '\\x01\\n};\\n'"),
+        (metadata(b"trace {\n};\n" + b"typealias struct { struct { " * 70), "/metadata:3: "),
+        (cut_metadata, "/metadata:63: expected more, the metadata ends"),
+        (other_packets, "/metadata: expected a packet of metadata at byte 0, there is none"),
+        (no_streams, ": expected a CTF trace with events, there are none"),
+        (empty_streams, ": expected a CTF trace with events, there are none"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path, change, expected):
+    folder = everything().write(tmp_path / "trace")
+    change(folder)
+
+    with pytest.raises(TraceError) as raised:
+        list(open_trace(folder))
+
+    assert str(raised.value).removeprefix(str(folder)).startswith(expected)
+
+
+def test_who_may_not_read_it_is_told_so(tmp_path):
+    folder = everything().write(tmp_path / "trace")
+    (folder / "metadata").chmod(0)
+    mine = os.geteuid()
+    if mine == 0:
+        tmp_path.chmod(0o700)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(TraceError, match=r"cannot be read: Permission denied$"):
+            open_trace(folder)
+    finally:
+        os.seteuid(mine)
+
+
+def truncated(content: bytes) -> bytes:
+    return content[:700]
+
+
+def within_a_header(content: bytes) -> bytes:
+    return content[: len(content) // 2 + 30]
+
+
+def other_magic(content: bytes) -> bytes:
+    return bytes(8) + content[8:]
+
+
+def other_magic_later(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[:half] + bytes(8) + content[half + 8 :]
+
+
+def other_stream(content: bytes) -> bytes:
+    return content[:20] + struct.pack("<I", 9) + content[24:]
+
+
+def never_finished(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[: half + 48] + bytes(16) + content[half + 64 :]
+
+
+def unknown_event(content: bytes) -> bytes:
+    at = 84 + 9 * 60  # the tenth
+    return content[:at] + bytes([content[at] | 30]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "events", "gap", "expected"),
+    [
+        (truncated, 10 + 40, (0, 9000, 39_000), "channel0_0: the file ends within a packet"),
+        (
+            within_a_header,
+            40 + 40,
+            None,
+            "channel0_0: a packet's header cannot be read: the file ends within it",
+        ),
+        (other_magic, 40, None, "channel0_0: is no stream of CTF"),
+        (other_magic_later, 40 + 40, None, "channel0_0: a packet is expected, there is none"),
+        (other_stream, 40, None, "channel0_0: a packet of stream 9, which the metadata does not know"),
+        (never_finished, 40 + 40, None, "channel0_0: a packet was not finished, what follows is not read"),
+        (
+            unknown_event,
+            9 + 40 + 40,
+            (0, 8000, 39_000),
+            "channel0_0: a packet cannot be read to its end: there is an event with the id 30 at byte 624",
+        ),
+    ],
+)
+def test_what_is_damaged_is_told_and_the_rest_is_read(tmp_path, change, events, gap, expected):
+    packets = [Packet(switches(40)), Packet(switches(40, begin=START + 100_000))]
+    folder = Written({0: packets, 1: [Packet(switches(40, begin=START + 50_000))]}).write(tmp_path / "trace")
+    stream = folder / "channel0_0"
+    stream.write_bytes(change(stream.read_bytes()))
+
+    trace = open_trace(folder)
+    rows = np.concatenate([batch.events for batch in trace])
+
+    lost = rows[rows["kind"] == Kind.LOST]
+    assert len(rows) - len(lost) == events
+    found = [(int(row["cpu"]), int(row["a"]) - START, int(row["b"]) - START) for row in lost]
+    assert found == ([] if gap is None else [gap])
+    assert [warning.rpartition("/")[2] for warning in trace.warnings] == [expected]
+
+
+def test_time_that_runs_backward_stands_still(tmp_path):
+    """By 1 us, within a packet and from one to the next: the stock reader gives up on the latter."""
+    within = switches(10)
+    within[5] = (within[4][0] - 1000, *within[5][1:])
+    packets = [Packet(within), Packet(switches(10, begin=within[9][0] - 1000))]
+    folder = Written({0: packets}).write(tmp_path / "trace")
+
+    trace = open_trace(folder)
+    rows = np.concatenate([batch.events for batch in trace])
+
+    assert (rows["ts"] - START).tolist() == [
+        *(0, 1000, 2000, 3000, 4000, 4000, 6000, 7000, 8000, 9000),
+        *(9000, 9000, 10_000, 11_000, 12_000, 13_000, 14_000, 15_000, 16_000, 17_000),
+    ]
+    assert [warning.rpartition("/")[2] for warning in trace.warnings] == [
+        "channel0_0: time runs backward: taken as standing still (2 times)"
+    ]
+
+
+@pytest.mark.parametrize("size", [27, 32])
+def test_short_times_that_ran_backward_are_not_once_around(size):
+    """The recorder wrote only the lowest bits of a time that was less than the one before."""
+    low = (1 << size) - 1
+    around = 1 << size
+    times = np.array([5, 900, 800, around - 9, around + 3, around + 7000, around + 6000], np.int64) + (7 << size)
+    raw, bits = times & low, np.full(len(times), size)
+
+    assert unwrapped(raw, bits, int(times[0]), int(times[-2])).tolist() == times.tolist()
+    # Where a packet does not say when it ended, less is taken to be once around.
+    assert unwrapped(raw, bits, int(times[0]), None)[-1] == times[-1] + 2 * around
+
+
+def test_short_times_start_anew_at_full_ones():
+    times = np.array([10, 1 << 27, (1 << 27) + 5, 9 << 27, (9 << 27) + 1, 10 << 27], np.int64)
+    bits = np.array([27, 27, 27, 64, 27, 27])
+    raw = np.where(bits == 27, times & ((1 << 27) - 1), times)
+
+    assert unwrapped(raw, bits, 0, int(times[-1])).tolist() == times.tolist()
+
+
+def test_a_trace_without_one_of_its_parts_is_read(tmp_path):
+    """Of two traces one has no metadata that can be read."""
+    everything().write(tmp_path / "kernel")
+    broken = everything().write(tmp_path / "ust")
+    (broken / "metadata").write_bytes(b"")
+
+    trace = open_trace(tmp_path)
+
+    assert sum(len(batch.events) for batch in trace) == 45
+    assert (
+        trace.warnings[0] == f"{broken / 'metadata'}: expected metadata of CTF 1.8 (a text in TSDL), got an empty file"
+    )
+
+
+def test_wakeups_without_wakings_are_told(tmp_path):
+    wakeups = [(START, "sched_wakeup", {"tid": 7})]
+    folder = Written({0: [Packet(wakeups)]}).write(tmp_path / "trace")
+
+    trace = open_trace(folder)
+
+    assert [int(row["a"]) for batch in trace for row in batch.events] == [7]
+    assert trace.warnings == (
+        f"{folder}: sched_waking was not recorded: who woke a thread of another CPU may be wrong",
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_in_a_stream_never_stops_the_reader(tmp_path, seed):
+    folder = everything().write(tmp_path / "trace")
+    random = np.random.default_rng(seed)
+    for path in folder.glob("channel*"):
+        content = bytearray(path.read_bytes())
+        for at in random.integers(84, len(content), 5):
+            content[at] = int(random.integers(256))
+        path.write_bytes(content)
+
+    rows = np.concatenate([batch.events for batch in open_trace(folder)])
+
+    assert (np.diff(rows["ts"]) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_in_metadata_is_an_error_or_a_trace(seed):
+    text = bytearray(everything(in_packets=False).metadata())
+    random = np.random.default_rng(seed)
+    for at in random.integers(0, len(text), 8):
+        text[at] = int(random.integers(32, 127))
+
+    with contextlib.suppress(TraceError):
+        assert parse_metadata(text.decode()).streams
