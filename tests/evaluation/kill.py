@@ -39,7 +39,7 @@ from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -175,7 +175,14 @@ def undisturbed(path: Path, frames: int) -> Result:
 
 
 class Parts:
-    """The producer and the worker as processes, and how often each was killed."""
+    """The producer and the worker as processes, and how often each was killed.
+
+    Attributes:
+        pauses_s: between two kills, at least and at most.
+
+    """
+
+    pauses_s = (0.1, 1.2)
 
     def __init__(self, path: Path, frames: int, per_s: float) -> None:
         this = [sys.executable, __file__]
@@ -207,26 +214,30 @@ class Parts:
             process.wait()
 
 
-def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> tuple[Result, dict[str, int]]:
-    """Let both parts work for so long, killing them meanwhile; then let them come to their end."""
+def disturb(parts: Parts, path: Path, seconds: float, draw: random.Random, done: Callable[[EmbeddedBus], bool]) -> None:
+    """Let both parts work for so long, killing them meanwhile; then let them come to their end, where all is done."""
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
-    parts = Parts(path, frames, frames / seconds)
     deadline = time.monotonic() + 4 * seconds + 60
     try:
         for name in parts.kills:
             parts.start(name)
         calm_from = time.monotonic() + seconds
         while time.monotonic() < calm_from:
-            time.sleep(draw.uniform(0.1, 1.2))
+            time.sleep(draw.uniform(*parts.pauses_s))
             parts.kill(draw.choice(("producer", "worker")))
         with EmbeddedBus(path) as bus:
-            while parts.running["producer"].poll() is None or not done(bus, frames):
+            while parts.running["producer"].poll() is None or not done(bus):
                 if time.monotonic() > deadline or parts.running["worker"].poll() is not None:
                     raise RuntimeError("the parts do not come to their end")
                 time.sleep(0.05)
     finally:
         parts.end()
+
+
+def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> tuple[Result, dict[str, int]]:
+    parts = Parts(path, frames, frames / seconds)
+    disturb(parts, path, seconds, draw, lambda bus: done(bus, frames))
     settle(path)
     return result(path), parts.kills
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, of a worker that re-keys: what its evaluations for applications and pools have in common.
+"""kill -9 at random moments, of a worker that re-keys or judges: what its evaluations have in common.
 
 As `kill.py`: a producer and a worker run as processes of their own over one embedded bus, and one of them gets SIGKILL
 now and then. The producer appends what a case says, number by number. In the end what is on the bus is compared with
@@ -28,7 +28,7 @@ from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.records import Decoder, Frame
 from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS, Topics
-from tests.evaluation.kill import Parts
+from tests.evaluation.kill import Parts, disturb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,11 +54,12 @@ class Case:
         stages: what the worker runs.
         operator: of the stages the one whose states are compared.
         records: what the producer appends for the numbers from one to another, each from its number alone; the last one
-            of a number is of `INPUT`, and has it as its sequence.
+            of a number is of `source`, and has it as its sequence.
         told: the topics that results are on.
         key: the field of a result that names whom it is about.
         without_places: takes from a state what names places, in place.
         holds: what else holds of the undisturbed result.
+        source: the topic that the producer appends to; others have what is re-keyed.
 
     """
 
@@ -70,6 +71,12 @@ class Case:
     key: str
     without_places: Callable[[dict[str, Any]], None]
     holds: Callable[[Result], dict[str, bool]]
+    source: Topic = COUNTERS
+
+    @property
+    def input(self) -> Partition:
+        """What the producer appends to."""
+        return Partition(TOPICS.name(self.source), 0)
 
     @property
     def joined(self) -> Partition:
@@ -91,9 +98,9 @@ class Result:
 def produce(case: Case, path: Path, frames: int, per_s: float) -> None:
     """Append what is not on the bus yet, a few numbers at once, as fast as asked for."""
     with EmbeddedBus(path) as bus:
-        end = bus.bounds(INPUT)[1]
+        end = bus.bounds(case.input)[1]
         number = 0
-        for last in bus.read(INPUT, end - 1):
+        for last in bus.read(case.input, end - 1):
             number = Decoder().decode(last.value, "the last record").sequence + 1
         while number < frames:
             began = time.monotonic()
@@ -137,7 +144,11 @@ def result(case: Case, path: Path) -> Result:
         for one, found in received:
             if isinstance(found, Frame) and found.hosts:
                 rekeyed.setdefault(one.key, []).append(one.value)
-        others = [one.value for one, found in received if not (isinstance(found, Frame) and found.hosts)]
+        others = [
+            one.value
+            for one, found in received
+            if case.joined != case.input and not (isinstance(found, Frame) and found.hosts)
+        ]
         told = {
             topic.name: [without_places(json.loads(one.value)) for one in bus.read(Partition(TOPICS.name(topic), 0), 0)]
             for topic in case.told
@@ -147,7 +158,7 @@ def result(case: Case, path: Path) -> Result:
         ]
         snapshots = bus.snapshots(case.operator.snapshots, case.joined)
         return Result(
-            [*(one.value for one in bus.read(INPUT, 0)), *others],
+            [*(one.value for one in bus.read(case.input, 0)), *others],
             rekeyed,
             # Records of several keys, and those of who joins anomalies, come in an order of their own each.
             {
@@ -161,7 +172,7 @@ def result(case: Case, path: Path) -> Result:
 
 def done(case: Case, bus: EmbeddedBus, frames: int) -> bool:
     """Whether all is there and processed, and what came of it too."""
-    if bus.bounds(INPUT)[1] < frames:
+    if bus.bounds(case.input)[1] < frames:
         return False
     inputs = ((stage.name, Partition(TOPICS.name(stage.topic), 0)) for stage in case.stages)
     return all(bus.committed(TOPICS.group(name), each) >= bus.bounds(each)[1] for name, each in inputs)
@@ -197,6 +208,8 @@ def undisturbed(case: Case, path: Path, frames: int) -> Result:
 class Processes(Parts):
     """The producer and the worker as processes."""
 
+    pauses_s = (0.3, 2.0)
+
     def __init__(self, case: Case, path: Path, frames: int, per_s: float) -> None:
         super().__init__(path, frames, per_s)
         this = [sys.executable, "-m", case.module]
@@ -212,25 +225,8 @@ class Processes(Parts):
 def disturbed(
     case: Case, path: Path, frames: int, seconds: float, draw: random.Random
 ) -> tuple[Result, dict[str, int]]:
-    """Let both parts work for so long, killing them meanwhile; then let them come to their end."""
-    with EmbeddedBus(path) as bus:
-        bus.create(TOPICS.specs())
     parts = Processes(case, path, frames, frames / seconds)
-    deadline = time.monotonic() + 4 * seconds + 60
-    try:
-        for name in parts.kills:
-            parts.start(name)
-        calm_from = time.monotonic() + seconds
-        while time.monotonic() < calm_from:
-            time.sleep(draw.uniform(0.3, 2.0))
-            parts.kill(draw.choice(("producer", "worker")))
-        with EmbeddedBus(path) as bus:
-            while parts.running["producer"].poll() is None or not done(case, bus, frames):
-                if time.monotonic() > deadline or parts.running["worker"].poll() is not None:
-                    raise RuntimeError("the parts do not come to their end")
-                time.sleep(0.05)
-    finally:
-        parts.end()
+    disturb(parts, path, seconds, draw, lambda bus: done(case, bus, frames))
     settle(case, path, frames)
     return result(case, path), parts.kills
 
@@ -240,7 +236,8 @@ def compare(case: Case, folder: Path, frames: int, seconds: float, seed: int) ->
     want = undisturbed(case, folder / "undisturbed.db", frames)
     checks = {
         "every record is on the bus once": got.inputs == want.inputs,
-        "every frame was re-keyed once": got.rekeyed == want.rekeyed and len(want.rekeyed) > 0,
+        "every frame was re-keyed once": got.rekeyed == want.rekeyed
+        and bool(want.rekeyed) == (case.joined != case.input),
         **{f"what is on {name} is equal": got.told[name] == told and len(told) > 0 for name, told in want.told.items()},
         "nothing was late or refused": got.letters == want.letters == [],
         "states are equal": got.states == want.states,
@@ -248,7 +245,7 @@ def compare(case: Case, folder: Path, frames: int, seconds: float, seed: int) ->
     }
     print(
         f"{sum(kills.values())} kills ({kills['producer']} of the producer, {kills['worker']} of the worker), "
-        f"{frames} frames of counters, {sum(map(len, want.rekeyed.values()))} re-keyed, "
+        f"{frames} records of {case.source.name}, {sum(map(len, want.rekeyed.values()))} re-keyed, "
         + ", ".join(f"{len(told)} records of {name}" for name, told in want.told.items())
     )
     for check, holds in checks.items():
@@ -258,7 +255,7 @@ def compare(case: Case, folder: Path, frames: int, seconds: float, seed: int) ->
 
 def main(case: Case, description: str | None) -> int:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=6_000, help="how many frames of counters")
+    parser.add_argument("--frames", type=int, default=6_000, help="how many records are produced")
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long parts are killed")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and victims")
     parser.add_argument("--part", choices=("producer", "worker"), help=argparse.SUPPRESS)

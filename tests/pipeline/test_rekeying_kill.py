@@ -8,9 +8,9 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["applications_kill", "pools_kill"])
+@pytest.mark.parametrize("case", ["applications_kill", "pools_kill", "requests_kill"])
 def test_killed_parts_leave_what_undisturbed_ones_leave(case: str) -> None:
-    """The short form of tests/evaluation/applications_kill.py, and of the one for pools."""
+    """The short form of tests/evaluation/applications_kill.py, and of those for pools and requests."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.evaluation.{case}", "--frames", "1500", "--seconds", "8", "--seed", "3"],
         capture_output=True,
