@@ -38,7 +38,7 @@ _PRIOR: Final = (0.5, 200.0)  # half an outlier in so many requests, before anyt
 _STEADIEST: Final = 8.0  # the usual rate is never taken to be steadier than if it came of so many outliers
 _YOUNG_REQUESTS: Final = 1_000.0
 _YOUNG_S: Final = 600.0
-_LEVEL: Final = (8.0, 1.5)  # of -ln of the probability: passed once an hour, and its spread, before it was learned
+_LEVEL: Final = (12.0, 2.0)  # of -ln of the probability: passed once an hour, and its spread, before it was learned
 
 
 class _Row:
