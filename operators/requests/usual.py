@@ -175,8 +175,8 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
     """What sets some requests apart from normal ones.
 
     A difference is measured in spreads of normal requests: of n-grams that of their counts, as in
-    `ngrams.distinctions`; else that of times. Those of times stand in the order of the share that they have of the time
-    lost, n-grams by their statistic.
+    `ngrams.distinctions`; else that of times; of calls that failed the greater of both. Those of times stand in the
+    order of the share that they have of the time lost, n-grams and calls that failed by their statistic.
     """
     weight, usual_weight = max(some.weight, 1.0), max(usual.weight, 1.0)
     duration_s = some.duration_s / weight
@@ -207,6 +207,11 @@ def _common(key: Key, usual: Moments) -> bool:
     return usual.sums(key).present > 0.9 * usual.weight
 
 
+def _failed(key: Key) -> bool:
+    """Whether it is about calls that failed, which tell something however fast they did: a connection is refused."""
+    return key[0] == "spent" and bool(key[5])
+
+
 def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_weight: float) -> Difference:
     mine, theirs = some.sums(key), usual.sums(key)
     count, usual_count = mine.times / weight, theirs.times / usual_weight
@@ -216,7 +221,8 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
         time_s, usual_time_s = mine.time_s / weight, theirs.time_s / usual_weight
         variance = max(theirs.time_s_squared / usual_weight - usual_time_s * usual_time_s, 0.0)
         spread = math.sqrt(variance + (_TIME_SPREAD * usual_time_s) ** 2 + _TIME_SPREAD_S**2)
-        statistic = (time_s - usual_time_s) / spread
+        of_time = (time_s - usual_time_s) / spread
+        statistic = max(of_time, statistic, key=abs) if _failed(key) else of_time
     kind: EvidenceKind = "ngram" if key[0] == "ngram" else "state" if key[0] == "state" else "spent"
     return Difference(
         kind=kind,
@@ -234,11 +240,13 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
 
 def _worth(found: Difference, lost_s: float) -> float:
     """By what differences are ranked, those of times and those of counts together."""
+    surprise = min(math.log1p(abs(found.statistic)) / math.log1p(_UTMOST), 1.0)
+    of_count = 0.5 * surprise * max(found.share, found.usual_share)
     if found.kind == "ngram" or lost_s <= 0.0:
-        surprise = min(math.log1p(abs(found.statistic)) / math.log1p(_UTMOST), 1.0)
-        return 0.5 * surprise * max(found.share, found.usual_share)
+        return of_count
     share = (found.time_s - found.usual_time_s) / lost_s
-    return min(max(share, 0.0), 1.0) * abs(found.statistic) / (abs(found.statistic) + APART)
+    of_time = min(max(share, 0.0), 1.0) * abs(found.statistic) / (abs(found.statistic) + APART)
+    return max(of_time, of_count) if _failed((found.kind, *found.what)) else of_time
 
 
 def _explains(found: Difference, lost_s: float, requests: float) -> bool:
