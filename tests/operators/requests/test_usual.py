@@ -1,0 +1,53 @@
+"""What sets requests apart from normal ones: calls that fail tell it by how often they do, however fast they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.operators.requests.results import Traced, Use
+from laggard.operators.requests.usual import MOST_DIFFERENCES, Moments, evidence, profile
+
+if TYPE_CHECKING:
+    from laggard.operators.requests.results import Difference
+
+CONNECT = ("RS", "connect", "127.0.0.1:3306", "")
+
+
+def summed(requests: int, tries: int, sleep_s: float, others: int = 0) -> Moments:
+    """Of requests that compute, try to connect so often, sleep, and do many other things fast."""
+    moments = Moments(1_000)
+    for number in range(requests):
+        uses = [Use((*CONNECT, "EINPROGRESS"), 0, tries, 2e-5 * tries), Use(("RU", "", "", "", ""), 0, 9, 5e-3)]
+        uses += [Use(("RS", f"call{each}", "", "", ""), 0, 1 + each % 3, 1e-5) for each in range(others)]
+        calls = ["connect"] * tries + [f"call{each}" for each in range(others)]
+        if sleep_s:
+            uses.append(Use(("BS", "nanosleep", "", "", ""), 0, tries, sleep_s))
+        request = Traced(float(number), str(number), 5e-3 + sleep_s, {}, {"RU": 5e-3, "BS": sleep_s}, calls, uses)
+        moments.add(request, profile(request))
+    return moments
+
+
+def of_connects(some: Moments, usual: Moments) -> list[Difference]:
+    return [each for each in evidence(some, usual).differences if each.what[:4] == CONNECT]
+
+
+def test_calls_that_fail_are_told_by_how_often_they_do_though_they_take_hardly_any_time() -> None:
+    usual, some = summed(500, 1, 0.0), summed(20, 20, 0.04, others=3 * MOST_DIFFERENCES)
+    (found,) = of_connects(some, usual)
+    assert (found.count, found.usual_count) == (20.0, 1.0)
+    assert found.time_s < 0.02 * 0.04
+    assert found.statistic > 10.0
+
+
+def test_calls_that_fail_as_often_as_usual_tell_nothing() -> None:
+    usual, some = summed(500, 1, 0.0), summed(20, 1, 0.04)
+    assert all(abs(each.statistic) < 1.0 for each in of_connects(some, usual))
+    assert evidence(some, usual).differences[0].what[0] == "BS"
+
+
+def test_calls_that_succeed_are_told_by_their_time_alone() -> None:
+    usual, some = summed(500, 1, 0.0), summed(20, 1, 0.04, others=5)
+    (found,) = (each for each in evidence(some, usual).differences if each.what[:2] == ("RS", "call4"))
+    assert found.statistic == pytest.approx(0.0, abs=0.1)
