@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -215,7 +216,7 @@ class Analysis:
         threads, path = paths.told(critical, self._texts, here=machine.name)
         ts = one.begin + self._offset_ns
         times = _sums(local)
-        syscalls = _system_calls(critical, self._texts)
+        syscalls = _system_calls(one.thread, one.begin, critical, self._texts)
         request = Request(
             service=service[:MAX_KEY] or one.thread.process.name or "?",
             ts=ts / 1e9,
@@ -305,15 +306,16 @@ def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
     return counts
 
 
-def _system_calls(pieces: Iterable[Piece], texts: Texts) -> list[str]:
-    """Those that began on the critical path, in the order of time.
+def _system_calls(thread: Thread, begin: int, critical: Iterable[Piece], texts: Texts) -> list[str]:
+    """Those of a request's thread, and those that began on the critical path, in the order of time.
 
-    One that is a write and has not come back is what told of the request's end.
+    One of the thread that has not come back is what told of the request's end.
     """
-    names = []
-    for _, begin, _, _, call, *_ in pieces:
-        if call is not None and call[1] == begin:
-            name = texts[call[2]]
-            if call[0] != FOREVER or name != "write":
-                names.append(name)
-    return names
+    calls = thread.calls
+    made = [(call[1], call[2]) for call in calls[bisect_left(calls, (begin,)) :] if call[1] >= begin]
+    others = [
+        (since, call[2]) for of, since, _, _, call, *_ in critical if call and call[1] == since and of is not thread
+    ]
+    if others:
+        made = sorted(made + others)
+    return [texts[name] for _, name in made]

@@ -36,6 +36,7 @@ class Serving:
         text: service and what is asked for, with a tab between.
         depth: how many others of the same id have begun inside of it.
         mixed: whether another one overlaps it on its thread, neither inside of the other.
+        given_up: whether it has been discarded, and only its end is to come.
 
     """
 
@@ -46,6 +47,7 @@ class Serving:
     text: str
     depth: int = 0
     mixed: bool = False
+    given_up: bool = False
 
 
 @dataclass(slots=True)
@@ -88,9 +90,10 @@ class Board:
 
     def _begin(self, machine: Machine, thread: Thread, ts: int, number: int, text: str) -> None:
         for one in thread.open:
-            if one.id == number:
+            if one.id == number and not one.given_up:
                 one.depth += 1
                 return
+        thread.open = [one for one in thread.open if one.id != number]
         one = Serving(machine, thread, number, ts, text)
         thread.open.append(one)
         self.open[one] = None
@@ -103,15 +106,19 @@ class Board:
         if one.depth:
             one.depth -= 1
             return
-        place = thread.open.index(one)
-        others = thread.open[place + 1 :]
+        if one.given_up:
+            thread.open.remove(one)
+            return
+        served = [each for each in thread.open if not each.given_up]
+        place = served.index(one)
+        others = served[place + 1 :]
         if others:
             # They began later and go on: neither is inside of the other.
             thread.process.event_loop = True
-        if others or (thread.process.event_loop and len(thread.open) > 1):
-            for each in thread.open:
+        if others or (thread.process.event_loop and len(served) > 1):
+            for each in served:
                 each.mixed = True
-        del thread.open[place]
+        thread.open.remove(one)
         del self.open[one]
         if one.mixed:
             self.discarded[EVENT_LOOP] += 1
@@ -121,15 +128,14 @@ class Board:
             self.ended(one, ts)
 
     def _abandon(self, thread: Thread) -> None:
-        for one in thread.open:
-            del self.open[one]
-        self.discarded[THREAD_ENDED] += 1
-        thread.open.clear()
+        for one in list(thread.open):
+            if not one.given_up:
+                self.discard(one, THREAD_ENDED)
 
     def discard(self, one: Serving, reason: str) -> None:
-        """Gives a request up."""
+        """Gives a request up; its end, when it comes, is then no surprise."""
         del self.open[one]
-        one.thread.open.remove(one)
+        one.given_up = True
         self.discarded[reason] += 1
 
     def oldest(self) -> int:

@@ -1,0 +1,302 @@
+"""From events to requests: boundaries, what is missing or odd, and how much is kept."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.events import EVENT, Events, Kind, Texts
+from laggard.producers.trace.serving import EVENT_LOOP, LOST_EVENTS, NO_TIME, STILL_OPEN, THREAD_ENDED, TOO_LONG
+from tests.producers.trace.rows import Rows, nanoseconds
+from tests.producers.trace.simulated import Kernel, Run, Stage, Wait, WaitFor
+
+if TYPE_CHECKING:
+    from tests.producers.trace.simulated import Step
+
+
+def test_a_request_says_what_it_was() -> None:
+    rows = Rows()
+    rows.running("php-fpm")
+    rows(1_000, 0, Kind.BEGIN, 1, text="shop\tGET /orders/4711?page=2")
+    rows(3_000, 0, Kind.END, 1)
+    [request] = rows.analysed(Analysis(host="web-1", clock_offset_s=1_700_000_000.25))
+    assert (request.service, request.name, request.host) == ("shop", "GET /orders/*", "web-1")
+    assert request.ts == pytest.approx(1_700_000_000.250001, abs=1e-6)
+    assert re.fullmatch(r"1-170000000025000\d{4}", request.request)
+    assert (request.duration_s, request.times_s) == (2e-6, {"RU": 2e-6})
+    assert request.critical_s == request.times_s
+    assert request.notes == ()
+
+
+def test_without_a_service_it_is_the_process() -> None:
+    rows = Rows()
+    rows.running("php-fpm")
+    rows(10, 0, Kind.BEGIN, 1, text="\tGET /")
+    rows(30, 0, Kind.END, 1)
+    assert rows.one().service == "php-fpm"
+
+
+@pytest.mark.parametrize("inner", [0, 5])
+def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /outer")
+    rows(20, 0, Kind.BEGIN, 1, inner, text="shop\tGET /inner")
+    rows(30, 0, Kind.END, 1, inner)
+    rows(40, 0, Kind.END, 1)
+    rows(50, 0, Kind.BEGIN, 1, text="shop\tGET /next")
+    rows(60, 0, Kind.END, 1)
+    analysis = Analysis()
+    assert [(each.name, each.duration_s) for each in rows.analysed(analysis)] == [
+        ("GET /outer", 30e-9),
+        ("GET /next", 10e-9),
+    ]
+    assert analysis.report.warnings == ()
+
+
+def test_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
+    rows = Rows()
+    rows.running("node")
+    for at, kind, number in (
+        (10, Kind.BEGIN, 1),
+        (20, Kind.BEGIN, 2),
+        (30, Kind.END, 1),
+        (40, Kind.BEGIN, 3),
+        (50, Kind.END, 2),
+        (60, Kind.END, 3),
+    ):
+        rows(at, 0, kind, 1, number, text="shop\tGET /")
+    # This one was alone: it is judged, with a note, for the thread may serve others that nobody told of.
+    rows(100, 0, Kind.BEGIN, 1, 4, text="shop\tGET /alone")
+    rows(110, 0, Kind.SYSCALL_ENTER, 1, 232, text="epoll_wait")
+    rows(120, 0, Kind.SYSCALL_EXIT, 1, 232, 1, text="epoll_wait")
+    rows(130, 0, Kind.END, 1, 4)
+    analysis = Analysis()
+    [request] = rows.analysed(analysis)
+    assert request.name == "GET /alone"
+    assert request.notes == ("event loop: its thread serves other requests in the same time",)
+    assert analysis.report.discarded == {EVENT_LOOP: 3}
+    assert analysis.report.warnings == (
+        "3 requests are not judged: several overlap on one thread (an event loop), which the method does not cover",
+    )
+
+
+def test_io_uring_is_said() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 426, 4, text="io_uring_enter")
+    rows(30, 0, Kind.SYSCALL_EXIT, 1, 426, 1, text="io_uring_enter")
+    rows(40, 0, Kind.END, 1)
+    assert rows.one().notes == ("io_uring: what the kernel does meanwhile is not followed",)
+
+
+def test_the_write_that_tells_of_the_end_is_not_the_requests() -> None:
+    rows = Rows()
+    rows.running("python")
+    rows(5, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(12, 0, Kind.SYSCALL_EXIT, 1, 1, 20, text="write")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
+    rows(25, 0, Kind.SYSCALL_EXIT, 1, 0, 20, text="read")
+    rows(30, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
+    rows(40, 0, Kind.END, 1)
+    rows(41, 0, Kind.SYSCALL_EXIT, 1, 1, 20, text="write")
+    request = rows.one()
+    assert request.syscalls == ("read",)
+    assert nanoseconds(request.times_s) == {"RS": 17, "RU": 13}
+
+
+def test_system_calls_of_all_threads_of_the_path_are_in_the_order_of_time() -> None:
+    stage = Stage()
+    steps: list[Step] = [
+        Kernel(10, "openat"),
+        WaitFor((Kernel(10, "pread64"), Run(10), Kernel(10, "lseek")), 5, 5, how="futex"),
+        Kernel(10, "close"),
+    ]
+    stage.request(stage.actor("worker"), 2_000_000, steps)
+    analysis = Analysis()
+    [request] = [*analysis.feed(next(stage.batches())), *analysis.finish()]
+    assert request.syscalls == ("openat", "futex", "pread64", "lseek", "futex", "close")
+
+
+# What is missing or odd.
+
+
+def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it() -> None:
+    rows = Rows()
+    rows.running("one", "two", "three")
+    rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /before")
+    rows(200, 0, Kind.END, 1)
+    rows(250, 1, Kind.BEGIN, 2, text="shop\tGET /inside")
+    rows(350, 1, Kind.END, 2)
+    rows(360, 2, Kind.BEGIN, 3, text="shop\tGET /across")
+    # CPU 0 lost what happened from 300 to 500, and tells so when it goes on.
+    rows(500, 0, Kind.LOST, -1, 300, 500, 77)
+    rows(520, 2, Kind.END, 3)
+    rows(600, 0, Kind.BEGIN, 1, text="shop\tGET /after")
+    rows(700, 0, Kind.END, 1)
+    analysis = Analysis()
+    whole = rows.batch()
+    # Also where the gap is told of a batch later.
+    found = [
+        *analysis.feed(Events(whole.events[:8], whole.texts)),
+        *analysis.feed(Events(whole.events[8:], whole.texts)),
+        *analysis.finish(),
+    ]
+    assert [each.name for each in found] == ["GET /before", "GET /after"]
+    assert analysis.report.discarded == {LOST_EVENTS: 2}
+    assert analysis.report.warnings == (
+        "2 requests are not judged: events are missing in their time",
+        "events are missing in 1 stretches of time",
+    )
+    # What a thread did before it was seen again is not known; what it does then is.
+    assert found[1].times_s == {"RU": 100e-9}
+
+
+def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:
+    rows = Rows()
+    rows.running("one", "two")
+    rows(500, 0, Kind.LOST, 0, 300, 500, 77)
+    rows(600, 1, Kind.BEGIN, 2, text="shop\tGET /")
+    rows(700, 1, Kind.SWITCH, 2, 0, 0, 1)
+    # It is woken by a thread of which it is not known what it does: the wait cannot be resolved, but is one.
+    rows(750, 0, Kind.WAKE, 1, 2)
+    rows(760, 1, Kind.SWITCH, 0, 2, text="two")
+    rows(800, 1, Kind.END, 2)
+    times, critical = rows.sets()
+    assert times == {"RU": 140, "BT": 50, "BP": 10}
+    assert critical == {"RU": 140, "UN": 50, "BP": 10}
+
+
+def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(10_000, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20_000, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(19_000, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(30_000, 0, Kind.END, 1)
+    analysis = Analysis()
+    [request] = rows.analysed(analysis)
+    assert request.times_s == {"RU": 20e-6}
+    assert analysis.report.warnings == (
+        "1 events are older than the one before, by up to 1.0 us: taken as of the same time",
+    )
+
+
+def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
+    # Thread 1 is blocked as far as is known, and then does something: nobody told that it woke and came.
+    rows = Rows()
+    rows.running("worker", "other")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(50, 0, Kind.SWITCH, 1, 9, 0, 1, text="third")
+    rows(100, 0, Kind.SYSCALL_ENTER, 1, text="read")
+    rows(110, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows(150, 0, Kind.END, 1)
+    analysis = Analysis()
+    [request] = rows.analysed(analysis)
+    assert nanoseconds(request.times_s) == {"RU": 80, "UN": 50, "RS": 10}
+    assert request.notes == ("36% of its time is not known: events are missing",)
+    assert analysis.report.out_of_step == 1
+    assert analysis.report.warnings == ("1 times a thread ran where no switch had put it: what is not known is UN",)
+
+
+def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() -> None:
+    rows = Rows()
+    rows.running("worker", "other")
+    rows(10, 1, Kind.END, 2)
+    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    analysis = Analysis()
+    assert rows.analysed(analysis) == []
+    assert analysis.report.discarded == {STILL_OPEN: 1}
+    assert analysis.report.warnings == (
+        "1 requests are not judged: they were still open at the end",
+        "1 ends of requests have no begin: they began before the trace",
+    )
+
+
+def test_a_thread_that_ends_gives_its_request_up() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(30, 0, Kind.EXIT, 1)
+    rows(40, 0, Kind.SWITCH, 1, 0, 0, 16)
+    # Its number is used again; the end that comes then is not that request's.
+    rows(50, 0, Kind.FORK, 5, 1, 1, text="fresh")
+    rows(60, 0, Kind.SWITCH, 0, 1, text="fresh")
+    rows(70, 0, Kind.END, 1)
+    analysis = Analysis()
+    assert rows.analysed(analysis) == []
+    assert analysis.report.discarded == {THREAD_ENDED: 1}
+    assert analysis.report.strays == 1
+
+
+def test_a_request_that_takes_no_time_is_none() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.END, 1)
+    analysis = Analysis()
+    assert rows.analysed(analysis) == []
+    assert analysis.report.discarded == {NO_TIME: 1}
+
+
+def test_nothing_comes_of_nothing() -> None:
+    analysis = Analysis()
+    assert analysis.feed(Events(np.empty(0, EVENT), Texts())) == []
+    assert analysis.finish() == []
+    assert analysis.report.warnings == ()
+
+
+def test_batches_must_be_of_one_trace() -> None:
+    analysis = Analysis()
+    analysis.feed(Events(np.empty(0, EVENT), Texts()))
+    with pytest.raises(ValueError, match="expected the texts of the batches before"):
+        analysis.feed(Events(np.empty(0, EVENT), Texts()))
+
+
+# How much is kept.
+
+
+def long_trace(requests: int, *, stuck: bool) -> list[Events]:
+    """Requests one after the other, each with a wait for another thread; one more thread may never end its own."""
+    stage = Stage()
+    at = 2_000_000
+    if stuck:
+        stage.emit(at, 900, Kind.SWITCH, 0, 901, text="stuck")
+        stage.emit(at, 900, Kind.BEGIN, 901, text="shop\tGET /stuck")
+    worker = stage.actor("worker")
+    for _ in range(requests):
+        steps: list[Step] = [Run(100), Kernel(100), WaitFor((Run(1_000), Wait("disk", 5_000, 100)), 10, 10), Kernel(50)]
+        worker.busy.clear()
+        at = stage.request(worker, at + 1_000, steps) + 1_000
+        for actor in stage.actors:
+            actor.busy.clear()
+    return list(stage.batches(1_000))
+
+
+def test_what_no_open_request_needs_is_dropped() -> None:
+    analysis = Analysis()
+    batches = long_trace(400, stuck=False)
+    assert sum(len(analysis.feed(batch)) for batch in batches) + len(analysis.finish()) == 400
+    kept = [machine.forget(-math.inf) for machine in analysis._machines.values()]  # type: ignore[arg-type]
+    assert sum(kept) < 1_000
+
+
+@pytest.mark.parametrize("bound", [{"kept": 2_000}, {"longest_s": 0.0005}])
+def test_a_request_that_never_ends_is_given_up(bound: dict[str, float]) -> None:
+    analysis = Analysis(**bound)  # type: ignore[arg-type]
+    found = []
+    for batch in long_trace(400, stuck=True):
+        found += analysis.feed(batch)
+    found += analysis.finish()
+    assert len(found) == 400
+    assert analysis.report.discarded == {TOO_LONG: 1}
+    assert analysis.report.warnings == (
+        "1 requests are not judged: they took too long for what may be kept of a trace",
+    )

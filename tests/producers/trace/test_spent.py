@@ -1,0 +1,213 @@
+"""What a request's time was spent on, and by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.pipeline.records.limits import MAX_SPENT
+from laggard.pipeline.records.requests import REST
+from laggard.producers.trace.events import Flags, Kind
+from tests.producers.trace.rows import Rows
+
+if TYPE_CHECKING:
+    from laggard.pipeline.records import Request
+
+HARD = int(Flags.KNOWN | Flags.HARD)
+
+
+def of(request: Request, state: str) -> list[tuple[str, str, str, int, str, int, int]]:
+    """Without the state, with nanoseconds."""
+    return [
+        (each.syscall, each.on, each.by, each.pid, each.result, each.times, round(each.time_s * 1e9))
+        for each in request.spent
+        if each.state == state
+    ]
+
+
+def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
+    rows = Rows()
+    rows.running("php-fpm", "worker", "cron")
+    rows(1, 1, Kind.OPENED, 2, 5, text="/var/lib/x.lock")
+    rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
+    rows(2, 1, Kind.SYSCALL_ENTER, 2, 73, 5, 2, text="flock")
+    rows(3, 1, Kind.SYSCALL_EXIT, 2, 73, 0, text="flock")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 73, 7, 2, text="flock")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    # Who wakes is not who held it: closing may have been put off to another thread.
+    rows(80, 2, Kind.WAKE, 3, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, 73, 0, text="flock")
+    rows(110, 0, Kind.END, 1)
+    request = rows.one()
+    assert of(request, "BT") == [("flock", "/var/lib/x.lock", "worker", 2, "", 1, 50)]
+    assert of(request, "RS") == [("flock", "/var/lib/x.lock", "", 0, "", 1, 15)]
+
+
+@pytest.mark.parametrize("unlock", ["unlock", "close", "exit"])
+def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
+    rows = Rows()
+    rows.running("php-fpm", "worker", "cron")
+    rows(1, 1, Kind.OPENED, 2, 5, text="/x")
+    rows(1, 0, Kind.OPENED, 1, 7, text="/x")
+    # With fcntl it is behind a pointer whether it is locked or unlocked: first it is locked, then unlocked.
+    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
+    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    if unlock == "unlock":
+        rows(4, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
+        rows(5, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    elif unlock == "close":
+        rows(4, 1, Kind.SYSCALL_ENTER, 2, 3, 5, text="close")
+        rows(5, 1, Kind.SYSCALL_EXIT, 2, 3, 0, text="close")
+    else:
+        rows(4, 1, Kind.EXIT, 2)
+        rows(5, 1, Kind.SWITCH, 2, 0, 0, 16)
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 7, 7, text="fcntl")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(80, 2, Kind.WAKE, 3, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
+    rows(110, 0, Kind.END, 1)
+    assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
+
+
+def test_a_refused_connect_is_told_however_fast_it_fails() -> None:
+    rows = Rows()
+    rows.running("php-fpm")
+    rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    at = 200
+    for _ in range(57):
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")
+        rows(at + 1, 0, Kind.PATH, 1, text="127.0.0.1:3306")
+        rows(at + 3, 0, Kind.SYSCALL_EXIT, 1, 42, -111, text="connect")
+        at += 10
+    # A hundred things that each take longer.
+    for number in range(100):
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 257, text="openat")
+        rows(at + 1, 0, Kind.PATH, 1, text=f"/usr/share/php/part{number % 10}{number // 10}.php")
+        rows(at + 900, 0, Kind.SYSCALL_EXIT, 1, 257, 5, text="openat")
+        at += 1_000
+    rows(at, 0, Kind.END, 1)
+    request = rows.one()
+    assert ("connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 57, 171) in of(request, "RS")
+    assert len(request.spent) == MAX_SPENT
+    rest = request.spent[-1]
+    assert rest == (REST, "", "", "", 0, "", 39, rest.time_s)
+    assert sum(round(each.time_s * 1e9) for each in request.spent) == at - 100
+    assert [each.time_s for each in request.spent[:-1]] == sorted(
+        (each.time_s for each in request.spent[:-1]), reverse=True
+    )
+
+
+def test_who_had_the_cpu_meanwhile() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(1, 0, Kind.NAMED, -1, 8, 70, text="backup")
+    rows(1, 0, Kind.NAMED, -1, 70, 70, text="backup")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SWITCH, 1, 8, 1, text="backup")
+    rows(50, 0, Kind.SWITCH, 8, 9, 1, text="other")
+    rows(60, 0, Kind.SWITCH, 9, 8, 1, text="backup")
+    rows(70, 0, Kind.SWITCH, 8, 1, 1, text="worker")
+    rows(100, 0, Kind.END, 1)
+    request = rows.one()
+    assert of(request, "BP") == [("", "", "backup", 70, "", 1, 40), ("", "", "other", 9, "", 1, 10)]
+    assert sum(round(each.time_s * 1e9) for each in request.spent) == 90
+
+
+def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
+    rows = Rows()
+    rows.running("worker", "other")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(50, 1, Kind.WAKE, 2, 1)
+    rows(70, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(100, 0, Kind.END, 1)
+    assert of(rows.one(), "BP") == [("", "", "", 0, "", 1, 20)]
+
+
+@pytest.mark.parametrize(("named", "on"), [(True, "/srv/data/a.bin"), (False, "vda")])
+def test_a_read_that_misses_the_cache_names_the_file_or_else_the_device(named: bool, on: str) -> None:
+    rows = Rows()
+    rows.running("worker")
+    if named:
+        rows(1, 0, Kind.SYSCALL_ENTER, 1, 257, -100, text="openat")
+        rows(2, 0, Kind.PATH, 1, text="/srv/data/a.bin")
+        rows(3, 0, Kind.SYSCALL_EXIT, 1, 257, 12, text="openat")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 17, 12, text="pread64")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 2)
+    rows(78, 0, Kind.IRQ_ENTER, 0, 30, text="surprise", flags=HARD)
+    rows(79, 0, Kind.BLOCK_COMPLETE, 0, 254 << 20, 8, 4096, text="vda", flags=HARD)
+    rows(80, 0, Kind.WAKE, 0, 1, flags=HARD)
+    rows(82, 0, Kind.IRQ_EXIT, 0, 30, flags=HARD)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, 17, 4096, text="pread64")
+    rows(110, 0, Kind.END, 1)
+    assert of(rows.one(), "BD") == [("pread64", on, "", 0, "", 1, 50)]
+
+
+def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
+    rows = Rows()
+    rows.running("php-fpm", "mariadbd")
+    rows(1, 0, Kind.OPENED, 1, 4, text="127.0.0.1:3306")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 7, 0x7F00, text="poll")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(80, 1, Kind.WAKE, 2, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
+    rows(96, 0, Kind.SYSCALL_ENTER, 1, 45, 4, text="recvfrom")
+    rows(97, 0, Kind.SYSCALL_EXIT, 1, 45, 100, text="recvfrom")
+    rows(110, 0, Kind.END, 1)
+    assert of(rows.one(), "BT") == [("poll", "127.0.0.1:3306", "mariadbd", 2, "", 1, 50)]
+
+
+def test_threads_of_the_same_process_have_their_own_names_others_their_processes() -> None:
+    rows = Rows()
+    rows.running("python", "gc", "connection")
+    rows(1, 0, Kind.NAMED, -1, 2, 1, text="gc")
+    rows(1, 0, Kind.NAMED, -1, 30, 30, text="mariadbd")
+    rows(1, 0, Kind.NAMED, -1, 3, 30, text="connection")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    for number, waker in ((1, 2), (2, 3)):
+        at = 100 * number
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
+        rows(at + 1, 0, Kind.SWITCH, 1, 0, 0, 1)
+        rows(at + 50, waker - 1, Kind.WAKE, waker, 1)
+        rows(at + 51, 0, Kind.SWITCH, 0, 1, text="python")
+        rows(at + 52, 0, Kind.SYSCALL_EXIT, 1, 0, 1, text="read")
+    rows(300, 0, Kind.END, 1)
+    assert {(by, pid) for _, _, by, pid, _, _, _ in of(rows.one(), "BT")} == {("gc", 1), ("mariadbd", 30)}
+
+
+def test_an_interrupt_is_named() -> None:
+    rows = Rows()
+    rows.running("worker")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=HARD)
+    rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=HARD)
+    rows(100, 0, Kind.END, 1)
+    request = rows.one()
+    assert of(request, "BI") == [("", "local_timer", "", 0, "", 1, 10)]
+    assert of(request, "RU") == [("", "", "", 0, "", 1, 80)]
+
+
+def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
+    rows = Rows()
+    rows.running("worker", "other")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
+    for at in (30, 60):
+        rows(at, 0, Kind.SWITCH, 1, 0, 0, 1)
+        rows(at + 10, 1, Kind.WAKE, 2, 1)
+        rows(at + 20, 0, Kind.SWITCH, 0, 1, text="worker")
+    rows(90, 0, Kind.SYSCALL_EXIT, 1, 0, 1, text="read")
+    rows(100, 0, Kind.END, 1)
+    request = rows.one()
+    assert of(request, "RS") == [("read", "", "", 0, "", 1, 30)]
+    assert of(request, "BT") == [("read", "", "other", 2, "", 2, 20)]
+    assert request.counts == {"RU": 2, "RS": 3, "BT": 2, "BP": 2}
