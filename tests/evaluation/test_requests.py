@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.requests.outliers import noise
-from tests.evaluation.requests import published, published_costs, published_eps
+from tests.evaluation.requests import published, published_costs, published_eps, published_online
 from tests.evaluation.requests.__main__ import main
 from tests.evaluation.requests.published_data import Recording, read
 from tests.evaluation.requests.published_simulated import write
@@ -96,6 +96,24 @@ def test_other_outliers_and_rules_for_eps_are_told(recording: Recording) -> None
     lines = published_eps.table(recording).splitlines()
     assert len(lines) == 2 + len(published_eps.RULES) * 5
     assert lines[2].startswith("| all 2,091 | by hand | 25.0 | 91 | 91 of 91 | 0 |")
+
+
+def test_the_operator_finds_them_as_they_come(made: tuple[Path, dict[str, str]], recording: Recording) -> None:
+    said = published_online.judge(recording, 0.025)
+    order = published_online.arrivals(recording)
+    later = np.zeros(len(order), bool)
+    later[order[200:]] = True
+    wrong = np.array([made[1].get(name, "") for name in recording.ids])
+    assert said.slow[later & (wrong != "")].mean() >= 0.95
+    assert said.slow[later & (wrong == "")].mean() < 0.005
+    # As few as the locked ones are, they are told from the others.
+    for kind in ("locked", "refused"):
+        numbers = said.cluster[later & (wrong == kind)]
+        assert len(set(numbers.tolist()) - {0}) == 1
+        assert set(wrong[said.cluster == numbers.max()]) == {kind}
+    told = published_online.table(recording, published.outcome(recording).published.clusters, [0.025])
+    assert "| of the published outliers | " in told
+    assert "connect" in told
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@
     python -m tests.evaluation.requests --data FOLDER --part costs --sklearn   # with scikit-learn's DBSCAN: 10 GB
     python -m tests.evaluation.requests --data FOLDER --part others      # outliers found by other means
     python -m tests.evaluation.requests --data FOLDER --part eps         # rules that estimate eps, how steady they are
+    python -m tests.evaluation.requests --data FOLDER --part online      # the operator, as the requests come: minutes
 
 FOLDER holds the four files that `published_data.py` describes; by default it is `LAGGARD_DATA`. See `../README.md`.
 """
@@ -18,13 +19,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.evaluation.requests import published, published_costs, published_eps
+from tests.evaluation.requests import published, published_costs, published_eps, published_online
 from tests.evaluation.requests.published_data import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PARTS: Final = ("published", "costs", "others", "eps")
+PARTS: Final = ("published", "costs", "others", "eps", "online")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(costs)
         case "others":
             print(published.alternatives(recording, found))
+        case "online":
+            print(published_online.table(recording, found.published.clusters))
         case "published":
             cells = published.cells(recording, found)
             print(published.tables(cells))
