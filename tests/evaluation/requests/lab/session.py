@@ -1,0 +1,100 @@
+"""A server, its visitors, and a trouble that comes and goes while the kernel's trace is recorded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.producers.trace.boundaries.php import php_probes
+from laggard.producers.trace.ftrace.recorder import Recorder
+from tests.evaluation.requests.lab.servers import Server, blog, prefer, process, shop
+from tests.evaluation.requests.lab.troubles import Injector
+from tests.evaluation.requests.lab.truth import read_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.evaluation.requests.lab.troubles import Trouble, Window
+    from tests.evaluation.requests.lab.truth import Answer
+
+SERVERS: Final = {"blog": blog, "shop": shop}
+VISITORS: Final = 8
+THINK_S: Final = 0.2
+"""With so many visitors some 35 pages a second."""
+WARM_UP_S: Final = 5.0
+CALM_S: Final = 8.0
+"""At the beginning of a recording, before the trouble comes for the first time."""
+
+
+class Seen(NamedTuple):
+    """What there is beside the trace.
+
+    Attributes:
+        answers: what visitors got.
+        windows: when the trouble was there.
+        ports: of what stands behind the server, by name.
+
+    """
+
+    answers: list[Answer]
+    windows: list[Window]
+    ports: dict[str, int]
+
+
+@contextmanager
+def visited(
+    server: Server, file: Path, seed: int, *, visitors: int = VISITORS, think_s: float = THINK_S
+) -> Iterator[None]:
+    """Let visitors come; what they got stands in a file afterwards."""
+    module = "tests.evaluation.requests.lab.visitors"
+    paths = [f"{path}={weight}" for path, weight in server.paths.items()]
+    command = [sys.executable, "-m", module, server.port, visitors, think_s, seed, *paths]
+    with process(list(map(str, command)), log=file) as started:
+        prefer(started)
+        yield
+        assert started.stdin is not None
+        started.stdin.close()
+        started.wait()
+
+
+@contextmanager
+def recorder(server: Server, folder: Path, *, minimal: bool = False) -> Iterator[Recorder]:
+    """A recorder into a folder that knows where the server's requests begin and end."""
+    probes = php_probes(server.php, server.name) if server.php else ()
+    with Recorder(folder, probes=probes, marker=None if server.php else server.marker, minimal=minimal) as made:
+        yield made
+
+
+def run(trouble: Trouble, folder: Path, servers: Path, seconds: float, seed: int) -> Seen:
+    """Let a trouble come and go for so long, and record.
+
+    Args:
+        trouble: that is to be.
+        folder: for the trace, which goes into `trace`, and for what visitors got, `answers.jsonl`.
+        servers: a folder for the servers' own files, on a disk.
+        seconds: how long to record.
+        seed: of all that is random.
+
+    """
+    with SERVERS[trouble.server](servers) as server, ExitStack() as closing:
+        with visited(server, servers / "warm_up.jsonl", seed):
+            time.sleep(WARM_UP_S)
+        # What the recorder's process starts from then on is not recorded.
+        injector = Injector(trouble, trouble.prepare(server, closing), seed)
+        with visited(server, folder / "answers.jsonl", seed), recorder(server, folder / "trace") as recording:
+            calm_until = time.monotonic() + CALM_S
+
+            def wanted() -> bool:
+                if time.monotonic() > calm_until and not injector.is_alive():
+                    injector.start()
+                return True
+
+            try:
+                recording.run(seconds, wanted=wanted)
+            finally:
+                windows = injector.stop()
+        with (folder / "answers.jsonl").open() as answers:
+            return Seen(read_answers(answers), windows, server.ports)

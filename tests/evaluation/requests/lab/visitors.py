@@ -1,0 +1,68 @@
+"""Visitors of a web server: each asks for a page, reads it for a while, and asks for the next one (a closed loop).
+
+    python -m tests.evaluation.requests.lab.visitors PORT VISITORS THINK_S SEED PATH=WEIGHT...
+
+A path has `{}` where a number stands. Each answer is a line of JSON on the standard output: `ts` (when it was asked
+for, seconds since the Unix epoch), `took_s`, `status` (0 where there was none), `path`, and what its headers say:
+`thread`, `begin`, `end`, `phases`. It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import sys
+import threading
+import time
+from typing import Final
+
+TIMEOUT_S: Final = 30.0
+NUMBERS: Final = 500
+
+
+def visit(port: int, think_s: float, paths: dict[str, float], chance: random.Random, leave: threading.Event) -> None:
+    """Come, and go on until it is time to leave."""
+    while not leave.wait(chance.expovariate(1 / think_s)):
+        (path,) = chance.choices(list(paths), list(paths.values()))
+        path = path.format(chance.randrange(NUMBERS) + 1)
+        ts, begin = time.time(), time.perf_counter()
+        answer: dict[str, object] = {"ts": ts, "path": path, "status": 0}
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", path, headers={"Connection": "close"})
+            response = connection.getresponse()
+            response.read()
+            answer["status"] = response.status
+            if response.status == http.client.OK:
+                answer["thread"] = int(response.headers["X-Thread"])
+                answer["begin"] = float(response.headers["X-Begin"])
+                answer["end"] = float(response.headers["X-End"])
+                answer["phases"] = json.loads(response.headers["X-Phases"])
+        except (OSError, http.client.HTTPException) as error:
+            answer["error"] = str(error)
+        finally:
+            connection.close()
+        answer["took_s"] = time.perf_counter() - begin
+        print(json.dumps(answer) + "\n", end="", flush=True)
+
+
+def main() -> None:
+    """Let them come until nobody listens."""
+    port, visitors, think_s, seed, *rest = sys.argv[1:]
+    paths = {path: float(weight) for path, _, weight in (each.rpartition("=") for each in rest)}
+    leave = threading.Event()
+    threads = [
+        threading.Thread(target=visit, args=(int(port), float(think_s), paths, random.Random(f"{seed}:{each}"), leave))
+        for each in range(int(visitors))
+    ]
+    for thread in threads:
+        thread.start()
+    sys.stdin.read()
+    leave.set()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
