@@ -17,11 +17,11 @@ from laggard.pipeline.requests.spending import known, more_often, quoted, second
 from laggard.pipeline.requests.words import SYSCALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from laggard.operators.requests.results import Difference, Evidence
 
-LESSER: Final = 0.15
+LESSER: Final = 0.2
 """A lesser cause is told where it takes this share of the time lost."""
 
 TOLD: Final = 3
@@ -29,9 +29,6 @@ TOLD: Final = 3
 
 LONGER: Final = 1.1
 """Requests that take no more than so many times as long as usual are odd rather than slow."""
-
-ALIKE: Final = 0.8
-"""Several system calls in a row are told rather than one where they are repeated nearly as often: this share."""
 
 LONGEST_TITLE: Final = 40
 """Characters."""
@@ -93,31 +90,32 @@ def _findings(evidence: Evidence) -> Sequence[Finding]:
     lost_s = evidence.duration_s - known(evidence.usual_duration_s)
     told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:TOLD]
     others = [each for each in found if each.repeated and each not in told]
-    calls = _repeated_calls(evidence)
-    if calls and calls.syscall not in {each.syscall for each in told}:
+    calls = _repeated_calls(evidence, {each.syscall for each in (*told, *others)})
+    if calls and any(each.vague for each in told):
         others.append(calls)
     told = [*told[: TOLD - len(others[:1])], *others[:1]]
     return sorted(told, key=lambda each: not each.repeated) if told and told[0].vague else told
 
 
-def _repeated_calls(evidence: Evidence) -> Finding | None:
-    """The system calls that are repeated most beyond the usual; None where none are."""
+def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding | None:
+    """The system call that is repeated most beyond chance, of others than these; None where none is.
+
+    One whose use is known tells more than several in a row.
+    """
     found = [
         each
         for each in evidence.differences
-        if each.kind == "ngram" and each.statistic > CHANCE and more_often(each.count, each.usual_count)
+        if each.kind == "ngram"
+        and each.statistic > CHANCE
+        and more_often(each.count, each.usual_count)
+        and not told & set(each.what)
     ]
     if not found:
         return None
-    most = max(found, key=_beyond)
-    patterns = [each for each in found if len(set(each.what)) > 1 and _beyond(each) >= ALIKE * _beyond(most)]
-    worst = max(patterns, key=lambda each: (len(each.what), _beyond(each)), default=most)
-    told = f"repeats {_calls(worst)} {times(evidence, worst.count, worst.usual_count)}"
-    return Finding(0.0, told, f"{worst.what[0]} repeated", repeated=True, syscall=worst.what[0])
-
-
-def _beyond(found: Difference) -> float:
-    return found.count - found.usual_count
+    worst = max(found, key=lambda each: (len(each.what) == 1, each.what[0] in SYSCALLS, each.statistic))
+    often = times(evidence, worst.count, worst.usual_count)
+    said, name = f"repeats {_calls(worst)} {often}", f"{worst.what[0]} repeated"
+    return Finding(0.0, said, name, repeated=True, syscall=worst.what[0])
 
 
 def _calls(found: Difference) -> str:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.units import readable
-from laggard.pipeline.requests.spending import Alike, Spending, known, quoted, seconds, shown
+from laggard.pipeline.requests.spending import Alike, Spending, known, more_often, quoted, seconds, shown
 from laggard.pipeline.requests.words import RESULTS, STATES
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ TURNED_AWAY: Final = frozenset({"EAGAIN", "EACCES", "EWOULDBLOCK"})
 
 EXPECTED: Final = frozenset({"EAGAIN", "EALREADY", "EINPROGRESS", "EINTR", "EWOULDBLOCK"})
 """Results that are a part of ordinary work which does not block."""
+
+PENDING: Final = "EINPROGRESS"
+"""Of a connect(2) that does not block."""
 
 RUNS: Final = frozenset({"RU", "RS", "BP"})
 """States in which nothing is waited for but a CPU."""
@@ -184,6 +187,10 @@ def _lock_tried(alike: Alike) -> Words:
 
 
 def _fails(each: Spending) -> str | None:
+    if each.syscall == "connect" and each.result == PENDING:
+        # A program asks later whether it was made. Who begins many does so in vain, or connects anew each time.
+        repeated = each.state == "RS" and more_often(each.found.count, known(each.found.usual_count))
+        return f"connect\0{each.on}\0{PENDING}" if repeated else None
     if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS or each.syscall in SLEEPS:
         return None
     if each.syscall.startswith("futex") or (each.result in EXPECTED and each.syscall != "connect"):
@@ -196,8 +203,10 @@ def _fails(each: Spending) -> str | None:
 def _failing(alike: Alike) -> Words:
     call = next(each for each in alike.parts if each.result)
     how, shortly = RESULTS.get(call.result, (f"that fails ({shown(call.result)})", shown(call.result)))
+    if call.result == PENDING:
+        how, shortly = ("that is likely refused", "refused") if alike.sleeps else ("", "repeated")
     on = f" {'to' if call.syscall == 'connect' else 'on'} {shown(call.on)}" if call.on else ""
-    what = f"{shown(call.syscall)}(){on} {how}"
+    what = f"{shown(call.syscall)}(){on} {how}".rstrip()
     verb = "repeats" if alike.repeated else "makes a"
     return Words(f"{verb} {what}{_tries(alike)}: {alike.figures}", f"{shown(call.syscall)} {shortly}")
 
@@ -262,7 +271,8 @@ def _answer(alike: Alike) -> Words:
     if not (of := alike.where or alike.who):
         return Words(f"waits for what comes over a socket{alike.often}: {alike.figures}", "answer")
     who = _who(alike) if alike.where else ""
-    return Words(f"waits for the answer of {of}{who}{alike.often}: {alike.figures}", f"answer of {of}")
+    title = f"answer of {alike.where or _first(alike)}"
+    return Words(f"waits for the answer of {of}{who}{alike.often}: {alike.figures}", title)
 
 
 def _computes(alike: Alike) -> Words:
