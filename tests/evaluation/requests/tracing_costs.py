@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 LEVELS: Final = ("off", "minimal", "full", "all")
 CLIENTS: Final = 6
 WARM_UP_S: Final = 3
+ROUNDS: Final = 8
+SECONDS: Final = 5
+"""Of each turn."""
 DRAWS: Final = 2_000
 """Of the bootstrap."""
 HEADINGS: Final = (
@@ -105,7 +108,7 @@ class Cost:
     analysed_per_s: list[float] = field(default_factory=list)
 
 
-def measure(case: Case, rounds: int, seconds: int) -> Cost:
+def measure(case: Case, rounds: int) -> Cost:
     """Let the levels take turns."""
     cost = Cost()
     with ExitStack() as closing:
@@ -116,13 +119,13 @@ def measure(case: Case, rounds: int, seconds: int) -> Cost:
             first = number % len(LEVELS)
             for level in (*LEVELS[first:], *LEVELS[:first]):
                 with tempfile.TemporaryDirectory(prefix="laggard-cost-") as trace:
-                    cost.turns[level].append(_turn(server, case, level, Path(trace), seconds))
+                    cost.turns[level].append(_turn(server, case, level, Path(trace)))
                     if level == "full":
                         cost.analysed_per_s.append(_analysed_per_s(Path(trace)))
     return cost
 
 
-def _turn(server: Server, case: Case, level: str, folder: Path, seconds: int) -> Turn:
+def _turn(server: Server, case: Case, level: str, folder: Path) -> Turn:
     tracing = nullcontext(None) if level == "off" else recorder(server, folder, minimal=level == "minimal")
     with tracing as recording:
         if recording and level == "all":
@@ -131,7 +134,7 @@ def _turn(server: Server, case: Case, level: str, folder: Path, seconds: int) ->
         if recording:
             recording.start()
         begin_s, begin = _cpu_s(server), time.monotonic()
-        load = _load_started(server, case, seconds)
+        load = _load_started(server, case, SECONDS)
         while load.poll() is None:
             time.sleep(0.2)
             if recording:
@@ -210,6 +213,11 @@ def _analysed_per_s(folder: Path) -> float:
         analysis.feed(batch)
     analysis.finish()
     return analysis.report.events / (time.process_time() - begin_s)
+
+
+def run(servers: Sequence[str], rounds: int) -> str:
+    """The table of these servers."""
+    return table({name: measure(CASES[name], rounds) for name in servers})
 
 
 def table(costs: dict[str, Cost]) -> str:
