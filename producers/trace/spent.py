@@ -27,6 +27,11 @@ MOST_FAILED: Final = 12
 """Failed system calls that are told of however little time they took."""
 
 
+_EINPROGRESS: Final = -115
+_SOON: Final = 8
+"""System calls after a connect(2) that did not block, in which it is asked whether a connection was made."""
+
+
 class _Sum:
     __slots__ = ("ns", "pids", "times")
 
@@ -58,7 +63,7 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
             if call is None:
                 _add(sums, (RS, "", "", "", ""), length, times=running != RS)
             else:
-                _add(sums, (RS, name, _on(call), "", failure(call[3])), length, times=counted != call[1])
+                _add(sums, (RS, name, _on(call), "", _result(thread, call, texts)), length, times=counted != call[1])
                 counted = call[1]
         elif state in {BI, UN}:
             _add(sums, (state, name, what, "", ""), length)
@@ -68,10 +73,11 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
                 on = _on(polled)
                 # Whether a connection was made is asked for after a wait for it: connect(2), of EINPROGRESS.
                 name = "connect" if texts[polled[2]] == "getsockopt" else name
+                call = polled if name == "connect" else call
             by = _blamed(call, waker, thread)
             if state == BD and not on:
                 on = what
-            result = "" if call is None else failure(call[3])
+            result = "" if call is None else _result(thread, call, texts)
             pid = 0 if by is None else by.process.pid
             _add(sums, (state, name, on, "" if by is None else called(by, thread), result), length, pid)
         if state != BI:
@@ -118,6 +124,16 @@ def _polled(thread: Thread, call: Call, texts: Texts) -> Call | None:
     if place < len(thread.calls) and does(texts[thread.calls[place][2]]) & Does.TAKES_DESCRIPTOR:
         return thread.calls[place]
     return None
+
+
+def _result(thread: Thread, call: Call, texts: Texts) -> str:
+    """The error that a system call returned; of a connect(2) that went on, the one that was asked for afterwards."""
+    if call[3] == _EINPROGRESS and call[0] != FOREVER:
+        place = bisect_right(thread.calls, (call[0], FOREVER))
+        for later in thread.calls[place : place + _SOON]:
+            if later[6] == call[6] and later[3] < 0 and texts[later[2]] == "getsockopt":
+                return failure(later[3])
+    return failure(call[3])
 
 
 def _blamed(call: Call | None, waker: Thread | None, thread: Thread) -> Thread | None:

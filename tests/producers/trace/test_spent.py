@@ -211,3 +211,25 @@ def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
     assert of(request, "RS") == [("read", "", "", 0, "", 1, 30)]
     assert of(request, "BT") == [("read", "", "other", 2, "", 2, 20)]
     assert request.counts == {"RU": 2, "RS": 3, "BT": 2, "BP": 2}
+
+
+def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterwards() -> None:
+    rows = Rows()
+    rows.running("php-fpm", "python")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")
+    rows(21, 0, Kind.PATH, 1, text="127.0.0.1:3306")
+    rows(25, 0, Kind.SYSCALL_EXIT, 1, 42, -115, text="connect")
+    rows(26, 0, Kind.OPENED, 1, 9, text="127.0.0.1:3306")
+    rows(30, 0, Kind.SYSCALL_ENTER, 1, 7, 0x7F00, text="poll")
+    rows(31, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(40, 1, Kind.WAKE, 2, 1)
+    rows(41, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(42, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
+    rows(43, 0, Kind.SYSCALL_ENTER, 1, 55, 9, text="getsockopt")
+    rows(44, 0, Kind.SYSCALL_EXIT, 1, 55, -111, text="getsockopt")
+    rows(50, 0, Kind.END, 1)
+    request = rows.one()
+    assert ("connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 1, 5) in of(request, "RS")
+    # The wait in the poll was the connect's.
+    assert of(request, "BT") == [("connect", "127.0.0.1:3306", "python", 2, "ECONNREFUSED", 1, 9)]
