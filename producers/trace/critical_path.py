@@ -37,9 +37,9 @@ Span = tuple["Thread", int, int, int, "Processor | None", "Thread | None", int, 
 waited for; who ended the wait; when; the device, interrupt or timer that did."""
 
 Piece = tuple["Thread", int, int, int, "Call | None", "Processor | None", "Thread | None", str]
-"""A piece of a thread's time in one state: whose; begin; end; the state's number; the system call in which it is, if any,
-but for interrupts (one that it has not come back from ends at `FOREVER`); which CPU it had or waited for; who ended the
-wait; the device, interrupt or timer that did, or the interrupt that took the CPU."""
+"""A piece of a thread's time in one state: whose; begin; end; the state's number; the system call that it is in, if any
+and but for interrupts (one that it has not come back from ends at `FOREVER`); which CPU it had or waited for; who ended
+the wait; the device, interrupt or timer that did, or the interrupt that took the CPU."""
 
 
 class Timelines:
