@@ -59,15 +59,23 @@ def test_a_tick_closes_with_the_first_end_beyond_it() -> None:
     ticks = Ticks()
     assert ticks.hear(100.0) is None
     ticks.count(0, live=True, cluster=0, lost_s=0.0)
-    assert ticks.is_open
     assert ticks.hear(109.9) is None
     ticks.count(1, live=True, cluster=2, lost_s=0.5)
     assert ticks.hear(110.0) == Tick(110.0, 1, True, 2, {2: Counted(1, 0.5)})
-    assert not ticks.is_open
     ticks.count(2, live=True, cluster=0, lost_s=0.0)
     assert ticks.hear(105.0) is None  # it is over: this one counts in the tick that is open
     ticks.count(3, live=True, cluster=0, lost_s=0.0)
     assert ticks.hear(990.0) == Tick(120.0, 3, True, 2, {})  # and in between there was none
+
+
+def test_it_is_open_while_something_is_in_no_closed_tick() -> None:
+    ticks = Ticks()
+    ticks.hear(100.0)
+    found = [ticks.is_open]
+    ticks.count(0, live=True, cluster=0, lost_s=0.0)
+    found.append(ticks.is_open)
+    ticks.close()
+    assert [*found, ticks.is_open] == [False, True, False]
 
 
 def test_what_is_an_hour_behind_is_late_and_a_dozen_of_it_is_a_clock_that_was_set_back() -> None:

@@ -1,0 +1,89 @@
+"""What is told of outlying requests: of one, and where there are too many."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from laggard.operators.ranking import FeatureScore, RowScore
+from laggard.operators.requests.results import Cluster, Judged, Use
+from laggard.pipeline.records import Spent
+from laggard.pipeline.records.requests import REST
+from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, traced
+from tests.pipeline.requests.evidence import Spent as Apart
+from tests.pipeline.requests.evidence import evidence
+from tests.pipeline.requests.stages import LOCK, locked, normal
+
+LOCKED = evidence(600.0, 100.0, Apart(500.0, syscall="fcntl", on=LOCK, by="worker", pid=812), requests=12)
+
+
+def row(number: str, score: float, ratio: float = 0.04, name: str = "lock x.lock") -> RowScore:
+    features = (
+        FeatureScore("outlying_ratio", ratio, 0.001, 0.002, score),
+        FeatureScore("lost_s_per_request", 1, 0, 0, 0),
+    )
+    return RowScore(number, name, score, features, 60.0)
+
+
+def cluster(row: str, example: str = "r7") -> Cluster:
+    return Cluster(int(row), 12, 1.0, 2.0, f"{example}-{row}", LOCKED)
+
+
+def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() -> None:
+    request = locked(0.0, spent=(*locked(0.0).spent, Spent(REST, "", "", "", 0, "", 9, 0.1)))
+    taken = traced(request)
+    assert taken.uses == [Use(("BT", "fcntl", LOCK, "worker", ""), 812, 1, 0.5), Use(("RU", "", "", "", ""), 0, 3, 0.1)]
+    assert (taken.ts, taken.request, taken.duration_s) == (request.ts, request.request, 0.6)
+    assert (taken.counts, taken.times_s, taken.syscalls) == (request.counts, request.times_s, request.syscalls)
+
+
+@pytest.mark.parametrize(("usual", "lost"), [({"RU": 0.1, "RS": 0.02}, 0.48), ({}, 0.0), ({"RU": 9.0}, 0.0)])
+def test_what_is_lost_is_what_it_took_longer_than_usual(usual: dict[str, float], lost: float) -> None:
+    judged = Judged(2.0, False, 1, None, usual, 0.025, young=False)
+    assert lost_s(locked(0.0), judged) == pytest.approx(lost)
+
+
+def test_a_sentence_says_how_many_which_and_why() -> None:
+    told = rates_sentence([row("3", 2.5)], cluster, young=False)
+    assert told == (
+        "4 % of requests, usually 0.1 %, are out of line like `r7-3` (`lock x.lock`): waits for a lock held by "
+        "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
+    )
+
+
+def test_several_clusters_are_told_up_to_three() -> None:
+    rows = [row("3", 2.5), row("4", 2.0, 0.02), row("5", 1.5), row("6", 1.1), row("7", 0.5)]
+    told = rates_sentence(rows, cluster, young=True)
+    assert " Another 2 %, usually 0.1 %, are like `r7-4` (`lock x.lock`): " in told
+    assert told.count("waits for a lock") == 3
+    assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
+    assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
+
+
+def test_of_what_is_forgotten_the_name_is_told_and_of_nothing_that() -> None:
+    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
+        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
+    )
+    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
+
+
+def test_names_have_no_control_characters() -> None:
+    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
+    assert told.isprintable()
+
+
+def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
+    of_disk = evidence(600.0, 100.0, Apart(500.0, state="BD", syscall="read", on="vda"))
+    blame = blamed(row("3", 2.5), replace(cluster("3"), evidence=of_disk))
+    assert (blame.row, blame.name, blame.feature) == ("3", "lock x.lock", "outlying_ratio")
+    assert (blame.value, blame.usual, blame.usual_deviation, blame.resources) == (0.04, 0.001, 0.002, ("disk",))
+    assert blamed(row("3", 2.5), cluster("3")).resources == ()
+    assert blamed(row("3", 2.5), None).resources == ()
+    unknown = replace(LOCKED, times_s={}, usual_s={}, usual_duration_s=math.nan)
+    assert blamed(row("3", 2.5), replace(cluster("3"), evidence=unknown)).resources == ()
+
+
+def test_normal_requests_lose_nothing() -> None:
+    assert traced(normal(0.0)).uses == []
