@@ -20,6 +20,7 @@ from PIL.PngImagePlugin import PngInfo
 from tests.grafana.drawing import Place, Series, Sheet, Span
 from tests.grafana.queries import FOLDER, FUNCTION, filled
 from tests.grafana.scene import REPLICAS, THREADS, Played, Script, Trouble, playing
+from tests.grafana.service import Held
 from tests.monitoring.servers import api, query
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ SCRIPT: Final = Script(
         Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 120.0, 160.0, 1.0),
         Trouble(THREADS, "java/http-nio-8080-exec-4", "stuck", 180.0, 600.0, 1.0),
     ),
+    held=(Held("lock", 90.0, 150.0, 0.12), Held("refused", 190.0, 600.0, 0.05)),
     marks=((65.0, "db-1"), (215.0, "web-1")),
     junk_s=120.0,
 )
@@ -51,6 +53,7 @@ VALUES: Final = {
     "cluster": ".*",
     "application": ".+",
     "pool": ".+",
+    "service": ".+",
     "row": "nginx",
     "feature": ".*",
     "__range": f"{SCRIPT.lasts_s - SETTLES_S:.0f}s",
@@ -163,7 +166,7 @@ def _make_small(path: Path, digest: str) -> None:
 def main() -> None:
     """Play the scene and draw all."""
     with tempfile.TemporaryDirectory() as folder, playing(Path(folder), SCRIPT, SEEDS, STEP_S) as played:
-        for name in ("overview", "host", "applications", "pools", "pipeline"):
+        for name in ("overview", "host", "applications", "pools", "requests", "pipeline"):
             draw(name, played, "web-1" if name == "host" else ".+")
 
 

@@ -3,7 +3,8 @@
 Three machines are simulated, for half an hour before the scene at once and then in real time, a tick a second. Two of
 them get into trouble, somebody marks it, and some records are no good. Two of them serve an application, whose response
 times follow how long tasks wait for a CPU on one of them. There are two pools, the threads of a server and the replicas
-of a service, whose members do what the load asks for, all alike, until one gets into trouble.
+of a service, whose members do what the load asks for, all alike, until one gets into trouble. Of one more service the
+requests are traced, and some of them are held up.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from laggard.pipeline.applications.intervals import GRACE_S
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.stage import REPLAY_HEADER
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, Topics
+from laggard.pipeline.records import Frame, Mark, Request, encode, make_layout
+from laggard.pipeline.topics import COUNTERS, REQUESTS, TOPIC_OF, Topics
 from laggard.producers.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
+from tests.grafana.service import Service
 from tests.monitoring.servers import awaited, query, running_prometheus
 from tests.monitoring.worker import running_worker
 
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Layout
     from tests.evaluation.simulated import Tick
+    from tests.grafana.service import Held
 
 BEFORE_S: Final = 1800
 """What the models learn from before the scene begins: not live, so that it opens no incident."""
 
 POOLS_BEFORE_S: Final = 600
 """Of that pools are told in the last part alone: they are not young after 192 ticks."""
+
+REQUESTS_BEFORE_S: Final = 700
+"""Requests are not young after 600 s, and 1,000 of them."""
 
 LEARNS_S: Final = 4.0
 """As long this takes at most, as a rule; where it takes longer, the scene catches up."""
@@ -54,6 +60,8 @@ LABELS: Final = {"environment": "production", "cluster": "north"}
 
 TOPICS: Final = Topics()
 
+OPERATORS: Final = "gaussian,cpu,regression,covariance,requests"
+
 APPLICATION: Final = "shop"
 SERVED_BY: Final = ("web-1", "db-1")
 INTERVAL_S: Final = 2.0
@@ -61,6 +69,7 @@ INTERVAL_S: Final = 2.0
 
 THREADS: Final = "web-1/java/http-nio-8080-exec"
 REPLICAS: Final = "checkout"
+SERVICE: Final = "wordpress"
 
 PROGRAMS: Final = {
     "kworker": ("kworker", "ksoftirqd", "rcu_sched", "migration"),
@@ -102,6 +111,7 @@ class Script:
     Attributes:
         lasts_s: how long it is.
         troubles: of processes and of members of pools.
+        held: what holds requests up.
         marks: when which host was marked.
         junk_s: when records come that nobody can read, or too late.
 
@@ -109,6 +119,7 @@ class Script:
 
     lasts_s: float
     troubles: tuple[Trouble, ...]
+    held: tuple[Held, ...]
     marks: tuple[tuple[float, str], ...]
     junk_s: float
 
@@ -267,6 +278,8 @@ class Fleet:
         self.hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
         self._shop = Shop()
         self._pools_from = begins - POOLS_BEFORE_S
+        self._service = Service(SERVICE, SERVED_BY[0], begins, script.held)
+        self._requests_from = begins - REQUESTS_BEFORE_S
         threads = {
             f"java[812@9931]/http-nio-8080-exec-{number}[{815 + number}@9940]": f"java/http-nio-8080-exec-{number}"
             for number in range(1, 13)
@@ -289,7 +302,12 @@ class Fleet:
         first, *others = [host.frames() for host in self.hosts]
         ts = first[1].ts
         pools = [pool.frame(ts) for pool in self.pools] if ts >= self._pools_from else []
-        return [[*first, *self._shop.frames(first[1]), *pools], *others]
+        tracing = self._service.tracing(ts) if ts >= self._requests_from else []
+        return [[*first, *self._shop.frames(first[1]), *pools, *tracing], *others]
+
+    def requests(self, ts: float) -> list[Request]:
+        """What is traced in the second before."""
+        return self._service.requests(ts) if ts >= self._requests_from else []
 
 
 _MORE: Final = (
@@ -334,7 +352,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
     path = folder / "laggard.db"
     served = f"{APPLICATION}={' '.join(SERVED_BY)}"
     with (
-        running_worker(path, operators="gaussian,cpu,regression,covariance", applications_hosts=served) as (address, _),
+        running_worker(path, operators=OPERATORS, applications_hosts=served) as (address, _),
         EmbeddedBus(path) as bus,
     ):
         config: dict[str, Any] = {
@@ -347,12 +365,19 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             begins = time.time() + LEARNS_S
             fleet = Fleet(script, seeds, begins)
             for _ in range(0, BEFORE_S, 100):
-                frames = [frame for _ in range(100) for frames in fleet.tick() for frame in frames]
-                records = [_outgoing(frame) for frame in frames]
+                records = []
+                for _ in range(100):
+                    frames = [frame for frames in fleet.tick() for frame in frames]
+                    requests = fleet.requests(max(frame.ts for frame in frames))
+                    records += [*map(_outgoing, frames), *map(_outgoing, requests)]
                 bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
             learned = f'laggard_model_age_seconds{{operator=~"gaussian|regression"}} > {BEFORE_S - 10 - 3 * GRACE_S}'
             of_pools = f'laggard_model_age_seconds{{operator="covariance"}} > {POOLS_BEFORE_S - 10}'
-            known = f"count({learned}) == {2 * len(fleet.hosts) + 1} and count({of_pools}) == {len(fleet.pools)}"
+            of_requests = f'laggard_model_age_seconds{{operator="requests"}} > {REQUESTS_BEFORE_S - 30}'
+            known = (
+                f"count({learned}) == {2 * len(fleet.hosts) + 1} and count({of_pools}) == {len(fleet.pools)} "
+                f"and count({of_requests}) == 1"
+            )
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
             time.sleep(max(begins - time.time(), 0.0))
             ends = _play(bus, script, fleet, begins)
@@ -379,6 +404,7 @@ def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> floa
         time.sleep(max(due - time.time(), 0.0))
         for frames in tick:
             bus.append([_outgoing(frame) for frame in frames])
+        bus.append([_outgoing(request) for request in fleet.requests(due)])
         if marks and due >= marks[0][0]:
             at, name = marks.pop(0)
             bus.append(
@@ -391,6 +417,7 @@ def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> floa
     return min(frame.ts for frames in tick for frame in frames) - 0.001  # in whole milliseconds
 
 
-def _outgoing(frame: Frame) -> Outgoing:
-    topic = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}[frame.keyed_by]
-    return Outgoing(TOPICS.name(topic), frame.key, encode(frame), frame.ts)
+def _outgoing(record: Frame | Request) -> Outgoing:
+    if isinstance(record, Request):
+        return Outgoing(TOPICS.name(REQUESTS), record.service, encode(record), record.ts)
+    return Outgoing(TOPICS.name(TOPIC_OF[record.keyed_by]), record.key, encode(record), record.ts)

@@ -15,7 +15,8 @@ import pytest
 from laggard.pipeline.grafana.rules import Expression, expressions
 from tests.grafana import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
-from tests.grafana.scene import APPLICATION, LABELS, THREADS, Played, Script, Trouble, playing
+from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing
+from tests.grafana.service import Held
 from tests.monitoring.servers import api, query
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ SCRIPT = Script(
         Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),
         Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 1.0, 600.0, 1.0),
     ),
+    held=(Held("lock", 1.0, 600.0, 0.3),),
     marks=((7.0, "web-1"),),
     junk_s=8.0,
 )
@@ -52,7 +54,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 def answers(played: Played, one: Asked, place: Mapping[str, str]) -> list[float]:
     """The values that Prometheus gives to a query, as Grafana asks it; names count as ones. Raises for a refusal."""
     host = "web-1" if one.place.startswith("host") else ".+"
-    variables = {"host": host, "application": ".+", "pool": ".+", "row": "nginx", "feature": ".*"}
+    variables = {"host": host, "application": ".+", "pool": ".+", "service": ".+", "row": "nginx", "feature": ".*"}
     text = filled(one.expression, {**MACROS, **place, **variables})
     ends = f"{played.ends:.3f}"
     function = FUNCTION.fullmatch(text)
@@ -163,6 +165,17 @@ def test_the_incident_of_a_pool_has_its_alert(played: Played) -> None:
     assert (alert["pool"], alert["scope"], alert["row"]) == (THREADS, "member", "java/http-nio-8080-exec-7")
 
 
+def test_the_incident_of_a_service_names_the_cause_and_has_its_alert(played: Played) -> None:
+    (table,) = [one for one in asked() if one.place == "requests: Open incidents (table): A"]
+    text = filled(table.expression, {**MACROS, **EVERYWHERE, "service": ".+"})
+    (found,) = query(played.url, text, time=f"{played.ends:.3f}")
+    assert (found["metric"]["service"], found["metric"]["row"]) == (SERVICE, "lock sidebar")
+    (rule,) = [rule for rule in RULES if rule.place == "LaggardIncident"]
+    alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
+    (alert,) = [alert for alert in alerts if "service" in alert]
+    assert (alert["service"], alert["scope"], alert["feature"]) == (SERVICE, "request", "outlying_ratio")
+
+
 LIBRARY = Path(__file__).parent / "library"
 
 
@@ -170,7 +183,7 @@ def table_frames(played: Played, panel: Mapping[str, Any], host: str) -> list[di
     """What Grafana's data source Prometheus makes of the answers to a table's queries: a frame each."""
     frames = []
     for target in panel["targets"]:
-        variables = {"host": host, "application": ".+", "pool": ".+", "row": "nginx", "feature": ".*"}
+        variables = {"host": host, "application": ".+", "pool": ".+", "service": ".+", "row": "nginx", "feature": ".*"}
         text = filled(target["expr"], {**MACROS, **EVERYWHERE, **variables})
         found = query(played.url, text, time=f"{played.ends:.3f}")
         labels = sorted({name for each in found for name in each["metric"]})

@@ -1,0 +1,107 @@
+"""A simulated service whose requests are traced: most wait for a database, some of them for what they should not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.records import Request, Spent
+from laggard.producers.trace.own import OWN_EVERY_S, OWN_FEATURES, own_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.records import Frame
+
+REQUESTS_PER_S: Final = 10
+EVENTS: Final = 450
+"""Of the kernel, for each request."""
+
+CALLS: Final = (
+    *("accept4", "getcwd", "openat", "newfstatat", "read", "close") * 2,
+    *("sendto", "poll", "recvfrom") * 6,
+    *("write", "shutdown", "close"),
+)
+PAGES: Final = ("GET /", "GET /post", "GET /search", "POST /comment")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What holds up a share of the requests for a while.
+
+    Attributes:
+        kind: `lock` or `refused`.
+        start_s: when it begins, in seconds of the scene.
+        end_s: when it ends.
+        share: of the requests.
+
+    """
+
+    kind: str
+    start_s: float
+    end_s: float
+    share: float
+
+
+class Service:
+    """Parameters: its name, when the scene begins in seconds since the Unix epoch, and what holds requests up."""
+
+    def __init__(self, name: str, host: str, begins: float, held: Sequence[Held]) -> None:
+        self._name, self._host = name, host
+        self._begins = begins
+        self._held = held
+        self._random = np.random.default_rng(21)
+        self._sequence = count(1)
+        self._traced = 0
+        self._cpu_s = 0.0
+
+    def requests(self, ts: float) -> list[Request]:
+        """Those that end in the second before."""
+        ended = sorted(ts - self._random.random(REQUESTS_PER_S))
+        self._traced += len(ended)
+        return [self._request(each) for each in ended]
+
+    def tracing(self, ts: float) -> list[Frame]:
+        """What tracing tells of itself, now and then."""
+        self._cpu_s += 0.03 + 0.004 * self._random.random()
+        if ts % OWN_EVERY_S >= 1.0:
+            return []
+        values = (self._cpu_s, EVENTS * self._traced, self._traced // 300, self._traced, self._traced // 90, 1.0, 0, 0)
+        return [own_frame(self._host, ts, dict(zip(OWN_FEATURES, values, strict=True)))]
+
+    def _request(self, ends: float) -> Request:
+        page = self._random.integers(len(PAGES))
+        slow = (1.0 + 0.15 * page) * np.exp(0.12 * self._random.normal(size=4))
+        spent = [
+            Spent("RU", "", "", "", 0, "", 40, 0.020 * slow[0]),
+            Spent("BT", "poll", "127.0.0.1:3306", "mariadbd", 731, "", 6, 0.045 * slow[1]),
+            Spent("BP", "", "", "php-fpm", 812, "", 5, 0.006 * slow[2]),
+            Spent("RS", "sendto", "127.0.0.1:3306", "", 0, "", 6, 0.004 * slow[3]),
+        ]
+        calls = list(CALLS)
+        for each in self._held:
+            if each.start_s <= ends - self._begins < each.end_s and self._random.random() < each.share:
+                long_s = 0.4 * (0.7 + 0.6 * self._random.random())
+                if each.kind == "lock":
+                    spent.append(Spent("BT", "flock", "/srv/blog/cache/sidebar", "worker", 4711, "", 1, long_s))
+                    calls += ["flock", "read", "flock"]
+                else:
+                    tries = int(long_s / 0.02)
+                    spent.append(Spent("BS", "clock_nanosleep", "", "", 0, "", tries, long_s))
+                    refused = Spent("RS", "connect", "127.0.0.1:6379", "", 0, "ECONNREFUSED", tries, 2e-5 * tries)
+                    spent.append(refused)
+                    calls += ["socket", "connect", "close", "clock_nanosleep"] * tries
+        times_s: dict[str, float] = {}
+        counts: dict[str, float] = {}
+        for one in spent:
+            times_s[one.state] = times_s.get(one.state, 0.0) + one.time_s
+            counts[one.state] = counts.get(one.state, 0.0) + one.times
+        number = next(self._sequence)
+        duration_s = sum(times_s.values())
+        return Request(
+            self._name, ends - duration_s, f"812-{number}", duration_s, counts, times_s, tuple(calls), number,
+            self._host, PAGES[page], spent=tuple(spent),
+        )  # fmt: skip
