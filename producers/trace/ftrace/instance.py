@@ -34,6 +34,7 @@ PREFIX: Final = "laggard-"
 _GROUP: Final = "laggard_"
 _ALL_MAY_WRITE: Final = 0o222
 _MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
+_ATTEMPTS: Final = 5
 _BUSY_S: Final = 2.0  # so long a program may have the instance's marker file open
 
 
@@ -55,7 +56,8 @@ class Instance:
         name: of its folder.
         cpus: those that can be traced.
         header: how its pages begin.
-        damage: what about it is not as it should be, in words.
+        path: its folder.
+        group: of its probes.
 
     Raises:
         TracingError: tracefs is not there, or may not be used.
@@ -64,22 +66,25 @@ class Instance:
 
     def __init__(self, *, buffer_kib: int, root: Path = TRACEFS) -> None:
         remove_stale(root)
-        suffix = secrets.token_hex(4)
-        self.name = PREFIX + suffix
-        self.group = _GROUP + suffix
         self._root = root
-        self.path = root / "instances" / self.name
         self._probes: list[Probe] = []
         self._pipes: dict[int, int] = {}
         self._marker: Path | None = None
-        with _explained(f"{root}: cannot make an instance of the tracer"):
-            self.path.mkdir()
+        for attempt in range(_ATTEMPTS):
+            suffix = secrets.token_hex(4)
+            self.name, self.group = PREFIX + suffix, _GROUP + suffix
+            self.path = root / "instances" / self.name
+            with _explained(f"{root}: cannot make an instance of the tracer"):
+                self.path.mkdir()
+            try:
+                self._hold()
+                break
+            except FileNotFoundError as error:
+                # Another recorder took it for a stale one, in the moment in which nothing of it was open.
+                if attempt == _ATTEMPTS - 1:
+                    raise TracingError(errno.EBUSY, f"{self.path}: is removed by others") from error
         try:
             with _explained(f"{self.path}: cannot be set up"):
-                self.cpus = tuple(sorted(int(path.name[3:]) for path in (self.path / "per_cpu").glob("cpu*")))
-                for cpu in self.cpus:
-                    pipe = self.path / f"per_cpu/cpu{cpu}/trace_pipe_raw"
-                    self._pipes[cpu] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
                 self.write("tracing_on", "0")
                 self.write("trace_clock", CLOCK)
                 self.write("options/overwrite", "1")
@@ -89,6 +94,13 @@ class Instance:
         except BaseException:
             self.remove()
             raise
+
+    def _hold(self) -> None:
+        """Open its files; from then on it is not taken for a stale one."""
+        self.cpus = tuple(sorted(int(path.name[3:]) for path in (self.path / "per_cpu").iterdir()))
+        for cpu in self.cpus:
+            pipe = self.path / f"per_cpu/cpu{cpu}/trace_pipe_raw"
+            self._pipes[cpu] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
     def __enter__(self) -> Self:
         return self

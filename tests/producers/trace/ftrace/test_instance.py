@@ -1,0 +1,142 @@
+"""An own instance of the tracer: nothing of others is touched, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.ftrace.instance import PREFIX, TRACEFS, Instance, TracingError, remove_stale
+from tests.producers.trace.ftrace.programs import TRACES
+
+pytestmark = TRACES
+
+PROBE = Probe("test_begin", "/bin/sh:0x1000", Kind.BEGIN, "shop")
+
+
+def ours() -> set[str]:
+    return {path.name for path in (TRACEFS / "instances").iterdir() if path.name.startswith(PREFIX)}
+
+
+def probes(group: str) -> list[str]:
+    return [line for line in (TRACEFS / "dynamic_events").read_text().splitlines() if group in line]
+
+
+def test_it_is_there_and_gone() -> None:
+    with Instance(buffer_kib=64) as instance:
+        assert instance.name in ours()
+        assert "[mono]" in (instance.path / "trace_clock").read_text()
+        assert set(instance.enable(["sched/sched_switch", "nothing/nothing"])) == {"sched/sched_switch"}
+        assert (instance.path / "events/sched/sched_switch/enable").read_text() == "1\n"
+        assert (TRACEFS / "events/sched/sched_switch/enable").read_text() == "0\n"
+        instance.define([PROBE])
+        assert len(probes(instance.group)) == 1
+        instance.enable([instance.event(PROBE)])
+    assert instance.name not in ours()
+    assert probes(instance.group) == []
+
+
+def test_a_probe_that_is_refused_leaves_nothing() -> None:
+    refused = pytest.raises(TracingError, match=r"dynamic_events: refuses `p:laggard_\w+/test_begin /nowhere:0x1`")
+    with refused, Instance(buffer_kib=64) as instance:
+        instance.define([PROBE, Probe("test_begin", "/nowhere:0x1", Kind.BEGIN, "shop")])
+    assert instance.name not in ours()
+    assert probes(instance.group) == []
+
+
+KILLED = """
+import sys, time
+from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.ftrace.instance import Instance
+from pathlib import Path
+instance = Instance(buffer_kib=64)
+instance.define([Probe("test_begin", "/bin/sh:0x1000", Kind.BEGIN, "shop")])
+instance.enable([f"{instance.group}/test_begin", "sched/sched_switch"])
+instance.switch(on=True)
+instance.publish_marker(Path(sys.argv[1]))
+print(instance.name, flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(marker)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        name = process.stdout.readline().strip()
+        try:
+            group = name.replace("-", "_")
+            assert name not in remove_stale()
+            assert name in ours()
+            refused = pytest.raises(TracingError, match="another recorder offers its marker file there")
+            with refused, Instance(buffer_kib=64) as instance:
+                instance.publish_marker(marker)
+        finally:
+            process.kill()
+    # Another test's recorder may be as quick to remove it.
+    until = time.monotonic() + 10
+    while name in ours() and time.monotonic() < until:
+        remove_stale()
+    assert name not in ours()
+    remove_stale()
+    assert probes(group) == []
+    with Instance(buffer_kib=64) as instance:
+        instance.publish_marker(marker)
+        assert marker.stat().st_nlink == 1
+    assert not marker.exists()
+
+
+def test_anybody_may_mark() -> None:
+    marker = Path("/run") / f"laggard-test-{os.getpid()}" / "marker"
+    try:
+        with Instance(buffer_kib=64) as instance:
+            instance.publish_marker(marker)
+            instance.switch(on=True)
+            command = ["sh", "-c", f"echo hello > {marker}"]
+            subprocess.run(command, check=True, user="nobody", group="nogroup")
+            assert "hello" in (instance.path / "trace").read_text()
+            instance.switch(on=False)
+            assert subprocess.run(command, check=False, user="nobody", group="nogroup", stderr=-3).returncode
+        assert not marker.exists()
+    finally:
+        marker.parent.rmdir()
+
+
+def test_a_program_that_holds_it_is_waited_for() -> None:
+    with Instance(buffer_kib=64) as instance:
+        holder = subprocess.Popen(
+            ["sh", "-c", f"exec 9> {instance.path / 'trace_marker'}; echo; exec sleep 0.5"], stdout=-1
+        )
+        assert holder.stdout
+        holder.stdout.readline()
+        begin = time.monotonic()
+    assert time.monotonic() - begin > 0.2
+    holder.send_signal(signal.SIGTERM)
+    holder.communicate()
+    assert instance.name not in ours()
+
+
+def test_no_tracefs(tmp_path: Path) -> None:
+    with pytest.raises(TracingError, match="tracefs is not mounted there"):
+        Instance(buffer_kib=64, root=tmp_path)
+
+
+def test_only_root() -> None:
+    child = os.fork()
+    if not child:
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            Instance(buffer_kib=64)
+        except TracingError as error:
+            os._exit(0 if "only root may trace" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

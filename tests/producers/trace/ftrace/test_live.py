@@ -1,0 +1,109 @@
+"""Tracing as it goes: in order, a moment later, within the budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.ftrace.live import Live
+from tests.producers.trace.ftrace.programs import TRACES, Waiting, waiting
+
+pytestmark = TRACES
+
+REQUESTS = r"""
+import os, time
+for number in range(40):
+    try:
+        open(word, "w").write("laggard begin 1 shop\tGET /cart")
+        time.sleep(0.002)
+        open(word, "w").write("laggard end 1")
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
+BUSY = "import os, time\nuntil = time.monotonic() + 2.5\nwhile time.monotonic() < until: os.getppid()"
+
+
+def run_until_done(program: Waiting, stop: threading.Event, word: str = "") -> None:
+    try:
+        program.go(word)
+    finally:
+        stop.set()
+
+
+def test_requests_as_they_come() -> None:
+    stop = threading.Event()
+    with waiting(REQUESTS) as program, Live(events_per_s=1e7) as live:
+        marker = live._session.instance.path / "trace_marker"
+        thread = threading.Thread(target=run_until_done, args=(program, stop, str(marker)))
+        thread.start()
+        analysis = Analysis(host="web-1", clock_offset_s=live.wall_offset_s)
+        requests, last, late = [], 0, []
+        for batch in live.batches(stop):
+            ts = batch.events["ts"]
+            if len(ts):
+                assert ts[0] >= last
+                assert (np.diff(ts) >= 0).all()
+                last = int(ts[-1])
+                late.append(time.monotonic_ns() - last)
+            requests += analysis.feed(batch)
+        requests += analysis.finish()
+        thread.join()
+        cost = live.cost()
+    ours = [request for request in requests if request.service == "shop"]
+    assert len(ours) == 40
+    assert {request.name for request in ours} == {"GET /cart"}
+    assert all(request.times_s["BS"] + request.times_s["BP"] >= 0.002 for request in ours)
+    assert all(abs(request.ts - time.time()) < 30 for request in ours)
+    assert len(late) >= 2
+    assert cost.recorded_ratio == 1
+    assert cost.lost == 0
+    assert cost.events > 40 * 10
+    assert 0.8 < cost.seconds < 60
+    assert 0 < cost.cpu_s < cost.seconds
+
+
+def test_more_events_than_the_budget_allows() -> None:
+    stop = threading.Event()
+    with waiting(BUSY) as program, Live(events_per_s=20_000) as live:
+        thread = threading.Thread(target=run_until_done, args=(program, stop))
+        thread.start()
+        batches = list(live.batches(stop))
+        thread.join()
+        # It paused when the budget of some seconds was spent.
+        assert live.cost().recorded_ratio < 0.9
+        events = live.cost().events
+        session = live._session
+        assert (session.instance.path / "tracing_on").read_text() == "0\n"
+        assert events == sum(
+            int((~np.isin(batch.events["kind"], (Kind.LOST, Kind.PATH))).sum())
+            - int(((batch.events["cpu"] < 0) | (batch.events["kind"] == Kind.OPENED)).sum())
+            for batch in batches
+        )
+    assert sum(len(batch.events) for batch in batches) > 100_000
+
+
+def test_a_pause_is_told_as_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = iter([True, False, False, True, True])
+    with Live(events_per_s=1e7) as live:
+        monkeypatch.setattr(live._budget, "spend", lambda events, passed_s: next(wanted))
+        told = []
+        for _ in range(5):
+            time.sleep(0.05)
+            told.append(live.take().events)
+        told.append(live.finish().events)
+        rows = np.concatenate(told)
+        cost = live.cost()
+    gaps = rows[rows["kind"] == Kind.LOST]
+    assert [(gap["cpu"], gap["tid"]) for gap in gaps] == [(-1, -1)]
+    (gap,) = gaps
+    assert gap["ts"] == gap["b"]
+    assert 0.1e9 < gap["b"] - gap["a"] < 1e9
+    inside = rows[(rows["ts"] > gap["a"] + 20e6) & (rows["ts"] < gap["b"]) & (rows["cpu"] >= 0)]
+    assert set(inside["kind"].tolist()) <= {Kind.PATH, Kind.OPENED}
+    assert cost.recorded_ratio == pytest.approx(1 - (gap["b"] - gap["a"]) / 1e9 / cost.seconds, abs=0.02)
