@@ -61,6 +61,7 @@ class Figures:
         waiting: requests that the bus does not have yet.
         dropped: requests that were lost on the way to it.
         bytes: recorded to the folder.
+        notes: what cannot be told here, in words.
 
     """
 
@@ -83,6 +84,7 @@ class Figures:
     waiting: int = 0
     dropped: int = 0
     bytes: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
         """Keep them where `laggard trace status` finds them; in one piece, whoever reads meanwhile."""

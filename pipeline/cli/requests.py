@@ -75,8 +75,8 @@ def show(
 ) -> None:
     """Show how long requests took, normal ones and outlying ones, and what clusters of these have in common.
 
-    Of SERVICE all clusters are shown, else of each service the largest. --json prints an object for each service. The
-    exit code is 3 where nothing is recorded of what was asked for.
+    Of SERVICE all clusters are shown, but for many of one request each; else of each service the largest. --json prints
+    an object for each service. The exit code is 3 where nothing is recorded of what was asked for.
     """
     from laggard.pipeline.requests.past import summaries  # noqa: PLC0415 - a wrong option is said without
 
@@ -316,7 +316,7 @@ def _write_all(
     from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
     from laggard.pipeline.requests.report import SHOWN_CLUSTERS, summaries_lines  # noqa: PLC0415
 
-    most = math.inf if everything else SHOWN_CLUSTERS
+    most = sys.maxsize if everything else SHOWN_CLUSTERS
     _write(summaries_lines(found, page_of(console_of(sys.stdout)), now, most))
     click.echo()
     if clusters := found[0].clusters:

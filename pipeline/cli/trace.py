@@ -326,6 +326,8 @@ class _Status:
         self.figures.recording = True
         self.tell(now=True)
         self._running.say(f"laggard trace follows {self.figures.what}. ^C stops it.")
+        for note in self.figures.notes:
+            self._running.say(f"Note: {note}")
 
 
 def _publish(settings: Settings, running: Session, status: _Status) -> None:
@@ -342,6 +344,7 @@ def _publish(settings: Settings, running: Session, status: _Status) -> None:
         publisher = publisher_of(settings, bus, REQUESTS, stack, spool=SPOOL, spool_bytes=spool_bytes)
         live = stack.enter_context(live_of(settings))
         analysis = Analysis(host=host, clock_offset_s=live.wall_offset_s)
+        figures.notes = list(live.notes)
         tracing = Tracing(publisher.publish, publisher, host, analysis)
 
         def tell() -> None:
@@ -365,6 +368,7 @@ def _record(settings: Settings, running: Session, status: _Status, output: Path)
 
     figures = status.figures
     with recorder_of(settings, output) as recorder:
+        figures.notes = list(recorder.session.notes)
 
         def wanted() -> bool:
             figures.bytes = recorder.bytes
@@ -458,6 +462,7 @@ def _status_lines(figures: Figures, now: float) -> Iterator[str]:
     if figures.output:
         yield f"  recorded  {readable('recorded_bytes', figures.bytes)} to {figures.output}"
         yield f"  cost      {cost}"
+        yield from (f"  note      {note}" for note in figures.notes)
         return
     recorded = readable("share_ratio", figures.recorded_ratio)
     lost = f", {figures.lost:,} lost" if figures.lost else ""
@@ -471,3 +476,4 @@ def _status_lines(figures: Figures, now: float) -> Iterator[str]:
     if figures.waiting or figures.dropped:
         yield f"  waiting   {figures.waiting:,} for the bus; {figures.dropped:,} lost"
     yield f"  cost      {cost}"
+    yield from (f"  note      {note}" for note in figures.notes)

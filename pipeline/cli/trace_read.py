@@ -63,7 +63,10 @@ def requests_in(path: Path, warn: Callable[[str], None]) -> Iterator[Request]:
 
     """
     if not path.is_dir():
-        yield from read_spans(path)
+        spans = read_spans(path)
+        yield from spans
+        for each in spans.warnings:
+            warn(each)
         return
     trace = open_trace(path)
     analysis = Analysis(host=trace.host, clock_offset_s=trace.wall_offset_s)

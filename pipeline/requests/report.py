@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SHOWN_CLUSTERS: Final = 5
 """Of each service, the largest, where no service is asked for."""
 
+SHOWN_ALONE: Final = 5
+"""Of clusters of one request each, where a service is asked for."""
+
 SHOWN_SPENT: Final = 6
 SHOWN_ID: Final = 48
 
@@ -36,7 +39,7 @@ _HEADS: Final = ("", "requests", "median", "95 %", "longest")
 # Of services.
 
 
-def summaries_lines(found: Sequence[Summary], page: Page, now: float, most: float = SHOWN_CLUSTERS) -> Iterator[Text]:
+def summaries_lines(found: Sequence[Summary], page: Page, now: float, most: int = SHOWN_CLUSTERS) -> Iterator[Text]:
     """Each service: durations, and the clusters of outlying requests with their causes.
 
     Args:
@@ -52,7 +55,7 @@ def summaries_lines(found: Sequence[Summary], page: Page, now: float, most: floa
         yield from _summary_lines(summary, page, now, most)
 
 
-def _summary_lines(summary: Summary, page: Page, now: float, most: float) -> Iterator[Text]:
+def _summary_lines(summary: Summary, page: Page, now: float, most: int) -> Iterator[Text]:
     requests = summary.normal.requests + summary.outlying.requests
     line = Text(printable(summary.service), "bold")
     line.append(f": {counted(requests, 'request')}, {_span(summary.begin_ts, summary.newest_ts)}", "not bold")
@@ -61,13 +64,15 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: float) -> Ite
     yield from _durations_lines(summary)
     if summary.cut:
         yield Text("There were more; these are the newest.", "dim")
-    shown = [each for number, each in enumerate(summary.clusters) if number < most]
+    alone = [each for each in summary.clusters if each.requests == 1][SHOWN_ALONE:]
+    shown = [each for each in summary.clusters if each not in alone][:most]
     for cluster in shown:
         yield Text()
         yield from _cluster_lines(cluster, page, now)
     if left := len(summary.clusters) - len(shown):
         yield Text()
-        yield Text(f"        and {counted(left, 'cluster')} more, which `laggard requests SERVICE` shows", "dim")
+        each = " of one request each" if left <= len(alone) else ""
+        yield Text(f"        and {counted(left, 'cluster')} more{each}", "dim")
     if summary.young:
         yield Text()
         yield Text("Too few requests are known yet for this to be relied on; take it with care.", "dim")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -114,6 +116,21 @@ def test_of_the_bus(here: Called) -> None:
     code, out, _ = here("shop")
     assert code == 0
     assert out.endswith("No request is out of line.\n")
+
+
+def test_of_many_clusters_the_largest_are_shown(call: Called, tmp_path: Path) -> None:
+    path = tmp_path / "told.jsonl"
+    outputs = [output for _, output in outlying()]
+    of_two = [replace(each, cluster=f"two {number // 2}") for number, each in enumerate(outputs[:8])]
+    alone = [replace(outputs[0], request=f"alone-{number}", cluster=f"one {number}") for number in range(9)]
+    path.write_text("".join(f"{write_output(each)}\n" for each in (*of_two, *alone)))
+    code, out, _ = call("--file", str(path))
+    assert code == 0
+    assert re.findall(r"^ +\d+  (\w+ \d),", out, re.MULTILINE) == ["two 0", "two 1", "two 2", "two 3", "one 0"]
+    assert "        and 8 clusters more\n" in out
+    code, out, _ = call("wordpress", "--file", str(path))
+    assert re.findall(r"^ +1  (one \d),", out, re.MULTILINE) == [f"one {number}" for number in range(5)]
+    assert "        and 4 clusters more of one request each\n" in out
 
 
 def test_as_json(here: Called) -> None:
