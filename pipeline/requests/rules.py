@@ -173,7 +173,8 @@ def _of_state(state: str, alike: Alike) -> Finding:
 def _off_cpu(alike: Alike) -> Words:
     share = readable("_ratio", round(alike.time_s / (alike.evidence.duration_s or 1.0), 2))
     by = f", the CPU is taken by {alike.who}" if alike.who else ""
-    return Words(f"is off the CPU: {share} of the time runnable{by} ({alike.figures})", "CPU taken")
+    title = f"CPU taken by {shown(alike.culprit)}" if alike.culprit else "CPU taken"
+    return Words(f"is off the CPU: {share} of the time runnable{by} ({alike.figures})", title)
 
 
 def _lock(alike: Alike) -> Words:
@@ -215,7 +216,7 @@ def _futex(alike: Alike) -> Words:
     woken = replace(
         alike, parts=[each for each in alike.parts if each.state != "BS"]
     )  # not where a time limit ended it
-    by = f", woken by {woken.who}" if woken.who else ""
+    by = f", woken by {woken.aside}" if woken.aside else ""
     return Words(f"waits for another thread (`futex`{by}): {alike.figures}", "futex")
 
 
@@ -329,7 +330,7 @@ def _call(alike: Alike) -> str:
 
 
 def _who(alike: Alike) -> str:
-    return f" ({alike.who})" if alike.who else ""
+    return f" ({alike.aside})" if alike.aside else ""
 
 
 def _tries(alike: Alike) -> str:

@@ -124,19 +124,39 @@ class Alike:
     @property
     def who(self) -> str:
         """Who did it: `` `worker` (pid 812) ``, `` `a` and others ``; empty where most is by nobody known."""
+        names, pid = self._by()
+        return f"{names} (pid {pid})" if pid else names
+
+    @property
+    def aside(self) -> str:
+        """The same for a remark in brackets: `` `worker`, pid 812 ``; or empty."""
+        names, pid = self._by()
+        return f"{names}, pid {pid}" if pid else names
+
+    @property
+    def culprit(self) -> str:
+        """The name of the one who did nearly all of it; empty where there is none."""
+        ranked = self._ranked()
+        return ranked[0][0] if ranked and ranked[0][1] >= MOST else ""
+
+    def _by(self) -> tuple[str, int]:
+        """Names, and the process of a single one."""
+        named = [(name, share) for name, share in self._ranked() if name]
+        if sum(share for _, share in named) < 0.5:
+            return "", 0
+        first = quoted(named[0][0])
+        if self.culprit:
+            return first, next((each.found.pid for each in self.parts if each.by == self.culprit and each.found.pid), 0)
+        if len(named) > 1 and named[0][1] + named[1][1] >= MOST:
+            return f"{first} and {quoted(named[1][0])}", 0
+        return f"{first} and others", 0
+
+    def _ranked(self) -> list[tuple[str, float]]:
+        """Who did it, and what share; an empty name for nobody known."""
         by: Counter[str] = Counter()
         for each in self.parts:
             by[each.by] += round(1e9 * max(each.lost_s, 0.0))
-        named = [name for name, _ in by.most_common() if name]
-        if not named or 2 * by[""] > by.total():
-            return ""
-        first = quoted(named[0])
-        if by[named[0]] >= MOST * by.total():
-            pid = next((each.found.pid for each in self.parts if each.by == named[0] and each.found.pid), 0)
-            return f"{first} (pid {pid})" if pid else first
-        if by[named[0]] + by[named[1] if len(named) > 1 else ""] >= MOST * by.total() and len(named) > 1:
-            return f"{first} and {quoted(named[1])}"
-        return f"{first} and others"
+        return [(name, count / by.total()) for name, count in by.most_common() if count]
 
     @property
     def where(self) -> str:

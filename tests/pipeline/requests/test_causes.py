@@ -143,7 +143,7 @@ from tests.pipeline.requests.evidence import Repeated, Spent, evidence
                 Spent(50, 30, "BP", "write", by="php-fpm"),
                 requests=30,
             ),
-            "CPU taken",
+            "CPU taken by backup",
             (
                 "is off the CPU: 59 % of the time runnable, the CPU is taken by `backup` (pid 77) (300 ms of 510 ms, "
                 "usually 34 ms); and computes: 210 ms of 510 ms in user mode, usually 86 ms, with about as many "
@@ -280,7 +280,7 @@ from tests.pipeline.requests.evidence import Repeated, Spent, evidence
         pytest.param(
             evidence(380, 40, Spent(330, 1, "BF", "futex", by="gc", pid=4), requests=9),
             "futex",
-            "waits for another thread (`futex`, woken by `gc` (pid 4)): 330 ms of 380 ms, usually 1 ms",
+            "waits for another thread (`futex`, woken by `gc`, pid 4): 330 ms of 380 ms, usually 1 ms",
             id="other thread",
         ),
         pytest.param(
