@@ -13,6 +13,8 @@ from laggard.operators.requests.troubles import Signature, Troubles, signature
 from laggard.operators.requests.usual import Moments, Profile, evidence, profile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from laggard.operators.requests.results import Cluster, Traced
@@ -76,8 +78,9 @@ class Requests:
     """Outlying requests of one service, and clusters of them (S4, sections III.C and III.D), as the requests come.
 
     Two spaces are looked at, each with DBSCAN's noise rule against a sliding reference (`density.Density`): the seconds
-    in each state, as the paper recommends; and the logarithms of how often which system call was made and each state
-    was entered, where a request is out of line that did something else than all others, even if it was fast ("odd").
+    in each state, as the paper recommends; and the logarithms of how often which system call was made (where none are
+    known, which state was entered), where a request is out of line that did something else than all others, even if it
+    was fast ("odd").
     Outlying requests that lost their time alike are a cluster, whose number stays (`troubles.Troubles`).
 
     Parameters:
@@ -156,10 +159,7 @@ class Requests:
         for state, time_s in request.times_s.items():
             times[self._states.place(state)] += time_s
         counts: dict[int, float] = {}
-        for state, count in request.counts.items():
-            place = self._calls.place(f" {state}")  # no system call has such a name
-            counts[place] = counts.get(place, 0.0) + count
-        for call, calls in Counter(request.syscalls).items():
+        for call, calls in _did(request).items():
             place = self._calls.place(call)
             counts[place] = counts.get(place, 0.0) + calls
         vector = np.zeros(len(self._calls))
@@ -210,3 +210,8 @@ class Requests:
         self._usual.restore(state["usual"])
         self._troubles.restore(state["troubles"])
         self._normal = int(state["normal"])
+
+
+def _did(request: Traced) -> Mapping[str, float]:
+    """How often a request did what: its system calls; how often a state was entered tells of what else ran, too."""
+    return Counter(request.syscalls) if request.syscalls else {f" {name}": n for name, n in request.counts.items()}
