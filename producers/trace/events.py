@@ -83,7 +83,7 @@ class Kind(IntEnum):
     """It ends: a = the same id."""
     LOST = 23
     """Events are missing, of `cpu` or (-1) of all: from a to b (nanoseconds); c = how many, 0 where not known. Its `ts`
-    is b."""
+    is b, or a where nothing more of that CPU is known: then b is later than all."""
     PATH = 24
     """A path or address is an argument of the system call that `tid` is in: text."""
 

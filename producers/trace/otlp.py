@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import zstandard
 
 from laggard.producers.trace.errors import TraceError
+from laggard.producers.trace.foreign import BYTES, foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,6 +92,9 @@ def spans_in(path: Path, told: Told) -> Iterator[Span]:
     """
     try:
         with path.open("rb") as plain:
+            other = foreign(plain.read(BYTES))
+            if other:
+                raise TraceError(path, f"expected OTLP traces, got {other}")
             file = _opened(plain)
             begin = file.read(5)
             if not begin.strip():
@@ -109,6 +113,7 @@ _NONE: Final = "expected OTLP traces, as JSON or protobuf, got something else"
 
 
 def _opened(plain: IO[bytes]) -> IO[bytes]:
+    plain.seek(0)
     magic = plain.read(4)
     plain.seek(0)
     if magic[:2] == b"\x1f\x8b":

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laggard.producers.trace.ctf.metadata import read_metadata
 from laggard.producers.trace.ctf.trace import METADATA, CtfTrace, host_of
 from laggard.producers.trace.errors import TraceError
+from laggard.producers.trace.foreign import BYTES, foreign
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION
 from laggard.producers.trace.ftrace.recording import Recording
 from laggard.producers.trace.hosts import Hosts, Trace
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from laggard.producers.trace.events import Events
 
 __all__ = ["Trace", "TraceError", "open_trace", "read_spans"]
-
-_FOREIGN: Final = {
-    b"PERFILE2": "a recording of perf: `perf data convert --to-ctf FOLDER -i FILE --tod` makes it a trace",
-    b"\x17\x08Dtracing": "a recording of trace-cmd, which is not read: record with `laggard trace start --output`",
-}
 
 
 def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trace:
@@ -65,7 +61,11 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
     for host, found in traces.items():
         hosts.setdefault(host, []).append(partial(CtfTrace, found, boundaries))
     if not hosts:
-        raise troubles[0] if troubles else TraceError(top, f"expected a folder with {METADATA} (CTF) or {DESCRIPTION}")
+        raise (
+            troubles[0]
+            if troubles
+            else TraceError(top, f"expected a trace, there is neither `{METADATA}` of one in CTF nor `{DESCRIPTION}`")
+        )
     several = [host for host, opened in hosts.items() if len(opened) > 1]
     if several:
         what = f"of {several[0]}" if several[0] else "of one host"
@@ -79,8 +79,8 @@ def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path
     """The folders of our recordings, and those of CTF traces."""
     try:
         if not top.is_dir():
-            top.stat()
-            raise TraceError(top, f"expected a trace's folder, got {_what(top)}")
+            with top.open("rb") as file:
+                raise TraceError(top, f"expected a trace's folder, got {foreign(file.read(BYTES)) or 'a file'}")
         os.scandir(top).close()
     except OSError as error:
         raise TraceError(top, f"cannot be read: {error.strerror}") from error
@@ -97,12 +97,6 @@ def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path
         elif METADATA in files:
             folders.append(Path(name))
     return recordings, folders
-
-
-def _what(path: Path) -> str:
-    with path.open("rb") as file:
-        begin = file.read(16)
-    return next((told for magic, told in _FOREIGN.items() if begin.startswith(magic)), "a file")
 
 
 class _Troubled:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PACKET_MAGIC: Final = 0xC1FC1FC1
 
 _SECOND_NS: Final = 1_000_000_000
-_LAST_NS: Final = 1 << 62
+FOREVER_NS: Final = 1 << 62
 """No time is later, and no number is larger; what a damaged file says fits into 64 bits all the same."""
 
 _MOST_CPUS: Final = 1 << 15
@@ -36,7 +36,7 @@ class Gap(NamedTuple):
 
     Attributes:
         begin_ns: since when.
-        end_ns: until when.
+        end_ns: until when; `FOREVER_NS` where the rest of the stream cannot be read.
         lost: how many; 0 where it is not known.
 
     """
@@ -139,13 +139,16 @@ class Stream:
         if found.problem or cut:
             problem = "the file ends within a packet" if cut else f"a packet cannot be read to its end: {found.problem}"
             self._told.tell(problem, self.path)
-            # From the last event that was read up to where the packet should have ended.
             since = int(ts[-1]) if len(ts) else self._begin(head)
             stop = head.fields.get("timestamp_end")
-            gaps.append(Gap(since, max(since, self._ns(stop)) if isinstance(stop, int) else since, 0))
+            until = max(since, self._ns(stop)) if isinstance(stop, int) else since
+            gaps.append(Gap(since, FOREVER_NS if cut else until, 0))
         cpu = int(head.fields.get("cpu_id", -1))
         self._at = head.end
         self._next = self._head()
+        if self._next is None and self._at != head.end and not cut:
+            # Of this CPU nothing is known from here on.
+            gaps.append(Gap(max(self._last_ns or 0, self._end_ns or 0), FOREVER_NS, 0))
         return Packet(cpu if cpu < _MOST_CPUS else -1, ts, found.groups, window, gaps)
 
     def close(self) -> None:
@@ -163,18 +166,21 @@ class Stream:
         try:
             bit = self._header(window, 0, scope)
             if scope.get("magic", PACKET_MAGIC) != PACKET_MAGIC:
-                self._ends("a packet is expected, there is none" if self._at else "is no stream of CTF")
+                self._ends(
+                    "a packet is expected, there is none: the rest is not read" if self._at else "is no stream of CTF"
+                )
                 return None
             stream = self._metadata.streams.get(scope.get("stream_id", next(iter(self._metadata.streams))))
             if stream is None:
-                self._ends(f"a packet of stream {scope['stream_id']}, which the metadata does not know")
+                number = scope["stream_id"]
+                self._ends(f"a packet of stream {number}, which the metadata does not know: the rest is not read")
                 return None
             if stream.number not in self._decoders:
                 self._decoders[stream.number] = Decoder(stream)
             bit = self._decoders[stream.number].packet(window, bit, scope)
         except (IndexError, UnreadableError) as error:
             why = str(error) or "the file ends within it"
-            self._ends(f"a packet's header cannot be read: {why}")
+            self._ends(f"a packet's header cannot be read, nor what follows: {why}")
             return None
         rest = (self._size - self._at) * 8
         whole = int(scope.get("packet_size", rest))
@@ -201,7 +207,7 @@ class Stream:
 
     def _ns(self, value: int) -> int:
         frequency = self.clock.frequency
-        return min(value if frequency == _SECOND_NS else value * _SECOND_NS // frequency, _LAST_NS)
+        return min(value if frequency == _SECOND_NS else value * _SECOND_NS // frequency, FOREVER_NS)
 
     def _begin(self, head: _Head) -> int:
         begin = head.fields.get("timestamp_begin")
@@ -217,7 +223,7 @@ class Stream:
                 raw[group.at] = window.integers(group.positions, column.bit, column.kind)
                 bits[group.at] = column.kind.size
         begin, end = head.fields.get("timestamp_begin", 0), head.fields.get("timestamp_end")
-        value = unwrapped(raw, bits, min(begin, _LAST_NS), end if isinstance(end, int) else None)
+        value = unwrapped(raw, bits, min(begin, FOREVER_NS), end if isinstance(end, int) else None)
         frequency = self.clock.frequency
         if frequency != _SECOND_NS:
             value = value // frequency * _SECOND_NS + value % frequency * _SECOND_NS // frequency
@@ -248,7 +254,7 @@ class Stream:
             lost = discarded - self._discarded
             if lost > 0:
                 self._told.tell("events were discarded by the recorder", self.path, lost)
-                gaps.append(Gap(before, max(before, end), min(lost, _LAST_NS)))
+                gaps.append(Gap(before, max(before, end), min(lost, FOREVER_NS)))
             self._discarded = discarded
         self._sequence = sequence if isinstance(sequence, int) else None
         self._end_ns = end

@@ -10,7 +10,7 @@ import numpy as np
 from laggard.producers.trace.ctf.columns import Columns
 from laggard.producers.trace.ctf.layouts import UnreadableError
 from laggard.producers.trace.ctf.running import Running
-from laggard.producers.trace.ctf.streams import Packet, Stream
+from laggard.producers.trace.ctf.streams import FOREVER_NS, Packet, Stream
 from laggard.producers.trace.ctf.translation import BOUNDARIES, Boundary, Translation, blank
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import EVENT, Events, Kind, Texts
@@ -163,6 +163,9 @@ class CtfTrace:
             for row, gap in zip(gaps, packet.gaps, strict=True):
                 row["a"], row["b"], row["c"] = gap.begin_ns + ahead, gap.end_ns + ahead, gap.lost
                 row["ts"] = row["b"]
+                if gap.end_ns == FOREVER_NS:
+                    # Told at once, so that what comes after it on other CPUs is not trusted.
+                    row["ts"], row["b"] = row["a"], FOREVER_NS
             rows = np.concatenate([rows, gaps])
             rows = rows[np.argsort(rows["ts"], kind="stable")]
         return rows

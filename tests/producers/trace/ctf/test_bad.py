@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from laggard.producers.trace import serving
+from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.ctf.metadata import parse_metadata
-from laggard.producers.trace.ctf.streams import unwrapped
+from laggard.producers.trace.ctf.streams import FOREVER_NS, unwrapped
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.reading import open_trace
@@ -93,7 +95,7 @@ def other_packets(folder: Path) -> None:
             trace_cmd,
             ": expected a trace's folder, got a recording of trace-cmd, which is not read: record with `laggard trace",
         ),
-        (no_metadata, ": expected a folder with metadata (CTF) or recording.json"),
+        (no_metadata, ": expected a trace, there is neither `metadata` of one in CTF nor `recording.json`"),
         (metadata(b""), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got an empty file"),
         (metadata(bytes(range(256))), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got something else"),
         (
@@ -173,17 +175,27 @@ def unknown_event(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "events", "gap", "expected"),
     [
-        (truncated, 10 + 40, (0, 9000, 39_000), "channel0_0: the file ends within a packet"),
+        (truncated, 10 + 40, (0, 9000, None), "channel0_0: the file ends within a packet"),
         (
             within_a_header,
             40 + 40,
-            None,
-            "channel0_0: a packet's header cannot be read: the file ends within it",
+            (0, 39_000, None),
+            "channel0_0: a packet's header cannot be read, nor what follows: the file ends within it",
         ),
         (other_magic, 40, None, "channel0_0: is no stream of CTF"),
-        (other_magic_later, 40 + 40, None, "channel0_0: a packet is expected, there is none"),
-        (other_stream, 40, None, "channel0_0: a packet of stream 9, which the metadata does not know"),
-        (never_finished, 40 + 40, None, "channel0_0: a packet was not finished, what follows is not read"),
+        (
+            other_magic_later,
+            40 + 40,
+            (0, 39_000, None),
+            "channel0_0: a packet is expected, there is none: the rest is not read",
+        ),
+        (
+            other_stream,
+            40,
+            None,
+            "channel0_0: a packet of stream 9, which the metadata does not know: the rest is not read",
+        ),
+        (never_finished, 40 + 40, (0, 39_000, None), "channel0_0: a packet was not finished, what follows is not read"),
         (
             unknown_event,
             9 + 40 + 40,
@@ -203,7 +215,12 @@ def test_what_is_damaged_is_told_and_the_rest_is_read(tmp_path, change, events, 
 
     lost = rows[rows["kind"] == Kind.LOST]
     assert len(rows) - len(lost) == events
-    found = [(int(row["cpu"]), int(row["a"]) - START, int(row["b"]) - START) for row in lost]
+    # What follows a gap to the end of the trace is told when it begins.
+    found = [
+        (int(row["cpu"]), int(row["a"]) - START, None if row["b"] == FOREVER_NS else int(row["b"]) - START)
+        for row in lost
+    ]
+    assert (lost["ts"] == np.where(lost["b"] == FOREVER_NS, lost["a"], lost["b"])).all()
     assert found == ([] if gap is None else [gap])
     assert [warning.rpartition("/")[2] for warning in trace.warnings] == [expected]
 
@@ -298,3 +315,28 @@ def test_noise_in_metadata_is_an_error_or_a_trace(seed):
 
     with contextlib.suppress(TraceError):
         assert parse_metadata(text.decode()).streams
+
+
+def test_requests_that_follow_the_end_of_a_cut_file_are_not_trusted(tmp_path):
+    """Of one CPU the second half is missing: who ran there, and woke whom, is not known any more."""
+    served: list[tuple[int, str, dict[str, object]]] = []
+    for at in range(START, START + 100_000_000, 10_000_000):
+        served += [
+            (at, "sched_switch", {"prev_tid": 0, "next_tid": 7, "next_comm": b"php-fpm"}),
+            (at + 1000, "php:request_start", {"path": b"/"}),
+            (at + 500_000, "php:request_exit", {}),
+            (at + 600_000, "sched_switch", {"prev_tid": 7, "prev_state": 1, "next_tid": 0}),
+        ]
+    packets = [Packet(switches(20, begin=START + part * 50_000_000 + 123, step=2_000_000)) for part in range(2)]
+    folder = Written({0: [Packet(served)], 1: packets}).write(tmp_path / "trace")
+    stream = folder / "channel0_1"
+    stream.write_bytes(stream.read_bytes()[:-1000])
+
+    trace = open_trace(folder)
+    analysis = Analysis()
+    found = [request for batch in trace for request in analysis.feed(batch)] + analysis.finish()
+
+    # What was read of the CPU ends 58 ms after the first request's begin, in the sixth's time.
+    assert len(found) == 6
+    assert analysis.report.discarded == {serving.LOST_EVENTS: 4}
+    assert analysis.report.requests == 6

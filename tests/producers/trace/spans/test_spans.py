@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,10 @@ def pieces(request: Request) -> list[tuple[int, str, str]]:
     return [(round(each.begin_s * 1e3), each.state, each.detail) for each in request.path]
 
 
-CALL = {"kind": SpanKind.CLIENT, "attributes": {"server.address": "db-1", "server.port": "3306", "db.system": "mysql"}}
+CALL: dict[str, Any] = {
+    "kind": SpanKind.CLIENT,
+    "attributes": {"server.address": "db-1", "server.port": "3306", "db.system": "mysql"},
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -395,7 +397,7 @@ def cut(content: bytes) -> bytes:
 
 
 def second_damaged(content: bytes) -> bytes:
-    first = 4 + struct.unpack(">I", content[:4])[0]
+    first = 4 + int.from_bytes(content[:4], "big")
     return content[: first + 4] + b"\xff" * (len(content) - first - 4)
 
 
@@ -423,6 +425,11 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, name, change
     [
         (b"", ": expected OTLP traces, got an empty file"),
         (b"   \n", ": expected OTLP traces, as JSON or protobuf, got something else"),
+        (
+            b"PERFILE2" + bytes(90),
+            ": expected OTLP traces, got a recording of perf: `perf data convert --to-ctf FOLDER",
+        ),
+        (b"/* CTF 1.8 */ trace {", ": expected OTLP traces, got a part of a trace in CTF: read its folder"),
         (b"hello, this is a text", ": expected OTLP traces, as JSON or protobuf, got something else"),
         (b'{"data": [{"traceID": "1"}]}', ": expected OTLP JSON with `resourceSpans`, there is none"),
         (b'[{"traceId": "1"}]', ": expected OTLP JSON with `resourceSpans`, there is none"),

@@ -1,0 +1,24 @@
+"""What a file is that somebody took for a trace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BYTES: Final = 16
+"""So many of a file's first bytes tell."""
+
+_CTF: Final = "a part of a trace in CTF: read its folder"
+_BEGINNINGS: Final = {
+    b"PERFILE2": "a recording of perf: `perf data convert --to-ctf FOLDER -i FILE --tod` makes it a trace",
+    b"\x17\x08Dtracing": "a recording of trace-cmd, which is not read: record with `laggard trace start --output`",
+    b"/* CTF 1.8": _CTF,
+    b"\x57\x1d\xd1\x75": _CTF,
+    b"\x75\xd1\x1d\x57": _CTF,
+    b"\xc1\x1f\xfc\xc1": _CTF,
+    b"\xc1\xfc\x1f\xc1": _CTF,
+}
+
+
+def foreign(begin: bytes) -> str:
+    """What it is by its first bytes, in words; empty where they do not tell."""
+    return next((told for beginning, told in _BEGINNINGS.items() if begin.startswith(beginning)), "")
