@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from laggard.operators.requests.representations import counted
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 3
 """Unigrams, bigrams and trigrams."""
-
-EVENTS: Final = 1 << 18
-"""So many are sorted at once: as many as stay in the processor's caches."""
 
 STEADY: Final = 0.14
 """The least spread of a count: that of one which differs by 1 in one request of fifty. Without it, one `read` more
@@ -80,30 +79,11 @@ def ngrams(sequences: Coded, longest: int = LONGEST) -> NGrams:
             runs = table[pairs]
             grams = [(), *((*grams[each // width], int(each % width)) for each in found)]
         every += grams[1:]
-        parts.append(_counted(runs, ends, len(grams))[:, 1:])
+        parts.append(counted(runs, ends, len(grams))[:, 1:])
     counts = csr_array(hstack(parts, format="csr")) if parts else csr_array((count, 0), dtype=np.int64)
     occurring = np.flatnonzero(counts.sum(axis=0))
     named = tuple(tuple(sequences.words[event - 1] for event in every[each]) for each in occurring)
     return NGrams(named, counts[:, occurring])
-
-
-def _counted(runs: NDArray[np.int32], ends: NDArray[np.intp], width: int) -> csr_array:
-    """How often each run begins in each sequence. Shape (sequences, runs)."""
-    begins = np.concatenate(([0], ends))
-    counts, columns, sizes = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
-    first = 0
-    while first < len(ends):
-        last = max(int(np.searchsorted(ends, begins[first] + EVENTS)), first + 1)
-        mine = runs[begins[first] : ends[last - 1]]
-        rows = np.repeat(np.arange(last - first), np.diff(begins[first : last + 1]))[: len(mine)]
-        cells = np.sort(rows * width + mine)
-        at = np.flatnonzero(np.diff(cells, prepend=-1))
-        counts.append(np.diff(at, append=len(cells)))
-        columns.append(cells[at] % width)
-        sizes.append(np.bincount(cells[at] // width, minlength=last - first))
-        first = last
-    rows_end = np.cumsum(np.concatenate(sizes))
-    return csr_array((np.concatenate(counts), np.concatenate(columns), rows_end), shape=(len(ends), width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from tests.evaluation.requests.published_data import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -73,7 +72,9 @@ def measured(rounds: int, step: Callable[..., object], arguments: tuple[Any, ...
         wall, cpu = time.perf_counter(), time.process_time()
         step(*arguments)
         taken.append((time.perf_counter() - wall, time.process_time() - cpu))
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage: what that tells is at least what the process had from which this one was started.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    peak_mb = int(status["VmHWM"].split()[0]) / 1024
     return Cost(statistics.median(one for one, _ in taken), statistics.median(other for _, other in taken), peak_mb)
 
 

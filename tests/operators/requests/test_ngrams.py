@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from laggard.operators.requests import ngrams as module
+from laggard.operators.requests import representations
 from laggard.operators.requests.ngrams import STEADY, distinctions, ngrams, usual
 from laggard.operators.requests.representations import bag_of_words, coded
 
@@ -32,7 +33,7 @@ def plain(sequences: list[list[str]], longest: int) -> list[dict[tuple[str, ...]
 @given(SEQUENCES, st.integers(1, 5), st.sampled_from([1, 7, 1 << 18]))
 def test_counts_are_those_of_a_plain_loop(sequences: list[list[str]], longest: int, events: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "EVENTS", events)
+        patch.setattr(representations, "EVENTS", events)
         found = ngrams(coded(sequences, CALLS), longest)
     counts = found.counts.toarray()
     assert counts.shape == (len(sequences), len(found.grams))
