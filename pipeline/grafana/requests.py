@@ -27,7 +27,7 @@ from laggard.pipeline.grafana.panels import (
 )
 from laggard.pipeline.grafana.tables import Column, table
 from laggard.pipeline.grafana.variables import common_variables, query_variable
-from laggard.pipeline.requests.words import STATES
+from laggard.pipeline.requests.words import SPANS, STATES
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -188,7 +188,7 @@ def _states(which: str) -> PanelBuilder:
     panel = graph(
         f"Seconds of {which} requests, by state", told[which], [(per_request, "{{state}}")], unit="s", stacked=True
     )
-    for state, words in STATES.items():
+    for state, words in (*STATES.items(), *SPANS.items()):
         shown = [("displayName", words.label), ("color", {"mode": "fixed", "fixedColor": words.color})]
         panel.override_by_name(state, [DynamicConfigValue(*one) for one in shown])
     return panel

@@ -14,7 +14,7 @@ from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.requests.rules import CHANCE, Finding, troubles
 from laggard.pipeline.requests.spending import known, more_often, quoted, seconds, times
-from laggard.pipeline.requests.words import SYSCALLS
+from laggard.pipeline.requests.words import SPANS, SYSCALLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -134,7 +134,8 @@ def _oddities(evidence: Evidence) -> Sequence[Finding]:
     found = [each for each in (*troubles(evidence), _repeated_calls(evidence)) if each and each.repeated]
     short = calls < usual / 2.0
     if short:
-        told = f"makes only {readable('', calls)} system calls, usually {readable('', usual)}"
+        what = "operations" if SPANS.keys() & evidence.times_s.keys() else "system calls"
+        told = f"makes only {readable('', calls)} {what}, usually {readable('', usual)}"
         found.insert(0, Finding(0.0, told, "ends early"))
     single = (each for each in evidence.differences if each.kind == "ngram" and len(each.what) == 1)
     for each in sorted(single, key=lambda each: -abs(each.statistic)):

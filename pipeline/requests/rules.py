@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.requests.spending import Alike, Spending, known, more_often, quoted, seconds, shown
-from laggard.pipeline.requests.words import RESULTS, STATES
+from laggard.pipeline.requests.words import RESULTS, SPANS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -162,7 +162,7 @@ def _finding(rule: Rule, alike: Alike) -> Finding:
 
 
 def _of_state(state: str, alike: Alike) -> Finding:
-    words = STATES.get(state)
+    words = STATES.get(state) or SPANS.get(state)
     told, title = (f"is in the state {quoted(state)}", state) if words is None else (words.does, words.title)
     return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True)
 
@@ -342,6 +342,46 @@ def _about(what: str, alike: Alike) -> str:
     return f"{what} {alike.where.rpartition('/')[2] or alike.where}".strip()
 
 
+# Of spans.
+
+
+def _span_fails(each: Spending) -> str | None:
+    if not (each.result and each.state in SPANS):
+        return None
+    return f"{each.syscall}\0{each.on}\0{each.result}"
+
+
+def _failing_span(alike: Alike) -> Words:
+    call = alike.parts[0]
+    to = f" to {alike.where or alike.who}" if alike.where or alike.who else ""
+    verb = "repeats" if alike.repeated else "makes"
+    told = f"{verb} {quoted(call.syscall)}{to} that fails ({shown(call.result)}){alike.often}: {alike.figures}"
+    return Words(told, f"{shown(call.syscall)} fails")
+
+
+def _called(alike: Alike) -> Words:
+    of = alike.where or alike.who or "another service"
+    who = _who(alike) if alike.where else ""
+    call = f", {quoted(alike.syscall)}" if alike.syscall else ""
+    told = f"waits for the answer of {of}{who}{call}{alike.often}: {alike.figures}"
+    return Words(told, f"answer of {alike.where or _first(alike) or 'a service'}")
+
+
+def _handed_over(alike: Alike) -> Words:
+    to = f" to {alike.where}" if alike.where else ""
+    return Words(f"hands messages over{to}{alike.often}: {alike.figures}", f"messages{to}")
+
+
+def _own_code(alike: Alike) -> Words:
+    first = next((each for each in alike.parts if each.syscall), None)
+    if first is None or first.lost_s < alike.lost_s / 2.0:
+        return Words(f"is in its own code: {alike.figures}", "own code")
+    return Words(
+        f"is in its own code, most of it in {quoted(first.syscall)}: {alike.figures}",
+        f"own code {shown(first.syscall)}",
+    )
+
+
 def _waits(each: Spending) -> bool:
     return each.state not in RUNS
 
@@ -361,6 +401,10 @@ def _by_place(condition: Callable[[Spending], bool]) -> Callable[[Spending], str
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(_span_fails, _failing_span, vain=True),
+    Rule(lambda each: f"{each.on}\0{each.by}" if each.state == "client" else None, _called),
+    Rule(_by_place(lambda each: each.state == "producer"), _handed_over),
+    Rule(_all(lambda each: each.state == "self"), _own_code, state="self"),
     Rule(_all(lambda each: each.state == "BP"), _off_cpu, state="BP"),
     Rule(_by_place(lambda each: each.syscall in LOCKS and each.result in TURNED_AWAY), _lock_tried, vain=True),
     Rule(_by_place(lambda each: each.syscall in LOCKS and _waits(each) and each.state != "BD"), _lock),

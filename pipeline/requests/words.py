@@ -42,6 +42,14 @@ STATES: Final[Mapping[str, StateWords]] = {
 }
 """By the state's name; those that run first."""
 
+SPANS: Final[Mapping[str, StateWords]] = {
+    "self": StateWords("own code", "is in its own code", "own code", "#5cb877"),
+    "client": StateWords("waits for an answer", "waits for the answer of another service", "answer", "#ecd24e"),
+    "producer": StateWords("hands over messages", "hands messages over", "messages", "#57bfc4"),
+    "server": StateWords("in another service", "waits for another service", "another service", "#b893de"),
+}
+"""Likewise of requests out of OpenTelemetry's spans, which know no states of the kernel: see `producers.trace.spans`."""
+
 SYSCALLS: Final[Mapping[str, str]] = {
     "accept": "takes connections",
     "accept4": "takes connections",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laggard.pipeline.requests.causes import LONGEST_TITLE, TOLD, cause, title
 from laggard.pipeline.requests.spending import LONGEST_NAME, LONGEST_OBJECT
-from laggard.pipeline.requests.words import RESULTS, STATES, SYSCALLS
+from laggard.pipeline.requests.words import RESULTS, SPANS, STATES, SYSCALLS
 from tests.pipeline.requests.evidence import Repeated, Spent, evidence
 
 # The figures of the published clusters are those of Tables IV and V, with mean times of the published data.
@@ -591,13 +591,75 @@ from tests.pipeline.requests.evidence import Repeated, Spent, evidence
             ),
             id="in a row, where no call alone is repeated",
         ),
+        pytest.param(
+            evidence(
+                900,
+                60,
+                Spent(820, 20, "client", "SELECT items", "db-1:5432", "postgres", times=300, usual_times=8),
+                states={"self": (80, 40)},
+                requests=12,
+            ),
+            "answer of db-1:5432",
+            (
+                "waits for the answer of db-1:5432 (`postgres`), `SELECT items`, 300 times a request, usually 8: 820 "
+                "ms of 900 ms, usually 20 ms"
+            ),
+            id="spans: the answer of another service, many times",
+        ),
+        pytest.param(
+            evidence(900, 60, Spent(820, 20, "client", "Charge", "", "payments"), states={"self": (80, 40)}),
+            "answer of payments",
+            "waits for the answer of `payments`, `Charge`: 820 ms of 900 ms, usually 20 ms",
+            id="spans: a service that is known by its name",
+        ),
+        pytest.param(
+            evidence(
+                400,
+                60,
+                Spent(330, 0, "client", "GET", "payments:8080", "payments", result="503", times=3),
+                states={"self": (70, 60)},
+            ),
+            "GET fails",
+            "repeats `GET` to payments:8080 that fails (503), 3 times, usually never: 330 ms of 400 ms, usually 0",
+            id="spans: calls that fail and are tried again",
+        ),
+        pytest.param(
+            evidence(400, 60, Spent(340, 5, "self", "render"), states={"self": (390, 50)}),
+            "own code render",
+            "is in its own code, most of it in `render`: 390 ms of 400 ms, usually 50 ms",
+            id="spans: own code",
+        ),
+        pytest.param(
+            evidence(400, 60, states={"self": (390, 50)}),
+            "own code",
+            "is in its own code: 390 ms of 400 ms, usually 50 ms",
+            id="spans: own code all over",
+        ),
+        pytest.param(
+            evidence(400, 60, Spent(340, 5, "producer", "publish", "orders"), states={"self": (60, 55)}),
+            "messages to orders",
+            "hands messages over to orders: 340 ms of 400 ms, usually 5 ms",
+            id="spans: messages",
+        ),
+        pytest.param(
+            evidence(400, 60, states={"self": (60, 55), "server": (340, 5)}),
+            "another service",
+            "waits for another service: 340 ms of 400 ms, usually 5 ms",
+            id="spans: in another service",
+        ),
+        pytest.param(
+            evidence(12, 60, Repeated(("Charge",), 0, 1, -9), states={"self": (12, 60)}, syscalls=(2, 9)),
+            "ends early",
+            "makes only 2 operations, usually 9; it takes 12 ms, usually 60 ms",
+            id="spans: ends early",
+        ),
     ],
 )
 def test_each_kind_of_trouble_is_told_with_its_figures(found, name, told):
     assert (title(found), cause(found)) == (name, told)
 
 
-STATE = st.sampled_from([*STATES, "XY"])
+STATE = st.sampled_from([*STATES, *SPANS, "XY"])
 CALLS = st.sampled_from([
     "", "accept4", "clock_nanosleep", "connect", "fcntl", "flock", "fsync", "futex", "openat", "poll", "read",
     "recvfrom", "sendto", "wait4", "write",
@@ -695,7 +757,7 @@ def test_who_only_woke_is_never_said_to_hold_anything_for_sure():
 
 
 def test_all_words_are_such_that_sentences_stay_sentences():
-    for words in STATES.values():
+    for words in (*STATES.values(), *SPANS.values()):
         assert words.label
         assert words.title
         assert words.does[0].islower()
