@@ -48,7 +48,7 @@ SPANS: Final[Mapping[str, StateWords]] = {
     "producer": StateWords("hands over messages", "hands messages over", "messages", "#57bfc4"),
     "server": StateWords("in another service", "waits for another service", "another service", "#b893de"),
 }
-"""Likewise of requests out of OpenTelemetry's spans, which know no states of the kernel: see `producers.trace.spans`."""
+"""Likewise of requests out of OpenTelemetry's spans, which know no state of the kernel: see `producers.trace.spans`."""
 
 SYSCALLS: Final[Mapping[str, str]] = {
     "accept": "takes connections",
