@@ -75,8 +75,8 @@ def show(
 ) -> None:
     """Show how long requests took, normal ones and outlying ones, and what clusters of these have in common.
 
-    Of SERVICE all clusters are shown, but for many of one request each; else of each service the largest. --json prints
-    an object for each service. The exit code is 3 where nothing is recorded of what was asked for.
+    Of SERVICE all clusters are shown, but for many of one request each; else of each service those that take most time.
+    --json prints an object for each service. The exit code is 3 where nothing is recorded of what was asked for.
     """
     from laggard.pipeline.requests.past import summaries  # noqa: PLC0415 - a wrong option is said without
 

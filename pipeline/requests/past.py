@@ -56,6 +56,7 @@ class Clustered:
         begin_ts: when the first of them began, seconds since the Unix epoch.
         newest_ts: when the newest did.
         median_s: of their durations in seconds.
+        time_s: of their durations the sum, in seconds.
         cause: of the newest, in words.
         example: the id of the newest.
 
@@ -67,6 +68,7 @@ class Clustered:
     begin_ts: float
     newest_ts: float
     median_s: float
+    time_s: float
     cause: str
     example: str
 
@@ -82,7 +84,7 @@ class Summary:
         normal: those that are not out of line.
         outlying: those that are.
         usual_s: what normal requests took when the newest outlying one came, on average; NaN without one.
-        clusters: of the outlying ones, the largest first; those in none come last.
+        clusters: of the outlying ones, those first that take most time in sum; those in none come last.
         young: whether too few requests were known for the newest judgement to be relied on.
         cut: whether there were more than `MOST_REQUESTS`, of which only the newest are counted.
 
@@ -151,6 +153,9 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summa
     for each in outputs:
         clusters[each.cluster].append(each)
     newest = outputs[-1] if outputs else None
+    ranked = sorted(
+        map(_clustered, clusters.values()), key=lambda each: (not each.cluster, -each.time_s, each.begin_ts)
+    )
     return Summary(
         service,
         min(began),
@@ -158,11 +163,7 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summa
         _durations([told.took[key][1] for key in keys if key not in told.outputs]),
         _durations([each.duration_s for each in outputs]),
         math.fsum(newest.usual_s.values()) if newest is not None and newest.usual_s else math.nan,
-        tuple(
-            sorted(
-                map(_clustered, clusters.values()), key=lambda each: (not each.cluster, -each.requests, each.begin_ts)
-            )
-        ),
+        tuple(ranked),
         newest is not None and newest.young,
         service in told.cut,
     )
@@ -170,10 +171,18 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summa
 
 def _clustered(outputs: Sequence[RequestOutput]) -> Clustered:
     newest = outputs[-1]
-    median_s = statistics.median(each.duration_s for each in outputs)
-    odd = sum(each.odd for each in outputs)
-    first_ts = outputs[0].ts
-    return Clustered(newest.cluster, len(outputs), odd, first_ts, newest.ts, median_s, newest.cause, newest.request)
+    durations_s = [each.duration_s for each in outputs]
+    return Clustered(
+        newest.cluster,
+        len(outputs),
+        sum(each.odd for each in outputs),
+        outputs[0].ts,
+        newest.ts,
+        statistics.median(durations_s),
+        math.fsum(durations_s),
+        newest.cause,
+        newest.request,
+    )
 
 
 def _durations(durations_s: Sequence[float]) -> Durations:

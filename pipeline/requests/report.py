@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
 
 SHOWN_CLUSTERS: Final = 5
-"""Of each service, the largest, where no service is asked for."""
+"""Of each service, those that take most time, where no service is asked for."""
 
 SHOWN_ALONE: Final = 5
 """Of clusters of one request each, where a service is asked for."""
@@ -133,6 +133,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
                 "begin_ts": json_number(each.begin_ts),
                 "newest_ts": json_number(each.newest_ts),
                 "median_s": json_number(each.median_s),
+                "time_s": json_number(each.time_s),
                 "cause": each.cause,
                 "example": each.example,
             }

@@ -472,7 +472,7 @@ SETTINGS: tuple[Setting, ...] = (
         "table",
         "",
         "Functions of programs each call of which is a request: by service `BINARY:FUNCTION`, such as "
-        "`/usr/sbin/mariadbd:dispatch_command`.",
+        "`/usr/bin/redis-server:processCommand`.",
         check=_check_functions,
     ),
     Setting(
