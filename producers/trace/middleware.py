@@ -106,8 +106,10 @@ class TracedWSGI:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
-        asked = f"{environ.get('REQUEST_METHOD', '')} {environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
-        number = self._marker.begin(asked)
+        path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
+        # Each character is a byte (PEP 3333).
+        plain = path.encode("latin-1", "replace").decode(errors="replace")
+        number = self._marker.begin(f"{environ.get('REQUEST_METHOD', '')} {plain}")
         if not number:
             return self._application(environ, start_response)
         try:

@@ -140,11 +140,13 @@ class Program:
             owner = raw[at + 12 : at + 12 + owner_size]
             begin = at + 12 + -(-owner_size // 4) * 4
             at = begin + -(-size // 4) * 4
-            if (owner, kind) == _STAPSDT:
+            if (owner, kind) == _STAPSDT and len(raw) >= begin + size:
                 yield self._usdt(raw[begin : begin + size])
 
     def _usdt(self, note: bytes) -> Usdt:
         layout = struct.Struct(self._order + self._pointer * 3)
+        if len(note) < layout.size:
+            raise ProgramError(f"{self._path}: a probe's note has {len(note)} bytes, expected {layout.size} and texts")
         address, _, semaphore = layout.unpack_from(note)
         provider, name, arguments, *_ = (*note[layout.size :].split(b"\0"), b"", b"", b"")
         return Usdt(

@@ -1,0 +1,210 @@
+"""Boundaries in real programs: where they are in their files, and that the kernel tells of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.producers.trace.boundaries import usdt
+from laggard.producers.trace.boundaries.elf import Program, ProgramError
+from laggard.producers.trace.boundaries.functions import Function, function_probes, parse_function
+from laggard.producers.trace.boundaries.php import php_probes, running_interpreters
+from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.ftrace.recorder import Recorder
+from laggard.producers.trace.ftrace.recording import Recording
+from tests.producers.trace.ftrace.programs import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+X86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program's probe is written for x86-64")
+PHP = shutil.which("php") or shutil.which("php8.2")
+NEEDS_PHP = pytest.mark.skipif(PHP is None, reason="php is not there; on Debian: apt install php-cli")
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("probed") / "probed"
+    subprocess.run(["cc", "-O2", "-o", made, Path(__file__).with_name("probed.c")], check=True)
+    return made
+
+
+Bound = tuple[str, int, str]
+
+
+def bounds(folder: Path) -> list[Bound]:
+    found = [
+        (Kind(row["kind"]).name, int(row["tid"]), batch.texts[row["text"]], int(row["ts"]))
+        for batch in Recording(folder)
+        for row in batch.events
+        if row["kind"] in (Kind.BEGIN, Kind.END)
+    ]
+    return [bound[:3] for bound in found]
+
+
+def recorded(folder: Path, probes: list[Probe], program: Path, lines: str) -> tuple[int, list[Bound]]:
+    """The process of a program that reads these lines, and the boundaries that the kernel told."""
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process, Recorder(folder, probes=probes) as recorder:
+        recorder.start()
+        process.communicate(lines, timeout=30)
+        recorder.stop()
+    return process.pid, bounds(folder)
+
+
+@X86_64
+@TRACES
+def test_a_probe_with_a_semaphore_and_a_text(program: Path, tmp_path: Path) -> None:
+    with Program(program) as opened:
+        begin, end = opened.probes()
+    assert (begin.provider, begin.name, begin.arguments) == ("shop", "begin", ("8@%rdi", "-4@%esi"))
+    assert begin.semaphore
+    assert (end.name, end.semaphore, end.arguments) == ("end", 0, ())
+    argument = usdt.text_argument("line", begin.arguments[0])
+    probes = [
+        Probe("shop_begin", usdt.place(program, begin), Kind.BEGIN, "shop", (argument,), ("line",)),
+        Probe("shop_end", usdt.place(program, end), Kind.END, "shop"),
+    ]
+    pid, found = recorded(tmp_path / "folder", probes, program, "GET /cart/12\nGET /\n")
+    assert found == [
+        ("BEGIN", pid, "shop\tGET /cart/*"),
+        ("END", pid, ""),
+        ("BEGIN", pid, "shop\tGET /"),
+        ("END", pid, ""),
+    ]
+
+
+@TRACES
+def test_a_function(program: Path, tmp_path: Path) -> None:
+    probes = function_probes(parse_function(f"shop={program}:handle"))
+    pid, found = recorded(tmp_path / "folder", probes, program, "a\nb\nc\n")
+    assert found == [("BEGIN", pid, "shop\thandle"), ("END", pid, "")] * 3
+
+
+@contextmanager
+def php_server(folder: Path) -> Iterator[str]:
+    (folder / "index.php").write_text("<?php usleep(1000); echo strlen($_SERVER['REQUEST_URI']);")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with subprocess.Popen([str(PHP), "-S", address, "-t", folder], stdout=-3, stderr=-3) as process:
+        try:
+            for _ in range(100):
+                try:
+                    urllib.request.urlopen(f"http://{address}/", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+@NEEDS_PHP
+@TRACES
+def test_php(tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    with php_server(pages) as address:
+        interpreters = running_interpreters()
+        assert Path(str(PHP)).resolve() in interpreters
+        probes = php_probes(Path(str(PHP)).resolve(), "blog")
+        with Recorder(tmp_path / "folder", probes=probes) as recorder:
+            recorder.start()
+            for number in range(3):
+                urllib.request.urlopen(f"{address}/cart/{number}?x=1", timeout=5).close()
+            recorder.stop()
+    found = bounds(tmp_path / "folder")
+    assert [(kind, text) for kind, _, text in found] == [("BEGIN", "blog\tGET /cart/*"), ("END", "")] * 3
+    assert len({thread for _, thread, _ in found}) == 1
+
+
+def test_no_php(program: Path) -> None:
+    with pytest.raises(ProgramError, match=r"has no probes request__startup and request__shutdown \(USDT\)"):
+        php_probes(program)
+
+
+def test_a_function_that_is_not_there(program: Path, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"has no function hande; similar are handle"):
+        function_probes(Function("shop", program, "hande"))
+    stripped = tmp_path / "stripped"
+    subprocess.run(["strip", "-o", stripped, program], check=True)
+    with pytest.raises(ProgramError, match=r"has no table of functions: it was stripped"):
+        function_probes(Function("shop", stripped, "handle"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"", "expected a program or a library"),
+        (b"#!/bin/sh\n" * 9, "expected a program"),
+    ],
+)
+def test_no_program(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ProgramError, match=message):
+        Program(path)
+
+
+def test_a_program_that_is_cut_off(program: Path, tmp_path: Path) -> None:
+    raw = program.read_bytes()
+    for size in (10, 64, 1000, len(raw) // 2, len(raw) - 2000):
+        (tmp_path / "cut").write_bytes(raw[:size])
+        with pytest.raises(ProgramError):
+            function_probes(Function("shop", tmp_path / "cut", "handle"))
+
+
+@pytest.mark.parametrize("text", ["", "shop", "shop=x", "shop=:f", "=x:f", "shop=x:", "a\tb=x:f"])
+def test_no_function(text: str) -> None:
+    with pytest.raises(ProgramError, match="expected SERVICE=BINARY:FUNCTION"):
+        parse_function(text)
+
+
+def test_a_function_is_told_by_its_text() -> None:
+    assert parse_function("shop=/opt/a:b/shopd:handle") == Function("shop", Path("/opt/a:b/shopd"), "handle")
+
+
+@pytest.mark.parametrize(
+    ("argument", "fetched"),
+    [
+        ("8@%rax", "%ax"),
+        ("-4@%esi", "%si"),
+        ("8@%r12", "%r12"),
+        ("4@%r8d", "%r8"),
+        ("2@%bp", "%bp"),
+        ("8@-16(%rbp)", "-16(%bp)"),
+        ("8@(%rsp)", "+0(%sp)"),
+        ("8@x19", "%x19"),
+        ("-4@w3", "%x3"),
+        ("8@[sp, 16]", "+16(%sp)"),
+        ("8@[x29]", "+0(%x29)"),
+    ],
+)
+def test_where_arguments_are(argument: str, fetched: str) -> None:
+    assert usdt.text_argument("uri", argument) == f"uri=+0({fetched}):ustring"
+
+
+@pytest.mark.parametrize("argument", ["8@$5", "8@%rax:%rdx", "8@symbol(%rip)", "8@(%rax,%rbx,8)"])
+def test_where_they_cannot_be(argument: str) -> None:
+    with pytest.raises(ProgramError, match="expected a register, or memory that one points to"):
+        usdt.text_argument("uri", argument)
+
+
+def test_plain_data_and_back() -> None:
+    probe = Probe("a", "/x:0x1", Kind.BEGIN, "shop", ("uri=+0(%ax):ustring",), ("uri",), "none")
+    assert Probe.from_json(probe.to_json()) == probe
+    assert probe.definition("g") == "p:g/a /x:0x1 uri=+0(%ax):ustring"
+    assert (probe.text(["/a/5"]), probe.text([""])) == ("shop\t/a/*", "shop\tnone")
