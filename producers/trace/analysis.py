@@ -227,7 +227,7 @@ class Analysis:
             syscalls=tuple(syscalls[:MAX_SYSCALLS]),
             host=machine.name,
             name=asked_for(name)[:MAX_NAME],
-            critical_s=_in_seconds(_sums(critical)),
+            critical_s=_in_seconds(times if critical is local else _sums(critical)),
             spent=spent(local, self._texts),
             threads=threads,
             path=path,
@@ -235,8 +235,8 @@ class Analysis:
         )
         self._held.append((one.begin, end, request))
 
-    def _notes(self, one: Serving, end: int, times: dict[int, int], syscalls: list[str]) -> Iterable[str]:
-        unknown = times.get(UN, 0) / (end - one.begin)
+    def _notes(self, one: Serving, end: int, times: dict[str, int], syscalls: list[str]) -> Iterable[str]:
+        unknown = times.get(NAMES[UN], 0) / (end - one.begin)
         if unknown > UNKNOWN_SHARE:
             yield f"{unknown:.0%} of its time is not known: events are missing"
         names = set(syscalls)
@@ -281,29 +281,29 @@ class Analysis:
         self.report.out_of_step = sum(machine.out_of_step for machine in self._machines.values())
 
 
-def _sums(pieces: Iterable[Piece]) -> dict[int, int]:
-    """Nanoseconds in each state."""
-    sums: dict[int, int] = {}
-    for _, begin, end, state, *_ in pieces:
-        sums[state] = sums.get(state, 0) + end - begin
-    return sums
+def _sums(pieces: Iterable[Piece]) -> dict[str, int]:
+    """Nanoseconds in each state that there was."""
+    sums = [0] * len(NAMES)
+    for piece in pieces:
+        sums[piece[3]] += piece[2] - piece[1]
+    return {name: ns for name, ns in zip(NAMES, sums, strict=True) if ns}
 
 
-def _in_seconds(sums: dict[int, int]) -> dict[str, float]:
-    return {NAMES[state]: ns / 1e9 for state, ns in sorted(sums.items())}
+def _in_seconds(sums: dict[str, int]) -> dict[str, float]:
+    return {name: ns / 1e9 for name, ns in sums.items()}
 
 
 def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
     """How often each state was entered: an interrupt does not make what it interrupts begin anew."""
-    counts: dict[str, float] = {}
+    counts = [0] * len(NAMES)
     before = -1
     for piece in pieces:
         state = piece[3]
         if state != before:
-            counts[NAMES[state]] = counts.get(NAMES[state], 0.0) + 1.0
+            counts[state] += 1
         if state != BI:
             before = state
-    return counts
+    return {name: float(count) for name, count in zip(NAMES, counts, strict=True) if count}
 
 
 def _system_calls(thread: Thread, begin: int, critical: Iterable[Piece], texts: Texts) -> list[str]:
@@ -314,7 +314,9 @@ def _system_calls(thread: Thread, begin: int, critical: Iterable[Piece], texts: 
     calls = thread.calls
     made = [(call[1], call[2]) for call in calls[bisect_left(calls, (begin,)) :] if call[1] >= begin]
     others = [
-        (since, call[2]) for of, since, _, _, call, *_ in critical if call and call[1] == since and of is not thread
+        (piece[1], piece[4][2])
+        for piece in critical
+        if piece[0] is not thread and piece[4] is not None and piece[4][1] == piece[1]
     ]
     if others:
         made = sorted(made + others)

@@ -19,7 +19,8 @@ class Does(IntEnum):
     CLOSE = 16
     DUPLICATE = 32
     OPENS = 64
-    """It returns the descriptor of the path that it takes."""
+    """It returns a descriptor: of the path that it takes, of the socket that it accepts from, or of something without
+    a name."""
     POLLS = 128
     """It waits for any of several descriptors."""
     IO_URING = 256
@@ -53,6 +54,13 @@ _OTHERS: Final = {
     "openat": Does.OPENS,
     "openat2": Does.OPENS,
     "creat": Does.OPENS,
+    "accept": Does.OPENS,
+    "accept4": Does.OPENS,
+    "socket": Does.OPENS,
+    "epoll_create1": Does.OPENS,
+    "eventfd2": Does.OPENS,
+    "timerfd_create": Does.OPENS,
+    "memfd_create": Does.OPENS,
     "io_uring_enter": Does.IO_URING,
     "connect": Does.CONNECTS,
 }

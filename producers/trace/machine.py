@@ -446,10 +446,13 @@ class Machine:
             files.pop(thread.argument, None)
             if self._locks.get(on) is thread:
                 del self._locks[on]
-        elif on:
-            if kinds & _MAKING or (kinds & Does.FCNTL and thread.second in calls.DUPLICATES):
+        elif kinds & _MAKING or (kinds & Does.FCNTL and thread.second in calls.DUPLICATES):
+            if on:
                 files[result] = on
-            elif kinds & Does.CONNECTS:
+            else:
+                files.pop(result, None)
+        elif on:
+            if kinds & Does.CONNECTS:
                 files[thread.argument] = on
             elif kinds & Does.FLOCK:
                 self._locks_or_not(on, thread, unlocks=bool(thread.second & calls.LOCK_UN))

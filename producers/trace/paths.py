@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _Part = tuple["Piece", int, int]
 """A piece that stands for itself and its neighbours; begin and end of all of them."""
 
+_PLAIN: Final = frozenset({RU, UN, BP})
+
 LONGEST_DETAIL: Final = 80
 _KEPT: Final = (99, 90, 80, 70, 60, 49)
 """How many of the longest pieces are tried to be kept: what lies between two of them becomes one piece."""
@@ -42,7 +44,9 @@ def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str
     places: dict[Thread, int] = {pieces[0][0]: 0}
     segments = []
     for piece, begin, end in _merged(pieces):
-        thread = places.setdefault(piece[0], len(places))
+        thread = places.get(piece[0])
+        if thread is None:
+            thread = places[piece[0]] = len(places)
         segments.append(
             Segment(thread, (begin - start) / 1e9, (end - start) / 1e9, NAMES[piece[3]], _detail(piece, texts))
         )
@@ -95,7 +99,7 @@ def _joined(pieces: Sequence[Piece], stands: Sequence[bool]) -> list[_Part]:
 
 def _detail(piece: Piece, texts: Texts) -> str:
     _, _, _, state, call, _, _, what = piece
-    if state in {RU, UN, BP}:
+    if state in _PLAIN:
         return ""
     if call is None:
         return what[:LONGEST_DETAIL]

@@ -27,6 +27,7 @@ MOST_FAILED: Final = 12
 """Failed system calls that are told of however little time they took."""
 
 
+_UNEXPLAINED: Final = frozenset({BI, UN})
 _EINPROGRESS: Final = -115
 _SOON: Final = 8
 """System calls after a connect(2) that did not block, in which it is asked whether a connection was made."""
@@ -49,12 +50,12 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
     the last stands for the rest.
     """
     sums: dict[Key, _Sum] = {}
+    keys: dict[tuple[int, str, int], Key] = {}  # of what is the same of system calls, so that it is put into words once
     counted = -1  # the begin of the system call whose time in the kernel has been counted
     running = -1  # the state that an interrupt interrupted
     for piece in pieces:
         thread, begin, end, state, call, _, waker, what = piece
         length = end - begin
-        name = texts[call[2]] if call is not None else ""
         if state == BP:
             _taken(sums, piece)
         elif state == RU:
@@ -63,11 +64,17 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
             if call is None:
                 _add(sums, (RS, "", "", "", ""), length, times=running != RS)
             else:
-                _add(sums, (RS, name, _on(call), "", _result(thread, call, texts)), length, times=counted != call[1])
+                alike = (call[2], call[4], min(call[3], 0))
+                key = keys.get(alike)
+                if key is None or call[3] == _EINPROGRESS:
+                    key = (RS, texts[call[2]], _on(call), "", _result(thread, call, texts))
+                    keys[alike] = key
+                _add(sums, key, length, times=counted != call[1])
                 counted = call[1]
-        elif state in {BI, UN}:
-            _add(sums, (state, name, what, "", ""), length)
+        elif state in _UNEXPLAINED:
+            _add(sums, (state, "" if call is None else texts[call[2]], what, "", ""), length)
         else:
+            name = "" if call is None else texts[call[2]]
             on = "" if call is None else _on(call)
             if call is not None and not on and (polled := _polled(thread, call, texts)) is not None:
                 on = _on(polled)

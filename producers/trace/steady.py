@@ -14,7 +14,10 @@ _DESCRIPTOR: Final = re.compile(r"^(/proc/(?:self|\*)/(?:fd|fdinfo|map_files)/|/
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _IDS: Final = re.compile(rf"{_UUID}|(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
 _TEMPORARY: Final = re.compile(r"^((?:/private)?(?:/var)?/tmp/|/dev/shm/)(.*)$", re.DOTALL)
-_RANDOM: Final = re.compile(r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)")
+_RANDOM: Final = re.compile(
+    r"(?!(?:[A-Z]?[a-z]{2,})(?:[A-Z][a-z]{2,})*(?:$|\.))"  # but for words, also where they are joined LikeThis
+    r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)"
+)
 _SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})$", re.IGNORECASE)
 
 

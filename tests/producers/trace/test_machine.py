@@ -85,6 +85,15 @@ def test_the_table_of_descriptors(
     assert played.files(1) == expected
 
 
+def test_what_is_accepted_is_known_by_where_it_is(played: Played) -> None:
+    played(Kind.OPENED, 1, 3, text="127.0.0.1:8080")
+    played.call(1, "accept4", 3, result=7)
+    assert played.files(1) == {3: "127.0.0.1:8080", 7: "127.0.0.1:8080"}
+    # Whose close was missed, and something else has its number now.
+    played.call(1, "socket", 2, result=7)
+    assert played.files(1) == {3: "127.0.0.1:8080"}
+
+
 def test_a_recorder_may_tell_of_a_close(played: Played) -> None:
     played(Kind.OPENED, 1, 7, text="/a")
     played(Kind.CLOSED, 1, 7)

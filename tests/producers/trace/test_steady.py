@@ -16,6 +16,8 @@ from laggard.producers.trace import calls, steady
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libc.so.6"),
         ("/usr/lib/python3.11/asyncio/base_events.py", "/usr/lib/python3.11/asyncio/base_events.py"),
         ("/tmp/sess/upload_Ab12Cd.tmp", "/tmp/sess/*.tmp"),
+        ("/tmp/.ZendSem.aB3dEf (deleted)", "/tmp/.ZendSem.*"),
+        ("/tmp/phpAbXcDe", "/tmp/*"),
         ("/tmp/cache/sidebar", "/tmp/cache/sidebar"),
         ("/var/lib/x.lock (deleted)", "/var/lib/x.lock"),
         ("/proc/self/fd/7", "/proc/self/fd/*"),
