@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from laggard.pipeline.explaining.report import Page
-from laggard.pipeline.records import Segment
+from laggard.pipeline.records import Request, Segment, read_line
 from laggard.pipeline.requests.drawing import LOOKS, NARROWEST, path_lines, state_lines
 from laggard.pipeline.requests.drawing_svg import path_svg
 from laggard.pipeline.requests.lanes import lanes_of, times_on
@@ -24,8 +25,6 @@ from tests.pipeline.requests.paths import FIGURE_2, SPANS, contended, requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from laggard.pipeline.records import Request
 
 GOLDEN = Path(__file__).parent / "golden"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,6 +37,7 @@ def drawn(request: Request, width: int = 80, *, unicode: bool = True) -> str:
 @pytest.fixture(autouse=True)
 def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,12 @@ def test_without_unicode(golden: Callable[[Path, str], None]) -> None:
 @pytest.mark.parametrize(("name", "request_"), [("figure-2", FIGURE_2), ("contended", contended()), ("spans", SPANS)])
 def test_as_svg(name: str, request_: Request, golden: Callable[[Path, str], None]) -> None:
     golden(GOLDEN / f"{name}.svg", path_svg(request_))
+
+
+def test_the_picture_in_the_documentation_is_that_of_a_recorded_request(golden: Callable[[Path, str], None]) -> None:
+    recorded = read_line((Path(__file__).parent / "checkout.jsonl").read_bytes(), "test")
+    assert isinstance(recorded, Request)
+    golden(Path(__file__).parents[3] / "deploy/path.svg", path_svg(recorded))
 
 
 def test_states_look_unlike_each_other() -> None:
