@@ -38,7 +38,7 @@ CLIENT: Final = "client"
 PRODUCER: Final = "producer"
 SERVER: Final = "server"
 
-MAX_SPANS: Final = 500_000
+MAX_SPANS: Final = 200_000
 """So many spans wait for the rest of their traces; beyond, the trace that began first is taken as it is."""
 
 PATIENCE_S: Final = 60.0

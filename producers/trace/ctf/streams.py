@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from laggard.producers.trace.ctf.types import Clock, Integer, Metadata, StreamCl
 from laggard.producers.trace.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -76,6 +77,24 @@ class _Head(NamedTuple):
     end: int
 
 
+@dataclass(slots=True)
+class History:
+    """What the next packet of a CPU is compared with, also where LTTng's rotation has put it into another file.
+
+    Attributes:
+        last_ns: the latest event's time.
+        end_ns: when the packet ended.
+        discarded: events that the recorder discarded so far.
+        sequence: the packet's number.
+
+    """
+
+    last_ns: int | None = None
+    end_ns: int | None = None
+    discarded: int = 0
+    sequence: int | None = None
+
+
 class Stream:
     """The packets of a file, one after the other.
 
@@ -84,6 +103,7 @@ class Stream:
         metadata: of the trace.
         decoders: one for each class of streams of the trace, made as they are needed.
         told: what is wrong is told here.
+        histories: of the streams of all files of a host, by what they are of.
 
     Attributes:
         path: the file.
@@ -94,7 +114,14 @@ class Stream:
 
     """
 
-    def __init__(self, path: Path, metadata: Metadata, decoders: dict[int, Decoder], told: Told) -> None:
+    def __init__(
+        self,
+        path: Path,
+        metadata: Metadata,
+        decoders: dict[int, Decoder],
+        told: Told,
+        histories: dict[Hashable, History] | None = None,
+    ) -> None:
         self.path = path
         self._metadata = metadata
         self._decoders = decoders
@@ -109,10 +136,8 @@ class Stream:
         self._scope: Scope = {}
         self._header = walking("", metadata.packet_header, {})
         self._at = 0
-        self._last_ns: int | None = None
-        self._end_ns: int | None = None
-        self._discarded = 0
-        self._sequence: int | None = None
+        self._history = History()
+        self._histories = {} if histories is None else histories
         self.clock = Clock("")
         self._next = self._head() if size else None
 
@@ -132,6 +157,9 @@ class Stream:
         data = self._data[head.begin : min(head.end, self._size)] + bytes(PADDING)
         begin, end = head.events - head.begin, min(head.content, self._size) - head.begin
         found = self._decoders[head.stream.number].events(data, begin, end)
+        instance = head.fields.get("stream_instance_id", self.path)
+        key = self._metadata.unique, head.stream.number, instance, head.fields.get("cpu_id")
+        self._history = self._histories.setdefault(key, self._history)
         window = Window(data)
         ts = self._times(head, found.groups, found.events, window)
         gaps = self._missing(head)
@@ -148,7 +176,7 @@ class Stream:
         self._next = self._head()
         if self._next is None and self._at != head.end and not cut:
             # Of this CPU nothing is known from here on.
-            gaps.append(Gap(max(self._last_ns or 0, self._end_ns or 0), FOREVER_NS, 0))
+            gaps.append(Gap(max(self._history.last_ns or 0, self._history.end_ns or 0), FOREVER_NS, 0))
         return Packet(cpu if cpu < _MOST_CPUS else -1, ts, found.groups, window, gaps)
 
     def close(self) -> None:
@@ -211,7 +239,7 @@ class Stream:
 
     def _begin(self, head: _Head) -> int:
         begin = head.fields.get("timestamp_begin")
-        return self._ns(begin) if isinstance(begin, int) else (self._last_ns or 0)
+        return self._ns(begin) if isinstance(begin, int) else (self._history.last_ns or 0)
 
     def _times(self, head: _Head, groups: Sequence[Group], count: int, window: Window) -> NDArray[np.int64]:
         """Nanoseconds of each event: in full, or only the lowest bits, which start anew when they are used up."""
@@ -229,35 +257,35 @@ class Stream:
             value = value // frequency * _SECOND_NS + value % frequency * _SECOND_NS // frequency
         if count == 0:
             return value
-        lowest = value[0] if self._last_ns is None else self._last_ns
+        lowest = value[0] if self._history.last_ns is None else self._history.last_ns
         risen = np.maximum.accumulate(np.maximum(value, lowest))
         backward = risen - value
         if backward.any():
             steps = int(np.count_nonzero(backward))
             self._told.tell("time runs backward: taken as standing still", self.path, steps)
-        self._last_ns = int(risen[-1])
+        self._history.last_ns = int(risen[-1])
         return risen
 
     def _missing(self, head: _Head) -> list[Gap]:
         fields, gaps = head.fields, []
         begin = self._begin(head)
-        before = begin if self._end_ns is None else self._end_ns
+        before = begin if self._history.end_ns is None else self._history.end_ns
         stop = fields.get("timestamp_end")
         end = self._ns(stop) if isinstance(stop, int) else begin
         sequence = fields.get("packet_seq_num")
-        if isinstance(sequence, int) and self._sequence is not None and sequence > self._sequence + 1:
-            packets = sequence - self._sequence - 1
+        if isinstance(sequence, int) and self._history.sequence is not None and sequence > self._history.sequence + 1:
+            packets = sequence - self._history.sequence - 1
             self._told.tell("packets are missing", self.path, packets)
             gaps.append(Gap(before, max(before, begin), 0))
         discarded = fields.get("events_discarded")
         if isinstance(discarded, int):
-            lost = discarded - self._discarded
+            lost = discarded - self._history.discarded
             if lost > 0:
                 self._told.tell("events were discarded by the recorder", self.path, lost)
                 gaps.append(Gap(before, max(before, end), min(lost, FOREVER_NS)))
-            self._discarded = discarded
-        self._sequence = sequence if isinstance(sequence, int) else None
-        self._end_ns = end
+            self._history.discarded = discarded
+        self._history.sequence = sequence if isinstance(sequence, int) else None
+        self._history.end_ns = end
         return gaps
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from laggard.producers.trace.ctf.columns import Columns
 from laggard.producers.trace.ctf.layouts import UnreadableError
 from laggard.producers.trace.ctf.running import Running
-from laggard.producers.trace.ctf.streams import FOREVER_NS, Packet, Stream
+from laggard.producers.trace.ctf.streams import FOREVER_NS, History, Packet, Stream
 from laggard.producers.trace.ctf.translation import BOUNDARIES, Boundary, Translation, blank
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import EVENT, Events, Kind, Texts
 from laggard.producers.trace.told import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -57,6 +57,7 @@ class CtfTrace:
         self._translation = Translation((*boundaries, *BOUNDARIES))
         self.host = ""
         streams: list[Stream] = []
+        self._histories: dict[Hashable, History] = {}
         for folder, metadata in folders.items():
             self.host = self.host or host_of(metadata)
             names = {event.name for stream in metadata.streams.values() for event in stream.events.values()}
@@ -95,7 +96,7 @@ class CtfTrace:
 
     def _opened(self, path: Path, metadata: Metadata, decoders: dict[int, Decoder]) -> Stream | None:
         try:
-            return Stream(path, metadata, decoders, self._told)
+            return Stream(path, metadata, decoders, self._told, self._histories)
         except TraceError as error:
             self._told.tell(error.problem, error.place)
         except UnreadableError as error:

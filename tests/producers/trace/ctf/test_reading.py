@@ -158,6 +158,18 @@ def test_what_lttng_discarded_in_programs(tmp_path):
     ]
 
 
+def test_what_was_discarded_is_counted_once_over_rotations(tmp_path):
+    """A real recording of LTTng's user space in three chunks: each stream goes on counting where it was."""
+    folder = unpacked("rotated", tmp_path)
+
+    batches, _ = everything_of(folder)
+    lost = [row for batch in batches for row in batch.events if row["kind"] == Kind.LOST]
+
+    # As babeltrace2 says.
+    assert [(int(row["cpu"]), int(row["c"])) for row in lost] == [(0, 1), (0, 553), (1, 1), (1, 553)]
+    assert sum(len(batch.events) for batch in batches) == 484
+
+
 def test_programs_and_kernel_recorded_by_two_tools_are_one_trace(tmp_path):
     """LTTng's user space, and perf with `-k mono`: eight requests that each sleep for 1.5 ms."""
     trace = open_trace(unpacked("perf_and_lttng", tmp_path))
