@@ -135,6 +135,7 @@ def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 
 def _tracer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(REQUESTS), "Write", "traced requests")
+    yield _topic(topics.name(COUNTERS), "Write", "how tracing goes")
 
 
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:

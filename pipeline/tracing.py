@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.records import RecordError, Request
+from laggard.producers.trace.own import OWN_EVERY_S, OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from laggard.pipeline.records import Frame
     from laggard.pipeline.settings import Settings
     from laggard.producers.agent import Queue
     from laggard.producers.trace.analysis import Analysis
@@ -185,6 +187,41 @@ class Tracing:
             _logger.warning("request %s cannot be told: %s", request.request, error)
         except BusError as error:
             _logger.warning("%s; a request is lost", error)
+
+
+class Own:
+    """Publishes what tracing tells of itself, now and then.
+
+    Args:
+        publish: takes frames.
+        host: this one.
+
+    """
+
+    def __init__(self, publish: Callable[[Sequence[Frame]], None], host: str) -> None:
+        self._publish = publish
+        self._host = host
+        self._next_ts = 0.0
+
+    def tell(self, figures: Figures) -> None:
+        """Tell how it goes, unless that was told just before. What cannot be told is not worth to stop for."""
+        if figures.ts < self._next_ts:
+            return
+        self._next_ts = figures.ts + OWN_EVERY_S
+        values = (
+            figures.cpu_s,
+            figures.events,
+            figures.lost,
+            figures.requests,
+            sum(figures.discarded.values()),
+            figures.recorded_ratio,
+            figures.waiting,
+            figures.dropped,
+        )
+        try:
+            self._publish([own_frame(self._host, figures.ts, dict(zip(OWN_FEATURES, values, strict=True)))])
+        except BusError as error:
+            _logger.warning("%s; how tracing goes is not told", error)
 
 
 class Rates:

@@ -46,6 +46,12 @@ R = TypeVar("R")
 SPOOL: Final = "spool-requests.db"
 """In the directory `state`."""
 
+OWN_SPOOL: Final = "spool-trace.db"
+"""Likewise, for what it tells of itself ..."""
+
+OWN_SPOOL_BYTES: Final = 1 << 20
+"""... some hours of that."""
+
 LOG: Final = "trace.log"
 """Likewise: what a tracing that was started in the background says."""
 
@@ -58,6 +64,9 @@ PHP: Final = "php"
 STARTING_S: Final = 30.0
 STOPPING_S: Final = 30.0
 """So long one waits for a tracing to begin, and to end."""
+
+AGAIN_S: Final = 60.0
+"""After so long it is tried again where nothing can be traced."""
 
 _LOOK_S: Final = 0.1
 _LAST_WORDS: Final = 5  # lines of the log
@@ -190,13 +199,24 @@ def run(settings: Settings, *, duration_s: float | None, output: Path | None, su
         figures = begun(told_of(settings), supervised=supervised, output="" if output is None else str(output))
         status = _Status(settings, running, figures)
         running.stop.progress = lambda: figures.recording
-        try:
-            if output is None:
-                _publish(settings, running, status)
-            else:
-                _record(settings, running, status, output)
-        except (TracingError, ProgramError, FileExistsError) as error:
-            raise CommandError(str(error), FAILED) from None
+        said = ""
+        while True:
+            try:
+                if output is None:
+                    _publish(settings, running, status)
+                else:
+                    _record(settings, running, status, output)
+            except (TracingError, ProgramError, FileExistsError) as error:
+                if not supervised:
+                    raise CommandError(str(error), FAILED) from None
+                # PHP may come later, and the other parts of `laggard up` go on without.
+                if str(error) != said:
+                    said = str(error)
+                    click.echo(f"nothing is traced: {said}; it is tried again every {AGAIN_S:g} s", err=True)
+                status.tell(now=True)
+                if not running.stop.wait(AGAIN_S):
+                    continue
+            return
 
 
 @trace.command(short_help="End the tracing that runs here.")
@@ -333,8 +353,8 @@ class _Status:
 def _publish(settings: Settings, running: Session, status: _Status) -> None:
     """Trace, and publish requests as they end."""
     from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - not for a recording
-    from laggard.pipeline.topics import REQUESTS  # noqa: PLC0415
-    from laggard.pipeline.tracing import Tracing, live_of  # noqa: PLC0415
+    from laggard.pipeline.topics import COUNTERS, REQUESTS  # noqa: PLC0415
+    from laggard.pipeline.tracing import Own, Tracing, live_of  # noqa: PLC0415
     from laggard.producers.trace.analysis import Analysis  # noqa: PLC0415
 
     figures, host = status.figures, settings.text("host")
@@ -342,6 +362,8 @@ def _publish(settings: Settings, running: Session, status: _Status) -> None:
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")
         publisher = publisher_of(settings, bus, REQUESTS, stack, spool=SPOOL, spool_bytes=spool_bytes)
+        beside = publisher_of(settings, bus, COUNTERS, stack, spool=OWN_SPOOL, spool_bytes=OWN_SPOOL_BYTES)
+        own = Own(beside.publish, host)
         live = stack.enter_context(live_of(settings))
         analysis = Analysis(host=host, clock_offset_s=live.wall_offset_s)
         figures.notes = list(live.notes)
@@ -357,6 +379,7 @@ def _publish(settings: Settings, running: Session, status: _Status) -> None:
                 status.tell()
             else:
                 status.recording()
+            own.tell(figures)
 
         tracing.run(live.batches(running.stop), tell)
         status.tell(now=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 RUN_HEADER: Final = "laggard-run"
 """Of an agent's records on a bus on the network: the name of its run."""
 
+BESIDE: Final = frozenset({"trace"})
+"""Scopes of what runs beside an agent, as its host: each has runs of its own."""
+
 RETURNS: Final = 3
 """So often a run has to come back: what one had on the way when it was stopped may come after the next one's."""
 

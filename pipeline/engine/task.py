@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine.namesakes import Namesakes
+from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream
@@ -112,7 +112,7 @@ class Task(RecordTask):
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not self._has_key(record, frame.key):
             return
-        if record.headers and self._namesakes.found(record):
+        if record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
             self._tell_namesakes(frame.key)
         if frame.scope not in self.wired.scopes:
             self._observe(frame.key, lambda observer: observer.received(frame))

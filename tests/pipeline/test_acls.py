@@ -118,6 +118,7 @@ def measure(bus: KafkaBus) -> None:
 
 
 def trace(bus: KafkaBus) -> None:
+    publish(bus)
     bus.append([Outgoing(NAMES.name(REQUESTS), "shop", b"request", time.time())])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
-from laggard.pipeline.records import Decoder, RecordError, Request, read_line
-from laggard.pipeline.topics import REQUESTS, Topics
-from laggard.pipeline.tracing import STATUS, Figures, Numbering, Rates, Tracing, read_figures
+from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
+from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
+from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, read_figures
+from laggard.producers.trace.own import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
 from tests.pipeline.requests.told import normal
 
@@ -128,11 +130,16 @@ class Traced:
         return holder.pid if holder else 0
 
     def requests(self) -> list[Request]:
+        return [each for each in self._received(TOPIC) if isinstance(each, Request)]
+
+    def own(self) -> list[Frame]:
+        return [each for each in self._received(Topics().name(COUNTERS)) if isinstance(each, Frame)]
+
+    def _received(self, topic: str) -> list[object]:
         decoder = Decoder()
         with EmbeddedBus(self.bus) as bus:
-            (partition,) = bus.partitions(TOPIC)
-            found = [decoder.decode(each.value, "test") for each in bus.read(partition, 0)]
-        return [each for each in found if isinstance(each, Request)]
+            (partition,) = bus.partitions(topic)
+            return [decoder.decode(each.value, "test") for each in bus.read(partition, 0)]
 
     def end(self) -> None:
         if pid := self.pid():
@@ -199,6 +206,11 @@ def test_from_start_to_stop(traced: Traced) -> None:
     for each in found:
         assert sum(round(time_s * 1e9) for time_s in each.times_s.values()) == round(each.duration_s * 1e9)
         assert abs(time.time() - each.ts) < 120.0
+    told = traced.own()
+    assert {(each.key, each.scope, each.layout.features) for each in told} == {("web-1", SCOPE, OWN_FEATURES)}
+    values = dict(zip(OWN_FEATURES, told[-1].values[0].tolist(), strict=True))
+    assert 0.0 < values["trace_recorded_ratio"] <= 1.0
+    assert values["trace_cpu_s"] > 0.0
     slept = [each for each in found if each.name == "GET /sleep"]
     assert all(each.times_s["BS"] >= 0.049 for each in slept)
 
@@ -235,6 +247,91 @@ def test_to_a_folder_and_from_it(traced: Traced) -> None:
     assert code == 0
     assert out.startswith("Published 10 requests.\nNext: `laggard requests --since 365d")
     assert [each.request for each in traced.requests()] == [getattr(each, "request", "") for each in lines]
+
+
+@may_trace
+def test_connections_to_a_port_and_calls_of_a_function(traced: Traced) -> None:
+    traced.serve()
+    library = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
+    code, out, err = traced.run(
+        *("trace", "start", "--port", f"api={traced.port}", "--uprobe", f"sleeps={library}:clock_nanosleep"),
+        LAGGARD_TRACE_MARKER="",
+    )
+    assert (code, err) == (0, "")
+    assert f"laggard traces {library}:clock_nanosleep as sleeps, port {traced.port} as api, as process " in out
+    traced.ask(5)
+    traced.ask(3, "/sleep")
+    assert traced.run("trace", "stop")[0] == 0
+    found = traced.requests()
+    connections = [each for each in found if each.service == "api"]
+    assert len(connections) == 8
+    assert sum(each.duration_s >= 0.05 for each in connections) >= 3
+    slept = [each for each in found if each.service == "sleeps" and 0.05 <= each.duration_s < 0.06]
+    assert len(slept) >= 3
+    assert {each.name for each in slept} == {"clock_nanosleep"}
+    assert all(each.times_s["BS"] >= 0.049 for each in slept)
+
+
+@may_trace
+@pytest.mark.skipif(shutil.which("php") is None, reason="it takes PHP: on Debian, apt install php-cli")
+def test_php(traced: Traced) -> None:
+    (traced.folder / "page.php").write_text("<?php usleep(20000); echo 'here';")
+    traced.port = free_port()
+    traced.popen("php", "-S", f"127.0.0.1:{traced.port}", "-t", str(traced.folder))
+
+    def serves() -> bool:
+        try:
+            traced.ask(1, "/page.php")
+        except OSError:
+            return False
+        return True
+
+    until(serves)
+    code, _, err = traced.run("trace", "start", "--php", "--service", "blog", LAGGARD_TRACE_MARKER="")
+    assert (code, err) == (0, "")
+    traced.ask(5, "/page.php?secret=1")
+    assert traced.run("trace", "stop")[0] == 0
+    found = [each for each in traced.requests() if each.name == "GET /page.php"]
+    assert len(found) == 5
+    assert {each.service for each in found} == {"blog"}
+    assert all(each.times_s["BS"] >= 0.019 for each in found)
+
+
+def test_spans_are_read_too(traced: Traced) -> None:
+    begin = int(time.time() - 60.0) * 1_000_000_000
+
+    def span(identity: str, parent: str, kind: int, name: str, since_ms: int, until_ms: int) -> dict[str, object]:
+        times = {"startTimeUnixNano": str(begin + since_ms * 10**6), "endTimeUnixNano": str(begin + until_ms * 10**6)}
+        ids = {"traceId": "5b8aa5a2d2c872e8321cf37308d69df2", "spanId": identity, "parentSpanId": parent}
+        return ids | times | {"name": name, "kind": kind}
+
+    spans = [
+        span("051581bf3cb55c13", "", 2, "POST /checkout", 0, 500),
+        span("6f9b1c0de2f1a6aa", "051581bf3cb55c13", 3, "charge", 100, 450),
+    ]
+    service = {"key": "service.name", "value": {"stringValue": "shop"}}
+    path = traced.folder / "spans.json"
+    path.write_text(
+        json.dumps({"resourceSpans": [{"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}]})
+    )
+    code, out, _ = traced.run("trace", "read", str(path), "--json")
+    assert code == 0
+    request = read_line(out, "test")
+    assert isinstance(request, Request)
+    assert (request.service, request.name, request.duration_s) == ("shop", "POST /checkout", 0.5)
+    assert not traced.bus.exists()
+    code, out, _ = traced.run("trace", "read", str(path))
+    assert (code, out.splitlines()[0]) == (0, "Published 1 request.")
+    code, out, _ = traced.run("requests", "path", request.request)
+    assert code == 0
+    assert out.startswith(f"POST /checkout ({request.request}) of shop at ")
+    assert re.search(r" 350 ms +70 %", out)
+
+
+def test_what_has_no_request_in_it(traced: Traced) -> None:
+    path = traced.folder / "spans.json"
+    path.write_text('{"resourceSpans": []}')
+    assert traced.run("trace", "read", str(path))[0] in {NO_DATA, FAILED}
 
 
 @may_trace
@@ -279,6 +376,23 @@ def test_up_traces_where_the_settings_say_so(traced: Traced) -> None:
     assert err == "laggard: trace was killed by SIGKILL; it starts again in 0.5 s\n"
     assert not traced.pid()
     assert len(traced.requests()) == 5
+
+
+@pytest.mark.slow
+def test_up_goes_on_where_nothing_can_be_traced(traced: Traced) -> None:
+    up = traced.popen(
+        *LAGGARD, "up", "--interval", "500ms", "--set", "trace.functions=x=/bin/none:f", LAGGARD_TRACE_MARKER=""
+    )
+    assert up.stdout is not None
+    lines = []
+    while not lines or not lines[-1].startswith("^C"):
+        lines.append(up.stdout.readline())
+        assert lines[-1], up.communicate()
+    assert traced.status()["recording"] is False
+    up.send_signal(signal.SIGINT)
+    _, err = up.communicate(timeout=60)
+    assert up.returncode == 0
+    assert re.fullmatch(r"laggard: trace: nothing is traced: /bin/none: .*; it is tried again every 60 s\n", err), err
 
 
 def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
@@ -410,3 +524,24 @@ def test_a_bus_that_refuses_does_not_end_it(error: Exception, caplog: pytest.Log
     tracing.run([None, None], lambda: None)  # type: ignore[list-item]
     assert tracing.requests == 10
     assert caplog.text.count(str(error)) == 2
+
+
+def test_what_tracing_tells_of_itself_comes_now_and_then_and_is_not_worth_to_stop_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[Frame] = []
+    own = Own(told.extend, "web-1")
+    figures = Figures(7, 0.0, 1000.0, "PHP as blog", events=500, requests=20, discarded={"lost": 2, "open": 1}, lost=9)
+    for second in range(25):
+        figures.ts = 1000.0 + second
+        own.tell(figures)
+    assert [frame.ts for frame in told] == [1000.0, 1010.0, 1020.0]
+    values = dict(zip(OWN_FEATURES, told[0].values[0].tolist(), strict=True))
+    assert (values["trace_events"], values["trace_requests"], values["trace_discarded_requests"]) == (500, 20, 3)
+    assert values["trace_lost_events"] == 9
+
+    def refuse(_: Sequence[Frame]) -> None:
+        raise BusUnavailable("locked")
+
+    Own(refuse, "web-1").tell(figures)
+    assert "locked; how tracing goes is not told" in caplog.text

@@ -17,6 +17,7 @@ from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
+from laggard.producers.trace.own import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, record
 
 if TYPE_CHECKING:
@@ -136,6 +137,15 @@ def test_two_agents_of_one_host_are_told_once(caplog: pytest.LogCaptureFixture) 
         one.process(by("only", 100 + tick, host="h2"))
     assert one.telemetry.namesakes == 1
     assert [line for line in caplog.messages if "two agents publish as 'h1' at once" in line] == caplog.messages
+
+
+def test_who_traces_beside_an_agent_is_no_second_one() -> None:
+    one = new_task()
+    for tick in range(20):
+        one.process(by("agent", 2 * tick))
+        own = own_frame("h1", at(tick), {"trace_events": float(tick)})
+        one.process(replace(record(own, 2 * tick + 1), headers=((RUN_HEADER, b"trace"),)))
+    assert one.telemetry.namesakes == 0
 
 
 @pytest.mark.parametrize("runs", ["aaabbbcccddd", "aabaabbbb", "abcdefghijkl"])
