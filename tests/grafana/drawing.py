@@ -233,7 +233,7 @@ class Sheet:
         stacked = custom.get("stacking", {}).get("mode") == "normal"
         stack: dict[float, float] = {}
         for number, (one, own) in enumerate(overridden):
-            color = COLORS[own["color"]["fixedColor"]] if "color" in own else LINES[number % len(LINES)]
+            color = _fixed(own) if "color" in own else LINES[number % len(LINES)]
             points = _with_gaps(one.points)
             times = [date2num(datetime.fromtimestamp(ts, UTC)) for ts, _ in points]
             values = [value for _, value in points]
@@ -279,10 +279,12 @@ class Sheet:
         order = [id(one) for one, _ in overridden]
         for line, (one, own) in enumerate(shown):
             y = (0.145 * (len(shown) - line) - 0.06) / height
-            color = COLORS[own["color"]["fixedColor"]] if "color" in own else LINES[order.index(id(one)) % len(LINES)]
+            color = _fixed(own) if "color" in own else LINES[order.index(id(one)) % len(LINES)]
             values = [value for _, value in one.points if not math.isnan(value)]
             frame.plot([0.12 / width, 0.28 / width], [y, y], color=color, linewidth=2, transform=frame.transAxes)
-            name = one.name + (f"   (and {count - len(shown)} more)" if line == len(shown) - 1 < count - 1 else "")
+            name = own.get("displayName", one.name) + (
+                f"   (and {count - len(shown)} more)" if line == len(shown) - 1 < count - 1 else ""
+            )
             texts = [(0.34 / width, "left", name)]
             if values:
                 texts.append((1 - 0.75 / width, "right", readable(max(values), unit)))
@@ -394,6 +396,12 @@ def _by_thresholds(value: float, thresholds: Mapping[str, Any] | None) -> str:
         if step["value"] is None or value >= step["value"]:
             color = step["color"]
     return COLORS[color]
+
+
+def _fixed(own: Mapping[str, Any]) -> str:
+    """The colour that an override says, by its name or as it is."""
+    said: str = own["color"]["fixedColor"]
+    return COLORS.get(said, said)
 
 
 def _overrides(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
