@@ -310,11 +310,10 @@ def shop(folder: Path) -> Iterator[Server]:
             f"--bind=127.0.0.1:{server.port}",
             f"{module}.shop:application",
         ]
-        # What the recorder mounts is seen, what is mounted here is not seen outside.
         mount = f"mount --bind {folder}/resolv.conf /etc/resolv.conf"
         start(
             "gunicorn",
-            ["unshare", "--mount", "--propagation=slave", "sh", "-c", f"{mount} && exec {' '.join(gunicorn)}"],
+            ["unshare", "--mount", "sh", "-c", f"{mount} && exec {' '.join(gunicorn)}"],
             server.port,
         )
         yield server

@@ -64,8 +64,13 @@ def visited(
 def recorder(server: Server, folder: Path, *, minimal: bool = False) -> Iterator[Recorder]:
     """A recorder into a folder that knows where the server's requests begin and end."""
     probes = php_probes(server.php, server.name) if server.php else ()
-    with Recorder(folder, probes=probes, marker=None if server.php else server.marker, minimal=minimal) as made:
-        yield made
+    with Recorder(folder, probes=probes, minimal=minimal) as made:
+        # A link, since the shop has mounts of its own: what a recorder mounts would not be seen there.
+        server.marker.symlink_to(made.session.instance.path / "trace_marker")
+        try:
+            yield made
+        finally:
+            server.marker.unlink()
 
 
 def run(trouble: Trouble, folder: Path, servers: Path, seconds: float, seed: int) -> Seen:
