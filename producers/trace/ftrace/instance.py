@@ -169,6 +169,10 @@ class Instance:
     def read(self, cpu: int, into: memoryview) -> int:
         """Take the next pages of a CPU's buffer.
 
+        By read(2), which gives the page that is being filled, too. splice(2) to a file took 2.0 to 2.4 us of CPU time
+        a page where this and a write take 2.9 to 4.0 (three turns each): 10 to 20 ns of the 540 an event's pair costs
+        who is traced.
+
         Args:
             cpu: which.
             into: at least one page.

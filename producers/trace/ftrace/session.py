@@ -49,7 +49,7 @@ class Session:
     Args:
         probes: boundaries in programs.
         marker: where the marker file is offered to programs.
-        minimal: only what local states take: no interrupts, timers and block devices.
+        minimal: only what local states take: no interrupts, timers, block devices and names.
         root: where tracefs is mounted.
 
     Attributes:
@@ -91,12 +91,12 @@ class Session:
         try:
             # Before the tracer's events are on: `Names` says why.
             try:
-                self.names = Names()
+                self.names = None if minimal else Names()
             except BpfError as error:
                 self.notes.append(
                     f"paths and addresses are known of what was open at the begin alone: {error.strerror}"
                 )
-            else:
+            if self.names is not None:
                 self._undo.callback(self.names.close)
             self.instance.exclude([int(name) for name in os.listdir("/proc/self/task")])  # noqa: PTH208
             self.instance.define(self.probes)
