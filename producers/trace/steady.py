@@ -33,6 +33,8 @@ def steady(text: str) -> str:
     '127.0.0.1:43306'
     """
     text = text.removesuffix(" (deleted)")
+    if text.startswith("unix:/"):
+        return f"unix:{steady(text[5:])}"
     if not text.startswith("/"):
         numbered = _NUMBERED.match(text)
         if numbered is not None:

@@ -152,7 +152,7 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for name, way in ways.items():
             rounds[name].append(events_per_s(way)[0])
-    for name, rates in rounds.items():
+    for name, rates in rounds.items() if arguments.rounds else ():
         print(f"{name:28} {statistics.median(rates):12,.0f} events/s")
     for warning in report.warnings:
         print(f"warning: {warning}")

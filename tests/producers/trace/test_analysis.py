@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
-from laggard.producers.trace.events import EVENT, Events, Kind, Texts
+from laggard.producers.trace.events import EVENT, NO_TEXT, Events, Kind, Texts
 from laggard.producers.trace.serving import EVENT_LOOP, LOST_EVENTS, NO_TIME, STILL_OPEN, THREAD_ENDED, TOO_LONG
 from tests.producers.trace.rows import Rows, nanoseconds
 from tests.producers.trace.simulated import Kernel, Run, Stage, Wait, WaitFor
@@ -300,3 +302,48 @@ def test_a_request_that_never_ends_is_given_up(bound: dict[str, float]) -> None:
     assert analysis.report.warnings == (
         "1 requests are not judged: they took too long for what may be kept of a trace",
     )
+
+
+KINDS = [Kind.BEGIN, Kind.END, *Kind]
+EVENTS = st.tuples(
+    st.integers(0, 30),  # how much later, as of 20: so that many come at the same time and some go back
+    st.integers(0, 2),
+    st.sampled_from(KINDS),
+    st.sampled_from([0, 4, 5, 6]),
+    st.integers(-1, 4),
+    st.sampled_from([-1, 0, 1, 2, 3, 4]),
+    st.sampled_from([-115, -110, -2, 0, 1, 2]),
+    st.sampled_from([0, 1, 2, 7]),
+    st.integers(-1, 7),
+)
+TEXTS = ("futex", "flock", "/a", "eth0", "shop\tGET /", "poll", "close", "clone")
+
+
+@settings(deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(EVENTS, max_size=150), st.integers(1, 40))
+def test_whatever_comes_times_sum_to_the_duration(events: list[tuple[int, ...]], size: int) -> None:
+    rows = Rows()
+    for text in TEXTS:
+        rows.texts.place(text)
+    ts = 1_000
+    for later, *columns in events:
+        ts += max(later - 20, -5)
+        rows.rows.append((ts, *columns, NO_TEXT))
+    analysis = Analysis(kept=50)
+    found = []
+    for at in range(0, len(rows.rows), size):
+        found += analysis.feed(Events(np.array(rows.rows[at : at + size], EVENT), rows.texts))
+    found += analysis.finish()
+    for request in found:
+        total = round(request.duration_s * 1e9)
+        assert total > 0
+        for times in (request.times_s, request.critical_s):
+            assert sum(nanoseconds(times).values()) == total
+            assert all(seconds > 0 for seconds in times.values())
+        assert sum(round(each.time_s * 1e9) for each in request.spent) == total
+        assert set(request.counts) == set(request.times_s)
+        assert request.path[0].begin_s == 0.0
+        assert request.path[-1].end_s == request.duration_s
+        assert max(each.thread for each in request.path) == len(request.threads) - 1
+    begun = sum(kind == Kind.BEGIN for _, _, kind, *_ in events)
+    assert len(found) + sum(analysis.report.discarded.values()) <= begun

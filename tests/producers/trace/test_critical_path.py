@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,27 @@ def test_each_state_has_the_time_that_it_was_given(
         assert round(request.path[-1].end_s * 1e9) == end - begin
         assert all(one.end_s == two.begin_s for one, two in zip(request.path, request.path[1:], strict=False))
         assert len(request.path) <= 100
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
+@given(requests=REQUESTS, known=st.booleans(), missing=st.sampled_from([0.02, 0.1, 0.5]), seed=st.integers(0, 99))
+def test_with_events_missing_times_sum_to_the_duration_all_the_same(
+    requests: list[tuple[int, list[Step]]], known: bool, missing: float, seed: int
+) -> None:
+    stage = Stage(known=known)
+    for number, (since, steps) in enumerate(requests):
+        stage.request(stage.actor(f"worker-{number}"), 2_000_000 + since, steps)
+    draw = random.Random(seed)
+    boundaries = {Kind.BEGIN, Kind.END}
+    stage.events = [each for each in stage.events if each[2] in boundaries or draw.random() > missing]
+    analysis = Analysis()
+    found = analysis.feed(next(stage.batches())) + analysis.finish()
+    assert len(found) + sum(analysis.report.discarded.values()) == len(requests)
+    for request in found:
+        total = round(request.duration_s * 1e9)
+        assert sum(nanoseconds(request.times_s).values()) == total
+        assert sum(nanoseconds(request.critical_s).values()) == total
+        assert sum(round(each.time_s * 1e9) for each in request.spent) == total
 
 
 def test_counts_say_how_often_a_state_was_entered() -> None:

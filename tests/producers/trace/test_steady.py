@@ -28,6 +28,7 @@ from laggard.producers.trace import calls, steady
         ("socket:[4711]", "socket"),
         ("anon_inode:[eventpoll]", "anon_inode"),
         ("[::1]:5432", "[::1]:5432"),
+        ("unix:/tmp/lab-Ab12Cd34/fpm.socket", "unix:/tmp/lab-*/fpm.socket"),
         ("/run/mysqld/mysqld.sock", "/run/mysqld/mysqld.sock"),
     ],
 )
