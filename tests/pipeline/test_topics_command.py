@@ -105,16 +105,18 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     code, out, _ = laggard("reset", "--yes")
     assert code == 0
     heads = [line for line in out.splitlines() if " on " in line and not line.startswith(" ")]
-    assert [line.split()[0] for line in heads] == ["gaussian", "cpu", "covariance", "incidents"]
+    assert [line.split()[0] for line in heads] == ["gaussian", "cpu", "covariance", "requests", "incidents"]
     plan = [
         "  forgets    what it has learned of 0 hosts",
         "  learns     from the 0 records that laggard.counters holds now, and from what comes",
         "  publishes  what it finds from where it is on; what is published already stays",
     ]
     compared = [line.replace("hosts", "pools").replace("counters", "pools") for line in plan]
+    traced = [line.replace("hosts", "services").replace("counters", "requests") for line in plan]
     joined = [line.replace("hosts", "keys").replace("counters", "anomalies") for line in plan]
-    assert [line for line in out.splitlines() if line.startswith(" ")] == [*plan, *plan, *compared, *joined]
-    assert out.splitlines()[-1] == "Done: gaussian, cpu, covariance, incidents will learn anew when a worker starts."
+    assert [line for line in out.splitlines() if line.startswith(" ")] == [*plan, *plan, *compared, *traced, *joined]
+    done = "Done: gaussian, cpu, covariance, requests, incidents will learn anew when a worker starts."
+    assert out.splitlines()[-1] == done
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,8 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
         (
             ("--yes", "--operator", "magic"),
-            "no operator 'magic' is set; expected one of gaussian, cpu, covariance, incidents (setting operators)",
+            "no operator 'magic' is set; expected one of gaussian, cpu, covariance, requests, incidents (setting "
+            "operators)",
         ),
     ],
 )
@@ -181,7 +184,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "reset", "--bus", str(tmp_path / "bus.db")]
     for answer, code, said in (
         (b"n\n", INTERRUPTED, b"Go on? [y/N]"),
-        (b"y\n", 0, b"Done: gaussian, cpu, covariance, incidents will learn anew"),
+        (b"y\n", 0, b"Done: gaussian, cpu, covariance, requests, incidents will learn anew"),
     ):
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
