@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.ctf.translation import Boundary
 from laggard.producers.trace.events import Events, Kind
 from laggard.producers.trace.reading import open_trace
 from tests.producers.trace.ctf.reference import decoded, printed
-from tests.producers.trace.ctf.written import OFFSET_NS, everything
+from tests.producers.trace.ctf.written import OFFSET_NS, Packet, Written, everything
 
 SENT = 1_595_092_101_129_721_371
 """The id of a packet with no data from 10.0.0.1:3306 to 10.0.0.2:5: part of no file, so it may change."""
@@ -168,6 +169,42 @@ def test_what_was_discarded_is_counted_once_over_rotations(tmp_path):
     # As babeltrace2 says.
     assert [(int(row["cpu"]), int(row["c"])) for row in lost] == [(0, 1), (0, 553), (1, 1), (1, 553)]
     assert sum(len(batch.events) for batch in batches) == 484
+
+
+def test_texts_that_programs_write_bound_requests(tmp_path):
+    """Real ones, by `lttng_ust_tracef()` in C and by logging in Python; other texts are passed over."""
+    _, rows = everything_of(unpacked("markers", tmp_path))
+
+    expected = []
+    for tid, name, requests in ((11626, "shop\tGET /cart/*", 3), (11629, "shop\tGET /py", 2)):
+        for request in range(requests):
+            expected += [(Kind.BEGIN, tid, request, name), (Kind.END, tid, request, "")]
+    assert rows == expected
+
+
+def test_events_of_programs_bound_requests(tmp_path):
+    """Those of PHP's extension, and those that are named."""
+    asked: dict[str, object] = {"path": b"/srv/cart.php", "uri": b"/cart/4711?x=1", "method": b"GET"}
+    events: list[tuple[int, str, dict[str, object]]] = [
+        (1000, "ust_php:request_entry", asked),
+        (2000, "ust_php:request_exit", asked),
+        (3000, "shop:checkout_begin", {"route": b"/checkout"}),
+        (4000, "shop:checkout_end", {}),
+    ]
+    folder = Written({0: [Packet(events)]}).write(tmp_path / "trace")
+    own = Boundary("shop:checkout_begin", "shop:checkout_end", "shop")
+
+    told = [
+        [
+            (Kind(row["kind"]), batch.texts[row["text"]])
+            for batch in open_trace(folder, boundaries=each)
+            for row in batch.events
+        ]
+        for each in ([], [own])
+    ]
+
+    assert told[0] == [(Kind.BEGIN, "php\tGET /cart/*"), (Kind.END, "")]
+    assert told[1] == [*told[0], (Kind.BEGIN, "shop\t/checkout"), (Kind.END, "")]
 
 
 def test_programs_and_kernel_recorded_by_two_tools_are_one_trace(tmp_path):
