@@ -203,7 +203,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     assert found["topics"] == {
         "check": "topics",
         "level": "ok",
-        "found": "12 topics are as they should be",
+        "found": "13 topics are as they should be",
         "advice": "",
     }
     roles = "agent, measurer, tracer, worker, reader, annotator, viewer, admin"

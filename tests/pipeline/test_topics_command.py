@@ -127,8 +127,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
         (
             ("--yes", "--operator", "magic"),
-            "no operator 'magic' is set; expected one of gaussian, cpu, covariance, requests, incidents (setting "
-            "operators)",
+            "no operator 'magic' is set; expected one of gaussian, cpu, covariance, requests, incidents",
         ),
     ],
 )
