@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -196,9 +196,14 @@ def _failed(records: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _place(name: bytes, length: int, address: bool, texts: Texts) -> int:
-    text = socket_text(name[:length]) if address else name[:length].rstrip(b"\0").decode(errors="replace")
-    # Without what differs each time, and so few, however long it goes.
-    return texts.place(steady(text)) if text and len(texts.texts) < MOST_TEXTS else NO_TEXT
+    text = _text(name[:length], address)
+    return texts.place(text) if text and len(texts.texts) < MOST_TEXTS else NO_TEXT
+
+
+@lru_cache(maxsize=1 << 16)
+def _text(name: bytes, address: bool) -> str:
+    """A name without what differs each time: of those there are few, however long a trace goes."""
+    return steady(socket_text(name) if address else name.rstrip(b"\0").decode(errors="replace"))
 
 
 def _numbers(names: Container[str]) -> list[int]:

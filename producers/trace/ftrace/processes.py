@@ -33,14 +33,22 @@ class Processes:
 
         """
         kinds = rows["kind"]
-        for row in np.flatnonzero(np.isin(kinds, (Kind.FORK, Kind.NAMED, Kind.EXIT))).tolist():
-            thread = int(rows["tid"][row])
-            if kinds[row] == Kind.EXIT:
-                self._known.pop(thread, None)
-                continue
-            told = int(rows["a"][row])
-            # A thread that starts is of the process of who starts it.
-            process = int(rows["b"][row]) or self._known.get(thread if kinds[row] == Kind.FORK else told, 0)
-            rows["b"][row] = process
-            if process:
-                self._known[told] = process
+        chosen = np.flatnonzero((kinds == Kind.FORK) | (kinds == Kind.NAMED) | (kinds == Kind.EXIT))
+        if not len(chosen):
+            return
+        some, known = rows[chosen], self._known
+        columns = (some[name].tolist() for name in ("kind", "tid", "a", "b"))
+        processes = []
+        for kind, thread, told, process in zip(*columns, strict=True):
+            if kind == _EXIT:
+                known.pop(thread, None)
+            else:
+                # A thread that starts is of the process of who starts it.
+                process = process or known.get(thread if kind == _FORK else told, 0)  # noqa: PLW2901 - where it is 0
+                if process:
+                    known[told] = process
+            processes.append(process)
+        rows["b"][chosen] = processes
+
+
+_EXIT, _FORK = int(Kind.EXIT), int(Kind.FORK)  # looked up once

@@ -30,6 +30,7 @@ PIECE_PAGES: Final = 1024
 
 PIECE_NAMES: Final = 4096
 
+_NEVER: Final = 1 << 62
 _DISORDER_NS: Final = 1_000_000
 """So far at most is a name behind one that was written down after it: it was being read meanwhile on another CPU."""
 
@@ -104,9 +105,10 @@ class Recording:
             self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
 
     def _merged(self) -> Iterator[NDArray[np.void]]:
-        waiting = self._known.rows(self._begin_ns, self._texts)
+        yield self._known.rows(self._begin_ns, self._texts)
         sources = [self._names(), *(self._pages(cpu) for cpu in self._cpus)]
         reached = dict.fromkeys(sources, -1)
+        waiting: dict[Generator[NDArray[np.void]], NDArray[np.void]] = {}
         try:
             while reached:
                 # The source is read on that holds the others up.
@@ -114,19 +116,18 @@ class Recording:
                 rows = next(source, None)
                 if rows is None:
                     del reached[source]
-                    continue
-                if len(rows):
+                elif len(rows):
                     reached[source] = max(reached[source], int(rows["ts"][-1]) - _DISORDER_NS)
-                waiting = merged([waiting, rows])
-                ready = int(np.searchsorted(waiting["ts"], min(reached.values()), side="left"))
-                if ready:
-                    yield waiting[:ready]
-                    waiting = waiting[ready:].copy()
+                    waiting[source] = merged([waiting[source], rows]) if source in waiting else rows
+                until = min(reached.values(), default=_NEVER)
+                ready = {one: int(np.searchsorted(some["ts"], until, side="left")) for one, some in waiting.items()}
+                if any(ready.values()):
+                    # Names first: of the same instant, a call's end is behind what it is about.
+                    yield merged(waiting[one][: ready[one]] for one in sources if one in waiting)
+                    waiting = {one: some[ready[one] :] for one, some in waiting.items() if ready[one] < len(some)}
         finally:
             for source in sources:
                 source.close()
-        if len(waiting):
-            yield waiting
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
         """Events of one CPU, a piece at a time."""
