@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from laggard.operators.ranking import FeatureScore, RowScore
 from laggard.operators.requests.results import Cluster, Judged, Use
-from laggard.pipeline.records import Spent
+from laggard.pipeline.records import Request, Spent, read_line
 from laggard.pipeline.records.requests import REST
 from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, traced
 from tests.pipeline.requests.evidence import Spent as Apart
@@ -83,6 +84,16 @@ def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
     assert blamed(row("3", 2.5), None).resources == ()
     unknown = replace(LOCKED, times_s={}, usual_s={}, usual_duration_s=math.nan)
     assert blamed(row("3", 2.5), replace(cluster("3"), evidence=unknown)).resources == ()
+
+
+def test_the_line_in_the_page_is_one_that_is_read() -> None:
+    page = (Path(__file__).parents[3] / "deploy/requests.md").read_text()
+    line = page.split("```\n")[1].replace("\n", "")
+    request = read_line(line, "requests.md")
+    assert isinstance(request, Request)
+    assert sum(request.times_s.values()) == request.duration_s
+    assert (request.spent[0].on, request.path[1].detail) == (LOCK, "holds x.lock")
+    assert all(f"`{state}`" in page for state in ("RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS", "UN"))
 
 
 def test_normal_requests_lose_nothing() -> None:
