@@ -33,6 +33,9 @@ READS: Final = frozenset({"", "read", "readv", "pread64", "preadv", "preadv2", "
 
 SENDS: Final = frozenset({"sendto", "sendmsg", "sendmmsg", "write", "writev", "sendfile", "splice"})
 POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
+ASKS: Final = frozenset({"getsockopt"})
+"""What fails in these is what failed before: whether a connection was made is asked for so."""
+
 RESOLVERS: Final = frozenset({"dnsmasq", "named", "nscd", "systemd-resolve", "systemd-resolved", "unbound"})
 
 TURNED_AWAY: Final = frozenset({"EAGAIN", "EACCES", "EWOULDBLOCK"})
@@ -192,7 +195,7 @@ def _fails(each: Spending) -> str | None:
         # A program asks later whether it was made. Who begins many does so in vain, or connects anew each time.
         repeated = each.state == "RS" and more_often(each.found.count, known(each.found.usual_count))
         return f"connect\0{each.on}\0{PENDING}" if repeated else None
-    if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS or each.syscall in SLEEPS:
+    if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS | SLEEPS | ASKS:
         return None
     if each.syscall.startswith("futex") or (each.result in EXPECTED and each.syscall != "connect"):
         return None

@@ -653,6 +653,23 @@ from tests.pipeline.requests.evidence import Repeated, Spent, evidence
             "makes only 2 operations, usually 9; it takes 12 ms, usually 60 ms",
             id="spans: ends early",
         ),
+        pytest.param(
+            evidence(
+                66.8,
+                8,
+                Spent(0.5, 0, "RS", "connect", "127.0.0.1:55045", result="ECONNREFUSED", times=23.5),
+                Spent(0.04, 0, "RS", "getsockopt", "127.0.0.1:55045", result="ECONNREFUSED", times=23.5),
+                Spent(48.2, 0, "BS", "clock_nanosleep", times=22.5),
+                states={"RU": (18, 8)},
+                requests=57,
+            ),
+            "connect refused",
+            (
+                "repeats connect() to 127.0.0.1:55045 that is refused, 23.5 times a request, usually never, and "
+                "sleeps in between: 48.7 ms of 66.8 ms, usually 0"
+            ),
+            id="a refused connect, and the question for it",
+        ),
     ],
 )
 def test_each_kind_of_trouble_is_told_with_its_figures(found, name, told):
