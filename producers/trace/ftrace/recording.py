@@ -105,8 +105,7 @@ class Recording:
             self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
 
     def _merged(self) -> Iterator[NDArray[np.void]]:
-        yield self._known.rows(self._begin_ns, self._texts)
-        sources = [self._names(), *(self._pages(cpu) for cpu in self._cpus)]
+        sources = [self._before(), self._names(), *(self._pages(cpu) for cpu in self._cpus)]
         reached = dict.fromkeys(sources, -1)
         waiting: dict[Generator[NDArray[np.void]], NDArray[np.void]] = {}
         try:
@@ -128,6 +127,10 @@ class Recording:
         finally:
             for source in sources:
                 source.close()
+
+    def _before(self) -> Generator[NDArray[np.void]]:
+        """What was there when it began."""
+        yield self._known.rows(self._begin_ns, self._texts)
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
         """Events of one CPU, a piece at a time."""
