@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laggard.producers.trace.ctf.metadata import read_metadata
 from laggard.producers.trace.ctf.trace import METADATA, CtfTrace, host_of
+from laggard.producers.trace.ctf.translation import SWITCHES
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.foreign import BYTES, foreign
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from laggard.producers.trace.events import Events
 
 __all__ = ["Trace", "TraceError", "open_trace", "read_spans"]
+
+
+_NO_KERNEL: Final = "expected the kernel's events too, there is no sched_switch: where requests' time went is not known"
 
 
 def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trace:
@@ -59,7 +63,10 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
         below = folder.relative_to(top).parts
         traces.setdefault(host_of(metadata) or (below[0] if below else ""), {})[folder] = metadata
     for host, found in traces.items():
-        hosts.setdefault(host, []).append(partial(CtfTrace, found, boundaries))
+        if SWITCHES & {name for each in found.values() for name in each.names()}:
+            hosts.setdefault(host, []).append(partial(CtfTrace, found, boundaries))
+        else:
+            troubles.append(TraceError(next(iter(found)), _NO_KERNEL))
     if not hosts:
         raise (
             troubles[0]

@@ -155,8 +155,8 @@ class Decoder:
                 following = at + layout.size
                 if not layout.size:
                     following, scope = layout.walked(data, at)
-                if following > end:
-                    problem = _CUT
+                if following > end or following == at:
+                    problem = _CUT if following > at else "its events have no length"
                     break
                 if not layout.size:
                     walked.setdefault(layout.number, []).append(scope)

@@ -60,7 +60,7 @@ class CtfTrace:
         self._histories: dict[Hashable, History] = {}
         for folder, metadata in folders.items():
             self.host = self.host or host_of(metadata)
-            names = {event.name for stream in metadata.streams.values() for event in stream.events.values()}
+            names = metadata.names()
             if {"sched_waking", "sched:sched_waking"} & names:
                 self._translation.has_waking = True
             elif {"sched_wakeup", "sched:sched_wakeup"} & names:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_THREAD: Final = -1
 
+SWITCHES: Final = frozenset(["sched_switch", "sched:sched_switch"])
+"""One of these is needed to know who ran when."""
+
 _COULD_RUN: Final = 0xFF
 """Of a thread's state the bits that say why it does not run; what is above says whether it was preempted."""
 

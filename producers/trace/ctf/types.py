@@ -159,3 +159,7 @@ class Metadata:
     environment: dict[str, str] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     streams: dict[int, StreamClass] = field(default_factory=dict)
+
+    def names(self) -> set[str]:
+        """Those of all events."""
+        return {event.name for stream in self.streams.values() for event in stream.events.values()}

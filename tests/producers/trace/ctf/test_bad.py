@@ -61,6 +61,10 @@ def no_metadata(folder: Path) -> None:
     (folder / "metadata").unlink()
 
 
+def programs_only(folder: Path) -> None:
+    Written({0: [Packet([(START, "php:request_start", {"path": b"/"})])]}).write(folder)
+
+
 def no_streams(folder: Path) -> None:
     for path in folder.glob("channel*"):
         path.unlink()
@@ -113,6 +117,10 @@ def other_packets(folder: Path) -> None:
         (metadata(b"trace {\n};\n" + b"typealias struct { struct { " * 70), "/metadata:3: "),
         (cut_metadata, "/metadata:63: expected more, the metadata ends"),
         (other_packets, "/metadata: expected a packet of metadata at byte 0, there is none"),
+        (
+            programs_only,
+            ": expected the kernel's events too, there is no sched_switch: where requests",
+        ),
         (no_streams, ": expected a CTF trace with events, there are none"),
         (empty_streams, ": expected a CTF trace with events, there are none"),
     ],
@@ -280,15 +288,29 @@ def test_a_trace_without_one_of_its_parts_is_read(tmp_path):
 
 
 def test_wakeups_without_wakings_are_told(tmp_path):
-    wakeups = [(START, "sched_wakeup", {"tid": 7})]
+    wakeups = [*switches(1), (START + 5, "sched_wakeup", {"tid": 7})]
     folder = Written({0: [Packet(wakeups)]}).write(tmp_path / "trace")
 
     trace = open_trace(folder)
 
-    assert [int(row["a"]) for batch in trace for row in batch.events] == [7]
+    assert [int(row["a"]) for batch in trace for row in batch.events] == [2, 7]
     assert trace.warnings == (
         f"{folder}: sched_waking was not recorded: who woke a thread of another CPU may be wrong",
     )
+
+
+def test_events_of_no_length_do_not_go_on_for_ever(tmp_path):
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    (folder / "metadata").write_text(
+        "/* CTF 1.8 */ trace { major = 1; }; stream { id = 0; }; event { name = sched_switch; id = 0; };"
+    )
+    (folder / "stream").write_bytes(bytes(100))
+
+    trace = open_trace(folder)
+
+    assert [len(batch.events) for batch in trace] == [1]  # that events are missing
+    assert trace.warnings[-1] == f"{folder / 'stream'}: a packet cannot be read to its end: its events have no length"
 
 
 @pytest.mark.parametrize("seed", range(20))

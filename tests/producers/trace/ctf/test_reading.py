@@ -6,15 +6,21 @@ import gzip
 import tarfile
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.ctf.metadata import read_metadata
+from laggard.producers.trace.ctf.trace import CtfTrace
 from laggard.producers.trace.ctf.translation import Boundary
 from laggard.producers.trace.events import Events, Kind
 from laggard.producers.trace.reading import open_trace
 from tests.producers.trace.ctf.reference import decoded, printed
 from tests.producers.trace.ctf.written import OFFSET_NS, Packet, Written, everything
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SENT = 1_595_092_101_129_721_371
 """The id of a packet with no data from 10.0.0.1:3306 to 10.0.0.2:5: part of no file, so it may change."""
@@ -28,9 +34,14 @@ def unpacked(name: str, folder: Path) -> Path:
     return next(folder.iterdir())
 
 
+def opened(folder: Path, boundaries: Sequence[Boundary] = ()) -> CtfTrace:
+    """Also a trace of programs only, in which requests cannot be followed."""
+    return CtfTrace({path.parent: read_metadata(path) for path in sorted(folder.rglob("metadata"))}, boundaries)
+
+
 def everything_of(path: Path) -> tuple[list[Events], list[tuple[Kind, int, int, str]]]:
     """The batches, and of each event kind, thread, `a` and text."""
-    batches = list(open_trace(path))
+    batches = list(opened(path))
     rows = [
         (Kind(row["kind"]), int(row["tid"]), int(row["a"]), batch.texts[row["text"]])
         for batch in batches
@@ -195,11 +206,7 @@ def test_events_of_programs_bound_requests(tmp_path):
     own = Boundary("shop:checkout_begin", "shop:checkout_end", "shop")
 
     told = [
-        [
-            (Kind(row["kind"]), batch.texts[row["text"]])
-            for batch in open_trace(folder, boundaries=each)
-            for row in batch.events
-        ]
+        [(Kind(row["kind"]), batch.texts[row["text"]]) for batch in opened(folder, each) for row in batch.events]
         for each in ([], [own])
     ]
 
