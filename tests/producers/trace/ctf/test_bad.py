@@ -288,7 +288,7 @@ def test_a_trace_without_one_of_its_parts_is_read(tmp_path):
 
 
 def test_wakeups_without_wakings_are_told(tmp_path):
-    wakeups = [*switches(1), (START + 5, "sched_wakeup", {"tid": 7})]
+    wakeups: list[tuple[int, str, dict[str, object]]] = [*switches(1), (START + 5, "sched_wakeup", {"tid": 7})]
     folder = Written({0: [Packet(wakeups)]}).write(tmp_path / "trace")
 
     trace = open_trace(folder)
