@@ -36,8 +36,8 @@ PACKAGES: Final = {
 """Programs, and the packages of Debian that bring them."""
 START_S: Final = 60.0
 END_S: Final = 10.0
-AHEAD: Final = -10
-"""Nice value of the servers' session: what else this machine does shall disturb their requests little."""
+AHEAD: Final = 10
+"""Priority among real-time processes: what else the machine does shall not disturb the lab."""
 WORKERS: Final = 6
 """Of php-fpm."""
 THREADS: Final = 8
@@ -156,9 +156,18 @@ def free_port() -> int:
 
 @contextmanager
 def process(
-    command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, log: Path | None = None
+    command: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    priority: int = 0,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process in a session of its own, which ends with all that it started; it is told by lines, and says lines."""
+    """A process in a session of its own, which ends with all that it started; it is told by lines, and says lines.
+
+    With a priority it has a CPU before all that have none, or a lower one.
+    """
+    if priority:
+        command = ["chrt", "--rr", str(priority), *command]
     with ExitStack() as closing:
         output = closing.enter_context(log.open("a")) if log else subprocess.PIPE
         started = subprocess.Popen(
@@ -186,13 +195,6 @@ def process(
                     stream.close()
 
 
-def prefer(started: subprocess.Popen[str], nice: int = AHEAD) -> None:
-    """Let a session go before others, or behind them: where sessions are scheduled as groups, and where threads are."""
-    with suppress(FileNotFoundError):
-        Path(f"/proc/{started.pid}/autogroup").write_text(str(nice))
-    os.setpriority(os.PRIO_PGRP, started.pid, nice)
-
-
 def tell(started: subprocess.Popen[str], line: str) -> None:
     """Say a line to a process."""
     assert started.stdin is not None
@@ -217,8 +219,8 @@ def wait_for(port: int, started: subprocess.Popen[str], name: str) -> None:
 
 
 @contextmanager
-def blog(folder: Path) -> Iterator[Server]:
-    """Pages in PHP, as a content management system makes them."""
+def blog(folder: Path, priority: int = 0) -> Iterator[Server]:
+    """Pages in PHP, as a content management system makes them; `priority` as `process` takes it."""
     _open(folder)
     for name in ("libraries", "cache", "index", "static", "database"):
         (folder / name).mkdir()
@@ -251,8 +253,7 @@ def blog(folder: Path) -> Iterator[Server]:
 
         def start(name: str, command: Sequence[str | Path], port: int = 0, *, said: bool = False) -> None:
             log = None if said else folder / f"{name}.out"
-            started = closing.enter_context(process(command, environment=environment, log=log))
-            prefer(started)
+            started = closing.enter_context(process(command, environment=environment, log=log, priority=priority))
             server.processes[name] = started
             if port:
                 wait_for(port, started, name)
@@ -269,8 +270,8 @@ def blog(folder: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def shop(folder: Path) -> Iterator[Server]:
-    """Pages in Python, made by threads."""
+def shop(folder: Path, priority: int = 0) -> Iterator[Server]:
+    """Pages in Python, made by threads; likewise."""
     _open(folder)
     paths = {"/list?number={}": 0.5, "/buy?number={}": 0.3, "/price?number={}": 0.2}
     server = Server("shop", free_port(), folder, paths, ports={"redis": free_port()})
@@ -288,8 +289,7 @@ def shop(folder: Path) -> Iterator[Server]:
 
         def start(name: str, command: Sequence[str | Path], port: int = 0, *, said: bool = False) -> None:
             log = None if said else folder / f"{name}.out"
-            started = closing.enter_context(process(command, environment=environment, log=log))
-            prefer(started)
+            started = closing.enter_context(process(command, environment=environment, log=log, priority=priority))
             server.processes[name] = started
             if port:
                 wait_for(port, started, name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.trace.boundaries.php import php_probes
 from laggard.producers.trace.ftrace.recorder import Recorder
-from tests.evaluation.requests.lab.servers import Server, blog, prefer, process, shop
+from tests.evaluation.requests.lab.servers import AHEAD, Server, blog, process, shop
 from tests.evaluation.requests.lab.troubles import Injector
 from tests.evaluation.requests.lab.truth import read_answers
 
@@ -52,8 +52,7 @@ def visited(
     module = "tests.evaluation.requests.lab.visitors"
     paths = [f"{path}={weight}" for path, weight in server.paths.items()]
     command = [sys.executable, "-m", module, server.port, visitors, think_s, seed, *paths]
-    with process(list(map(str, command)), log=file) as started:
-        prefer(started)
+    with process(list(map(str, command)), log=file, priority=AHEAD) as started:
         yield
         assert started.stdin is not None
         started.stdin.close()
@@ -84,7 +83,7 @@ def run(trouble: Trouble, folder: Path, servers: Path, seconds: float, seed: int
         seed: of all that is random.
 
     """
-    with SERVERS[trouble.server](servers) as server, ExitStack() as closing:
+    with SERVERS[trouble.server](servers, AHEAD) as server, ExitStack() as closing:
         with visited(server, servers / "warm_up.jsonl", seed):
             time.sleep(WARM_UP_S)
         # What the recorder's process starts from then on is not recorded.

@@ -1,7 +1,7 @@
 """A process of a name of its own that gets in others' way when it is told.
 
     python -m tests.evaluation.requests.lab.troublemaker NAME lock FILE   # `SECONDS`: has its lock for so long
-    python -m tests.evaluation.requests.lab.troublemaker NAME compute     # `SECONDS`: takes the CPU for so long
+    python -m tests.evaluation.requests.lab.troublemaker NAME compute     # `SECONDS`: takes most of the CPU so long
     python -m tests.evaluation.requests.lab.troublemaker NAME forget FILE # `SECONDS`: keeps it out of memory so long
 
 It answers each line with when that began and ended, seconds since the Unix epoch. It ends with its standard input.
@@ -16,6 +16,8 @@ import sys
 import time
 
 PR_SET_NAME = 15
+BUSY_S, IDLE_S = 0.008, 0.002
+"""What computes rests now and then: otherwise others could not even begin."""
 
 
 def main() -> None:
@@ -36,7 +38,10 @@ def main() -> None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         elif kind == "compute":
             while time.time() < begin + seconds:
-                sum(range(1000))
+                until = time.time() + BUSY_S
+                while time.time() < until:
+                    sum(range(1000))
+                time.sleep(IDLE_S)
         else:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             begin = time.time()

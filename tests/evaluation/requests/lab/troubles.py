@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import redis
 
-from tests.evaluation.requests.lab.servers import database_client, prefer, process, tell
+from tests.evaluation.requests.lab.servers import AHEAD, database_client, process, tell
 
 if TYPE_CHECKING:
     import subprocess
@@ -67,13 +67,13 @@ class Trouble:
         return all(any(word.format(**ports) in said for word in line) for line in self.words)
 
 
-def told(kind: str, name: str, *file: Path, nice: int = 0, cpus: Sequence[int] = ()) -> Callable[..., Once]:
+def told(kind: str, name: str, *file: Path, priority: int = AHEAD, cpus: Sequence[int] = ()) -> Callable[..., Once]:
     """By a process that is told to (`troublemaker`)."""
 
     def prepare(_: Server, closing: ExitStack) -> Once:
         module = "tests.evaluation.requests.lab.troublemaker"
-        started = closing.enter_context(process([sys.executable, "-m", module, name, kind, *file]))
-        prefer(started, nice)
+        command: list[str | Path] = [sys.executable, "-m", module, name, kind, *file]
+        started = closing.enter_context(process(command, priority=priority))
         if cpus:
             os.sched_setaffinity(started.pid, cpus)
         return _answering(started)
@@ -120,7 +120,7 @@ def _take_cpu(server: Server, closing: ExitStack) -> Once:
     children = Path(f"/proc/{master}/task/{master}/children").read_text()
     for pid in (master, *map(int, children.split())):
         os.sched_setaffinity(pid, [core])
-    return told("compute", "backup", nice=-20, cpus=[core])(server, closing)
+    return told("compute", "backup", priority=2 * AHEAD, cpus=[core])(server, closing)
 
 
 def _recommender(what: str) -> Callable[[Server, ExitStack], Once]:
@@ -149,7 +149,7 @@ def _flush(server: Server, _: ExitStack) -> Once:
 
 
 def _hold_row(server: Server, closing: ExitStack) -> Once:
-    client = closing.enter_context(process([*database_client(server.folder), "blog"]))
+    client = closing.enter_context(process([*database_client(server.folder), "blog"], priority=AHEAD))
     assert client.stdout is not None
     answers = client.stdout
 
@@ -260,7 +260,7 @@ TROUBLES: Final = {
             (("computes", "fcntl"), ("repeats", "more system calls")),
         ),
         Trouble(
-            "cpu", "blog", "a neighbour takes the CPU", _take_cpu, (0.06, 0.16), 2.5, (), 0.0, (("cpu",), ("backup",))
+            "cpu", "blog", "a neighbour takes the CPU", _take_cpu, (0.1, 0.3), 2.5, (), 0.0, (("cpu",), ("backup",))
         ),
         Trouble(
             "disk",
