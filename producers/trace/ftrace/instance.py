@@ -70,6 +70,7 @@ class Instance:
         self._probes: list[Probe] = []
         self._pipes: dict[int, int] = {}
         self._marker: Path | None = None
+        self._freeing = -1
         for attempt in range(_ATTEMPTS):
             suffix = secrets.token_hex(4)
             self.name, self.group = PREFIX + suffix, _GROUP + suffix
@@ -101,6 +102,9 @@ class Instance:
         for cpu in self.cpus:
             pipe = self.path / f"per_cpu/cpu{cpu}/trace_pipe_raw"
             self._pipes[cpu] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        # When it is closed, if only because we are killed, the kernel stops tracing and gives the buffers back.
+        self.write("options/disable_on_free", "1")
+        self._freeing = os.open(self.path / "free_buffer", os.O_WRONLY)
 
     def __enter__(self) -> Self:
         return self
@@ -232,6 +236,9 @@ class Instance:
         for pipe in self._pipes.values():
             os.close(pipe)
         self._pipes.clear()
+        if self._freeing >= 0:
+            os.close(self._freeing)
+            self._freeing = -1
         if self._marker is not None:
             with contextlib.suppress(OSError):
                 _unmount(self._marker)
