@@ -52,6 +52,8 @@ class Timelines:
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
+        self._row: tuple[Thread | None, int, int, Thread | None, int] = (None, 0, 0, None, 0)
+        """The newest row of waits that timed out: whose, its begin and end, who ended it, and how many they are."""
 
     def local(self, thread: Thread, begin: int, end: int) -> list[Piece]:
         """What a thread did between two points of time: pieces in their order, without gaps."""
@@ -201,34 +203,57 @@ class Timelines:
         else:
             pieces += rows
 
-    def _retried(self, thread: Thread, until: int) -> tuple[int, Thread, int] | None:
+    def _retried(self, thread: Thread, until: int) -> tuple[int, Thread | None, int] | None:
         """Who ended a wait at a futex that timed out and was taken up again at once: it is one wait in parts.
 
-        As where a thread waits for an interpreter's lock, some milliseconds at a time.
+        As where a thread waits for an interpreter's lock, some milliseconds at a time. The last part may be none: then
+        nobody is known to have ended it.
         """
         calls = thread.calls
         place = bisect_left(calls, (until,))
         if place == len(calls) or calls[place][3] != _ETIMEDOUT or not does(self._texts[calls[place][2]]) & Does.FUTEX:
             return None
-        before = calls[place]
-        while before[3] == _ETIMEDOUT:
-            place += 1
-            call = calls[place] if place < len(calls) else None
-            if (
-                call is None
-                or call[2] != before[2]
-                or call[1] - before[0] > _RETRY_NS
-                or abs(call[6] - before[6]) >= _SAME_FUTEX_BYTES
-            ):
-                return None
-            before = call
-        for number in range(bisect_right(thread.segments, (before[1], FOREVER)), len(thread.segments)):
-            ended, _, _, waker, _, _ = thread.segments[number]
-            if ended > before[0]:
+        of, begin, end, waker, parts = self._row
+        if of is not thread or not begin <= calls[place][1] <= end:
+            waker, parts = self._handed_over(thread, place)
+        return (BF, waker, until) if waker is not None or parts > 1 else None
+
+    def _handed_over(self, thread: Thread, place: int) -> tuple[Thread | None, int]:
+        """Who ended the last of the waits that follow on each other from a system call on, and how many timed out."""
+        first = before = thread.calls[place]
+        of, begin, end, known, timed_out = self._row
+        waker, parts = None, 1
+        for number in range(place + 1, len(thread.calls)):
+            call = thread.calls[number]
+            if of is thread and begin <= call[1] <= end:  # known from there on
+                waker, parts, before = known, max(timed_out, 2), (end, *before[1:])
                 break
+            alike = call[2] == first[2] and abs(call[6] - first[6]) < _SAME_FUTEX_BYTES
+            if not alike or call[1] - before[0] > _RETRY_NS:
+                break
+            before = call
+            # In between it may wake others at the same futex, which takes no time.
+            if call[3] == _ETIMEDOUT:
+                parts += 1
+                continue
+            waker = _woken_in(thread, call)
             if waker is not None:
-                return BF, waker, until
-        return None
+                break
+        else:
+            return None, parts  # More may come.
+        self._row = (thread, first[1], before[0], waker, parts)
+        return waker, parts
+
+
+def _woken_in(thread: Thread, call: Call) -> Thread | None:
+    """Who ended a wait in a system call, if it waited."""
+    for number in range(bisect_right(thread.segments, (call[1], FOREVER)), len(thread.segments)):
+        ended, _, _, waker, _, _ = thread.segments[number]
+        if ended > call[0]:
+            break
+        if waker is not None:
+            return waker
+    return None
 
 
 def _interrupted(pieces: list[Piece], piece: Piece) -> None:

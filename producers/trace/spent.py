@@ -9,7 +9,7 @@ from laggard.pipeline.records import Spent
 from laggard.pipeline.records.limits import MAX_SPENT
 from laggard.pipeline.records.requests import REST
 from laggard.producers.trace.calls import Does, does, failure
-from laggard.producers.trace.states import BD, BI, BP, NAMES, RS, RU, UN
+from laggard.producers.trace.states import BD, BF, BI, BP, NAMES, RS, RU, UN
 from laggard.producers.trace.steady import steady, steady_thread
 from laggard.producers.trace.threads import FOREVER
 
@@ -54,7 +54,7 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
     counted = -1  # the begin of the system call whose time in the kernel has been counted
     running = -1  # the state that an interrupt interrupted
     for piece in pieces:
-        thread, begin, end, state, call, _, waker, what = piece
+        thread, begin, end, state, call, _, _, what = piece
         length = end - begin
         if state == BP:
             _taken(sums, piece)
@@ -74,19 +74,7 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
         elif state in _UNEXPLAINED:
             _add(sums, (state, "" if call is None else texts[call[2]], what, "", ""), length)
         else:
-            name = "" if call is None else texts[call[2]]
-            on = "" if call is None else _on(call)
-            if call is not None and not on and (polled := _polled(thread, call, texts)) is not None:
-                on = _on(polled)
-                # Whether a connection was made is asked for after a wait for it: connect(2), of EINPROGRESS.
-                name = "connect" if texts[polled[2]] == "getsockopt" else name
-                call = polled if name == "connect" else call
-            by = _blamed(call, waker, thread)
-            if state == BD and not on:
-                on = what
-            result = "" if call is None else _result(thread, call, texts)
-            pid = 0 if by is None else by.process.pid
-            _add(sums, (state, name, on, "" if by is None else called(by, thread), result), length, pid)
+            _waited(sums, piece, texts)
         if state != BI:
             running = state
     return _longest(sums)
@@ -100,6 +88,28 @@ def _add(sums: dict[Key, _Sum], key: Key, ns: int, pid: int = 0, *, times: int =
     entry.ns += ns
     if pid:
         entry.pids[pid] = entry.pids.get(pid, 0) + ns
+
+
+def _waited(sums: dict[Key, _Sum], piece: Piece, texts: Texts) -> None:
+    """A wait for anything but a CPU."""
+    thread, begin, end, state, call, _, waker, what = piece
+    name = on = result = ""
+    if call is not None:
+        name, on = texts[call[2]], _on(call)
+        polled = None if on else _polled(thread, call, texts)
+        if polled is not None:
+            on = _on(polled)
+            if texts[polled[2]] == "getsockopt":
+                # Whether a connection was made is asked for after a wait for it: connect(2), of EINPROGRESS.
+                name, call = "connect", polled
+        result = _result(thread, call, texts)
+    by = _blamed(call, waker, thread)
+    if by is not None and state == BF and result == "ETIMEDOUT":
+        result = ""  # A part of a wait that was then taken up again.
+    if state == BD and not on:
+        on = what
+    key = (state, name, on, "" if by is None else called(by, thread), result)
+    _add(sums, key, end - begin, 0 if by is None else by.process.pid)
 
 
 def _taken(sums: dict[Key, _Sum], piece: Piece) -> None:

@@ -361,15 +361,17 @@ def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
     assert request.threads == ("worker[1]", "short[2]")
 
 
-def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
-    # As of an interpreter's lock: it times out, and is taken up again at once, until another thread hands it over.
+@pytest.mark.parametrize("parts", [1, 2, 500])
+def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
+    # As of an interpreter's lock: it times out, others are woken, and it is taken up again at once, until another
+    # thread hands the lock over.
     rows = Rows()
     rows.running("python", "gc")
     rows(0, 1, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1_000, 0, Kind.BEGIN, 1)
-    for part in range(2):
-        at = 1_000 + 10_000 * part
-        rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00 + 4 * part, text="futex")
+    at = 1_000
+    for _ in range(parts):
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
         rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
         rows(at + 9_000, 0, Kind.IRQ_ENTER, 0, 236, text="local_timer", flags=5)
         rows(at + 9_000, 0, Kind.TIMER_ENTER, 0, flags=5)
@@ -377,17 +379,67 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait() -> None:
         rows(at + 9_000, 0, Kind.IRQ_EXIT, 0, flags=5)
         rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
         rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
-    rows(21_000, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00, text="futex")
-    rows(21_010, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(25_000, 1, Kind.WAKE, 2, 1)
-    rows(25_100, 0, Kind.SWITCH, 0, 1, text="python")
-    rows(25_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
-    rows(26_000, 0, Kind.END, 1)
+        rows(at + 9_300, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F08, 129, text="futex")
+        rows(at + 9_400, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+        at += 10_000
+    rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00, 137, text="futex")
+    rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(at + 4_000, 1, Kind.WAKE, 2, 1)
+    rows(at + 4_100, 0, Kind.SWITCH, 0, 1, text="python")
+    rows(at + 4_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+    rows(at + 5_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
+    rows(at + 5_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows(at + 5_200, 0, Kind.END, 1)
     request = rows.one()
+    waited = parts * 8_990 + 3_990
+    rest = {"BP": 100 * (parts + 1), "RS": 110 * (parts + 1) + 100 * (parts + 1)}
+    ran = 5_200 + parts * 10_000 - waited - sum(rest.values())
+    assert nanoseconds(request.times_s) == {"BF": waited, **rest, "RU": ran}
+    # The critical path is what the other thread did meanwhile.
+    assert nanoseconds(request.critical_s) == {**rest, "RU": ran + waited}
+    [spent] = [each for each in request.spent if each.state == "BF"]
+    assert (spent.by, spent.pid, spent.result, spent.times) == ("gc", 1, "", parts + 1)
+
+
+def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> None:
+    rows = Rows()
+    rows.running("python")
+    rows(1_000, 0, Kind.BEGIN, 1)
+    for at in (1_000, 11_000):
+        rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
+        rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
+        rows(at + 9_000, 0, Kind.TIMER_ENTER, 0, flags=5)
+        rows(at + 9_000, 0, Kind.WAKE, 0, 1, flags=5)
+        rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
+        rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
+    rows(21_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
+    rows(21_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows(22_000, 0, Kind.END, 1)
     times, path = rows.sets()
-    assert times == {"BF": 2 * 8_990 + 3_990, "BP": 300, "RS": 2 * 110 + 110, "RU": 2 * 800 + 800}
-    assert path == {"BP": 300, "RS": 330, "RU": 2 * 800 + 800 + 2 * 8_990 + 3_990}
-    assert {(each.by, each.pid) for each in request.spent if each.state == "BF"} == {("gc", 1)}
+    assert times == path
+    assert times["BF"] == 2 * 8_990
+
+
+def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
+    rows = Rows()
+    rows.running("python", "other")
+    rows(1_000, 0, Kind.BEGIN, 1)
+    rows(1_000, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
+    rows(1_010, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(9_000, 0, Kind.TIMER_ENTER, 0, flags=5)
+    rows(9_000, 0, Kind.WAKE, 0, 1, flags=5)
+    rows(9_100, 0, Kind.SWITCH, 0, 1, text="python")
+    rows(9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
+    # Another futex is another matter.
+    rows(9_300, 0, Kind.SYSCALL_ENTER, 1, 202, 0x8F04, 137, text="futex")
+    rows(9_310, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(9_400, 1, Kind.WAKE, 2, 1)
+    rows(9_410, 0, Kind.SWITCH, 0, 1, text="python")
+    rows(9_500, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+    rows(9_600, 0, Kind.END, 1)
+    times, path = rows.sets()
+    assert (times["BS"], times["BF"]) == (7_990, 90)
+    assert (path["BS"], path["BF"]) == (7_990, 0)
 
 
 def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
