@@ -14,7 +14,7 @@ from laggard.pipeline.requests.causes import cause
 from laggard.pipeline.requests.telling import traced
 from tests.evaluation.requests.lab.recording import analyse, read, record
 from tests.evaluation.requests.lab.troubles import TROUBLES
-from tests.evaluation.requests.lab.truth import TROUBLED_S
+from tests.evaluation.requests.lab.truth import CLEAR_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Outcome:
         trouble: that there was.
         troubled, clear: how many requests lost time by it, and how many did not.
         found: troubled ones that are out of line.
-        slow: others that are out of line, and took `TROUBLED_S` longer than is usual for their page: by something that
-            is not of the lab, such as what else the machine did.
+        slow: others that are out of line, and took more than `CLEAR_S` longer than is usual for their page: by
+            something that is not of the lab, such as what else the machine did.
         false: others that are out of line and took no longer.
         together: found ones in the cluster that has most of them.
         others: of that cluster, requests that are not troubled.
@@ -88,7 +88,7 @@ def judged(known: Sequence[Known], trouble: Trouble, ports: dict[str, int]) -> O
             clusters[verdict.cluster] += 1
             assert verdict.evidence is not None
             counts["named"] += trouble.named(cause(verdict.evidence), ports)
-        elif each.request.duration_s - usual_s[each.page] >= TROUBLED_S:
+        elif each.request.duration_s - usual_s[each.page] > CLEAR_S:
             counts["slow"] += 1
         else:
             counts["false"] += 1
@@ -113,9 +113,9 @@ def judged(known: Sequence[Known], trouble: Trouble, ports: dict[str, int]) -> O
 HEADINGS: Final = (
     "trouble",
     "troubled / clear",
+    "out of line: troubled, slow by something else, neither",
     "precision",
     "recall",
-    "slow by something else",
     "in one cluster",
     "named, each",
     "sentence of the cluster",
@@ -129,9 +129,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
         [
             outcome.trouble.title,
             f"{outcome.troubled} / {outcome.clear}",
+            f"{outcome.found}, {outcome.slow}, {outcome.false}",
             share(outcome.found, outcome.found + outcome.slow + outcome.false),
             share(outcome.found, outcome.troubled),
-            str(outcome.slow),
             share(outcome.together, outcome.found),
             share(outcome.named, outcome.found),
             outcome.sentence,

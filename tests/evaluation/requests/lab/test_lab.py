@@ -100,7 +100,7 @@ def test_what_is_found_is_counted() -> None:
     assert (outcome.found, outcome.slow, outcome.false) == (20, 1, 0)
     assert (outcome.together, outcome.others, outcome.named) == (20, 0, 20)
     assert outcome.right, outcome.sentence
-    assert "| 0.95 (20/21) | 1.00 (20/20) |" in table([outcome])
+    assert "| 20, 1, 0 | 0.95 (20/21) | 1.00 (20/20) |" in table([outcome])
     other = [waits(each.request.ts, each.request.duration_s, "backup") if each.lost_s else each for each in known]
     assert not judged(other, LOCK, PORTS).right, "the sentence has to say who held it"
 
