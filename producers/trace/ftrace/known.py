@@ -9,6 +9,8 @@ import contextlib
 import ipaddress
 import os
 import re
+import socket
+import struct
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from laggard.producers.trace.events import Texts
 
 _LISTENING: Final = 0x0A  # TCP_LISTEN
+# <linux/netlink.h>, <linux/sock_diag.h>, <linux/unix_diag.h>
+_HEADER_BYTES, _REQUEST, _DUMP, _SOCK_DIAG, _BY_FAMILY, _SHOW_PEER, _PEER = 16, 1, 0x300, 4, 20, 4, 2
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
@@ -111,20 +115,61 @@ def _descriptors(root: str, process: int, sockets: dict[str, Mapping[int, str]])
             else:
                 space = os.readlink(f"{root}/{process}/ns/net")  # noqa: PTH115
                 if space not in sockets:
-                    sockets[space] = _sockets(f"{root}/{process}/net")
+                    sockets[space] = _sockets(f"{root}/{process}/net", own=space == os.readlink("/proc/self/ns/net"))  # noqa: PTH115
                 text = sockets[space].get(int(found[1]), "socket")
             yield Descriptor(process, int(name), text)
 
 
-def _sockets(folder: str) -> Mapping[int, str]:
-    """Addresses by inode, of one network namespace."""
+def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
+    """Addresses by inode, of one network namespace.
+
+    Args:
+        folder: of the namespace.
+        own: whether it is ours: then the kernel also says to which other a Unix socket is connected.
+
+    """
     found: dict[int, str] = {}
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         with contextlib.suppress(OSError), open(f"{folder}/{protocol}") as file:  # noqa: PTH123
             found |= parse_internet_sockets(file.read())
     with contextlib.suppress(OSError), open(f"{folder}/unix", errors="replace") as file:  # noqa: PTH123
         found |= parse_unix_sockets(file.read())
+    if own:
+        with contextlib.suppress(OSError):
+            peers = _unix_peers()
+            found |= {one: found[peer] for one, peer in peers.items() if one not in found and peer in found}
     return found
+
+
+def _unix_peers() -> dict[int, int]:
+    """Inodes of the Unix sockets that are connected, by inode, from sock_diag(7): those of clients have no path."""
+    asked = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
+    header = struct.pack("=IHHII", _HEADER_BYTES + len(asked), _BY_FAMILY, _REQUEST | _DUMP, 0, 0)
+    peers: dict[int, int] = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.send(header + asked)
+        while parse_unix_peers(kernel.recv(1 << 16), peers):
+            pass
+    return peers
+
+
+def parse_unix_peers(answer: bytes, peers: dict[int, int]) -> bool:
+    """Enter what a part of the kernel's answer says; whether more parts follow."""
+    at = 0
+    while at + _HEADER_BYTES <= len(answer):
+        length, kind = struct.unpack_from("=IH", answer, at)
+        if kind != _BY_FAMILY or length < _HEADER_BYTES:  # the end, or an error
+            return False
+        inode = struct.unpack_from("=4xI", answer, at + _HEADER_BYTES)[0]
+        attribute, end = at + _HEADER_BYTES + 16, at + length
+        while attribute + 4 <= end:
+            size, name = struct.unpack_from("=HH", answer, attribute)
+            if name == _PEER and size == 8:
+                peers[inode] = struct.unpack_from("=I", answer, attribute + 4)[0]
+            attribute += max(-(-size // 4) * 4, 4)
+        at += -(-length // 4) * 4
+    return True
 
 
 def plain_target(text: str) -> str:

@@ -16,6 +16,7 @@ from laggard.producers.trace.ftrace.known import (
     Known,
     Thread,
     parse_internet_sockets,
+    parse_unix_peers,
     parse_unix_sockets,
     plain_target,
     read_known,
@@ -107,6 +108,27 @@ def test_this_machine(tmp_path: Path) -> None:
     without = read_known(without=os.getpid())
     assert os.getpid() not in {found.process for found in without.threads}
     assert os.getpid() not in {found.process for found in without.descriptors}
+
+
+def test_a_unix_socket_leads_where_its_other_end_is(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.sock")
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(path)
+        server.listen()
+        client.connect(path)
+        accepted, _ = server.accept()
+        with accepted:
+            found = {one.number: one.text for one in read_known().descriptors if one.process == os.getpid()}
+    assert sorted(text for text in found.values() if text == f"unix:{path}") == [f"unix:{path}"] * 3
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", bytes(10), struct.pack("=IHHIIi", 20, 2, 0, 0, 0, -1), struct.pack("=IHHII", 4, 20, 0, 0, 0)]
+)
+def test_an_answer_without_peers(answer: bytes) -> None:
+    peers: dict[int, int] = {}
+    assert parse_unix_peers(answer, peers) is (len(answer) < 16)
+    assert peers == {}
 
 
 def test_as_events() -> None:
