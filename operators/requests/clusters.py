@@ -23,8 +23,9 @@ RESTARTS: Final = 20
 ROUNDS: Final = 300
 
 EVIDENT: Final = 0.5
-"""Clusters leave at most so much of what clusters of points that are spread evenly leave. At a half, 20 Gaussian points
-and more were never split in 150 samples, log-normal ones in one of ten, and two or three clusters always found."""
+"""Clusters leave at most so much of what clusters of points that are spread evenly leave. At a half, one Gaussian
+cluster of 20, 60 or 150 points was split in none of 300 samples, a log-normal one in 5; two or three that are 10
+standard deviations out were found in all of 600 samples, log-normal ones in 587."""
 
 CONSTANT: Final = 1e-12
 """A feature whose standard deviation is below this part of its mean is constant, but for rounding."""

@@ -28,7 +28,8 @@ APART: Final = 3.0
 """So many spreads from the mean of normal requests a count is unusual: if that of most requests, and on average."""
 
 ALONE: Final = 20.0
-"""What a single request has to reach, and `n` together an n-th part of: one normal request in a hundred does."""
+"""What a single request has to reach, and `n` together an n-th part of. Of the normal requests that the authors
+published, fewer than one in a hundred do, and of groups of 2, 3 and 5 of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
