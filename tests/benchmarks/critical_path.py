@@ -1,11 +1,12 @@
 """Requests from a kernel's trace: events a second, and how much memory a long trace takes.
 
-    python -m tests.benchmarks.critical_path [--events 2000000] [--rounds 3] [--recording FOLDER]
+    python -m tests.benchmarks.critical_path [--events 2000000] [--rounds 3] [--stuck] [--recording FOLDER]
 
 What is analysed is simulated: eight workers that serve requests of some 150 events one after the other, with waits for
 disks, timers, other threads and CPUs; or a recorded folder. The ways take turns within each round; the median round
 counts, in CPU time of one core. Memory is what the process has at most beyond what it had before: batches
-are made as they are read, so that it is the analysis's own. `--events 25000000` is about a GiB of ftrace's pages.
+are made as they are read, so that it is the analysis's own. `--events 25000000` is about a GiB of ftrace's pages. With
+`--stuck` one more request begins with the trace and never ends: the most that is kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.events import Events, Kind
@@ -95,6 +98,15 @@ def repeated(wanted: int) -> Iterator[Events]:
             told += len(events[at : at + BATCH])
 
 
+def stuck(batches: Iterator[Events]) -> Iterator[Events]:
+    """With a request on a thread of its own that never ends."""
+    first = next(batches)
+    event = first.events[:1].copy()
+    event["kind"], event["tid"], event["cpu"] = Kind.BEGIN, 99_999, 999
+    yield Events(np.concatenate([event, first.events]), first.texts)
+    yield from batches
+
+
 def without_requests(batch: Events) -> Events:
     """So that only the pass over the events is left."""
     events = batch.events
@@ -129,11 +141,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stuck", action="store_true")
     parser.add_argument("--recording", type=Path)
     arguments = parser.parse_args()
 
     def source() -> Iterator[Events]:
-        return iter(Recording(arguments.recording)) if arguments.recording else repeated(arguments.events)
+        batches = iter(Recording(arguments.recording)) if arguments.recording else repeated(arguments.events)
+        return stuck(batches) if arguments.stuck else batches
 
     next(source())  # What is imported and made once is not the analysis's.
     before = peak_bytes()
