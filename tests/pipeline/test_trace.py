@@ -19,6 +19,7 @@ import pytest
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
+from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
 from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
 from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
@@ -48,7 +49,7 @@ class Quiet(WSGIRequestHandler):
 
 def shop(environ, start_response):
     if environ["PATH_INFO"] == "/sleep":
-        time.sleep(0.05)
+        time.sleep(0.2)
     start_response("200 OK", [])
     return [b"here"]
 
@@ -212,13 +213,13 @@ def test_from_start_to_stop(traced: Traced) -> None:
     assert 0.0 < values["trace_recorded_ratio"] <= 1.0
     assert values["trace_cpu_s"] > 0.0
     slept = [each for each in found if each.name == "GET /sleep"]
-    assert all(each.times_s["BS"] >= 0.049 for each in slept)
+    assert all(each.times_s["BS"] >= 0.1 for each in slept)
 
     code, out, _ = traced.run("requests", "--json")
     assert (code, json.loads(out)["normal"]["requests"]) == (0, 22)
     code, out, _ = traced.run("requests", "path", slept[0].request)
     assert code == 0
-    assert re.search(r"BS +waits for a timer +[5-9]\d(\.\d+)? ms .* clock_nanosleep", out)
+    assert re.search(r"BS +waits for a timer +\d{3} ms .* clock_nanosleep", out)
 
 
 @may_trace
@@ -261,21 +262,26 @@ def test_connections_to_a_port_and_calls_of_a_function(traced: Traced) -> None:
     assert f"laggard traces {library}:clock_nanosleep as sleeps, port {traced.port} as api, as process " in out
     traced.ask(5)
     traced.ask(3, "/sleep")
+    sleeper = traced.popen(sys.executable, "-c", "import time\nfor _ in range(3): time.sleep(0.2)")
+    assert sleeper.wait(60) == 0
     assert traced.run("trace", "stop")[0] == 0
     found = traced.requests()
     connections = [each for each in found if each.service == "api"]
-    assert len(connections) == 8
-    assert sum(each.duration_s >= 0.05 for each in connections) >= 3
-    slept = [each for each in found if each.service == "sleeps" and 0.05 <= each.duration_s < 0.06]
-    assert len(slept) >= 3
+    assert len(connections) == 8, (traced.folder / "trace.json").read_text()
+    assert sum(each.duration_s >= 0.1 for each in connections) >= 3
+    # What is called within a request is a part of it: those of the server are none of their own.
+    slept = [
+        each for each in found if each.threads[:1] and each.threads[0] == f"{Path(sys.executable).name}[{sleeper.pid}]"
+    ]
+    assert len(slept) == 3
     assert {each.name for each in slept} == {"clock_nanosleep"}
-    assert all(each.times_s["BS"] >= 0.049 for each in slept)
+    assert all(each.times_s["BS"] >= 0.1 for each in slept), slept
 
 
 @may_trace
 @pytest.mark.skipif(shutil.which("php") is None, reason="it takes PHP: on Debian, apt install php-cli")
 def test_php(traced: Traced) -> None:
-    (traced.folder / "page.php").write_text("<?php usleep(20000); echo 'here';")
+    (traced.folder / "page.php").write_text("<?php usleep(200000); echo 'here';")
     traced.port = free_port()
     traced.popen("php", "-S", f"127.0.0.1:{traced.port}", "-t", str(traced.folder))
 
@@ -294,20 +300,20 @@ def test_php(traced: Traced) -> None:
     found = [each for each in traced.requests() if each.name == "GET /page.php"]
     assert len(found) == 5
     assert {each.service for each in found} == {"blog"}
-    assert all(each.times_s["BS"] >= 0.019 for each in found)
+    assert all(each.times_s["BS"] >= 0.1 for each in found)
 
 
 def test_spans_are_read_too(traced: Traced) -> None:
     begin = int(time.time() - 60.0) * 1_000_000_000
 
-    def span(identity: str, parent: str, kind: int, name: str, since_ms: int, until_ms: int) -> dict[str, object]:
+    def span(ids: tuple[str, str], kind: int, name: str, since_ms: int, until_ms: int) -> dict[str, object]:
         times = {"startTimeUnixNano": str(begin + since_ms * 10**6), "endTimeUnixNano": str(begin + until_ms * 10**6)}
-        ids = {"traceId": "5b8aa5a2d2c872e8321cf37308d69df2", "spanId": identity, "parentSpanId": parent}
-        return ids | times | {"name": name, "kind": kind}
+        named = dict(zip(("spanId", "parentSpanId"), ids, strict=True))
+        return {"traceId": "5b8aa5a2d2c872e8321cf37308d69df2"} | named | times | {"name": name, "kind": kind}
 
     spans = [
-        span("051581bf3cb55c13", "", 2, "POST /checkout", 0, 500),
-        span("6f9b1c0de2f1a6aa", "051581bf3cb55c13", 3, "charge", 100, 450),
+        span(("051581bf3cb55c13", ""), 2, "POST /checkout", 0, 500),
+        span(("6f9b1c0de2f1a6aa", "051581bf3cb55c13"), 3, "charge", 100, 450),
     ]
     service = {"key": "service.name", "value": {"stringValue": "shop"}}
     path = traced.folder / "spans.json"
@@ -384,7 +390,7 @@ def test_up_goes_on_where_nothing_can_be_traced(traced: Traced) -> None:
         *LAGGARD, "up", "--interval", "500ms", "--set", "trace.functions=x=/bin/none:f", LAGGARD_TRACE_MARKER=""
     )
     assert up.stdout is not None
-    lines = []
+    lines: list[str] = []
     while not lines or not lines[-1].startswith("^C"):
         lines.append(up.stdout.readline())
         assert lines[-1], up.communicate()
@@ -423,9 +429,20 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
         (("stert",), USAGE, "No such command 'stert'"),
     ],
 )
-def test_a_wrong_command_line(traced: Traced, words: Sequence[str], code: int, said: str) -> None:
-    ended, out, err = traced.run("trace", *words, LAGGARD_TRACE_MARKER="")
-    assert (ended, out) == (code, "")
+def test_a_wrong_command_line(
+    words: Sequence[str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+    assert run(["trace", *words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
     assert said in err
     assert "Traceback" not in err
 
