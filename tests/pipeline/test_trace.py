@@ -430,17 +430,13 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
     ],
 )
 def test_a_wrong_command_line(
-    words: Sequence[str],
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: Sequence[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
-    assert run(["trace", *words]) == code
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        patched.setenv("HOME", str(tmp_path))
+        patched.setenv("LAGGARD_STATE", str(tmp_path))
+        assert run(["trace", *words]) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err
