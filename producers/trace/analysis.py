@@ -73,18 +73,20 @@ class Report:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What there is to say of it, in words; nothing of a trace that is whole."""
-        told = [f"{count:,} requests are not judged: {_REASONS[reason]}" for reason, count in self.discarded.items()]
+        told = [f"requests not judged, as {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
         if self.lost:
-            told.append(f"events are missing in {self.lost:,} stretches of time")
+            told.append(f"stretches of time in which events are missing: {self.lost:,}")
         if self.backward:
             told.append(
-                f"{self.backward:,} events are older than the one before, by up to {self.backward_ns / 1e3:,.1f} us:"
-                " taken as of the same time"
+                f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, taken as of the same time:"
+                f" {self.backward:,}"
             )
         if self.out_of_step:
-            told.append(f"{self.out_of_step:,} times a thread ran where no switch had put it: what is not known is UN")
+            told.append(
+                f"times that a thread ran where no switch had put it, so that what it did is not known: {self.out_of_step:,}"
+            )
         if self.strays:
-            told.append(f"{self.strays:,} ends of requests have no begin: they began before the trace")
+            told.append(f"ends of requests without a begin, as of those that began before the trace: {self.strays:,}")
         return tuple(told)
 
 
@@ -92,7 +94,7 @@ _REASONS: Final = {
     serving.EVENT_LOOP: "several overlap on one thread (an event loop), which the method does not cover",
     serving.STILL_OPEN: "they were still open at the end",
     serving.LOST_EVENTS: "events are missing in their time",
-    serving.TOO_LONG: "they took too long for what may be kept of a trace",
+    serving.TOO_LONG: "they took longer than is kept of a trace",
     serving.THREAD_ENDED: "their thread ended before they did",
     serving.NO_TIME: "they end as they begin",
 }

@@ -84,7 +84,7 @@ def test_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
     assert request.notes == ("event loop: its thread serves other requests in the same time",)
     assert analysis.report.discarded == {EVENT_LOOP: 3}
     assert analysis.report.warnings == (
-        "3 requests are not judged: several overlap on one thread (an event loop), which the method does not cover",
+        "requests not judged, as several overlap on one thread (an event loop), which the method does not cover: 3",
     )
 
 
@@ -154,8 +154,8 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
     assert [each.name for each in found] == ["GET /before", "GET /after"]
     assert analysis.report.discarded == {LOST_EVENTS: 2}
     assert analysis.report.warnings == (
-        "2 requests are not judged: events are missing in their time",
-        "events are missing in 1 stretches of time",
+        "requests not judged, as events are missing in their time: 2",
+        "stretches of time in which events are missing: 1",
     )
     # What a thread did before it was seen again is not known; what it does then is.
     assert found[1].times_s == {"RU": 100e-9}
@@ -187,7 +187,7 @@ def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
     [request] = rows.analysed(analysis)
     assert request.times_s == {"RU": 20e-6}
     assert analysis.report.warnings == (
-        "1 events are older than the one before, by up to 1.0 us: taken as of the same time",
+        "events older than the one before, by up to 1.0 us, taken as of the same time: 1",
     )
 
 
@@ -205,7 +205,9 @@ def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     assert nanoseconds(request.times_s) == {"RU": 80, "UN": 50, "RS": 10}
     assert request.notes == ("36% of its time is not known: events are missing",)
     assert analysis.report.out_of_step == 1
-    assert analysis.report.warnings == ("1 times a thread ran where no switch had put it: what is not known is UN",)
+    assert analysis.report.warnings == (
+        "times that a thread ran where no switch had put it, so that what it did is not known: 1",
+    )
 
 
 def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() -> None:
@@ -217,8 +219,8 @@ def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() ->
     assert rows.analysed(analysis) == []
     assert analysis.report.discarded == {STILL_OPEN: 1}
     assert analysis.report.warnings == (
-        "1 requests are not judged: they were still open at the end",
-        "1 ends of requests have no begin: they began before the trace",
+        "requests not judged, as they were still open at the end: 1",
+        "ends of requests without a begin, as of those that began before the trace: 1",
     )
 
 
@@ -299,9 +301,7 @@ def test_a_request_that_never_ends_is_given_up(bound: dict[str, float]) -> None:
     found += analysis.finish()
     assert len(found) == 400
     assert analysis.report.discarded == {TOO_LONG: 1}
-    assert analysis.report.warnings == (
-        "1 requests are not judged: they took too long for what may be kept of a trace",
-    )
+    assert analysis.report.warnings == ("requests not judged, as they took longer than is kept of a trace: 1",)
 
 
 KINDS = [Kind.BEGIN, Kind.END, *Kind]
