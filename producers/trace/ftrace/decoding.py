@@ -52,6 +52,7 @@ PREEMPTED: Final = 0x100
 
 _CLONE_THREAD: Final = 0x00010000
 _HARD, _SOFT, _NMI = 0x08, 0x10, 0x40  # of common_flags (include/linux/trace_events.h)
+_COMMON_BYTES: Final = 8  # type, flags, count and thread: what each event begins with
 _SECTOR: Final = 512
 _NUMBERS: Final = 512  # of system calls that have a place in the table; others are named one by one
 _COMM_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -69,9 +70,7 @@ class Decoder:
         devices: names of block devices, by `major << 20 | minor`.
 
     Attributes:
-        damaged: pages that ended in something that is no event.
-        unknown: events of kinds that have no use here.
-        marks: texts in the trace's marker file that are not ours.
+        damaged: pages that ended in something that is no event, and events that are shorter than their kind's.
 
     """
 
@@ -85,7 +84,7 @@ class Decoder:
         probes: Mapping[str, Probe],
         devices: Mapping[int, str],
     ) -> None:
-        self.damaged = self.unknown = self.marks = 0
+        self.damaged = 0
         self._header = header
         self._texts = texts
         self._machine = machine
@@ -93,6 +92,9 @@ class Decoder:
         self._probes = {formats[name].number: probe for name, probe in probes.items() if name in formats}
         self._formats = {form.number: form for form in formats.values()}
         self._kinds = np.zeros(1 << 16, np.uint8)
+        self._sizes = np.full(1 << 16, _COMMON_BYTES, np.int32)
+        for form in formats.values():
+            self._sizes[form.number] = max(field.offset + field.size for field in form.fields.values())
         self._vectors: dict[int, int] = {}
         self._marker = -1
         for name, form in formats.items():
@@ -131,16 +133,20 @@ class Decoder:
         located = locate(pages, self._header)
         self.damaged += len(located.damaged)
         lost = self._lost(located, cpus)
-        order = np.argsort(located.ts, kind="stable")
-        at = located.at[order]
         words = located.words
+        number = (words[located.at] & 0xFFFF).astype(np.int64)
+        whole = located.length >= self._sizes[number]
+        order = np.argsort(located.ts, kind="stable")
+        if not whole.all():
+            self.damaged += int((~whole).sum())
+            order = order[whole[order]]
+        at, number = located.at[order], number[order]
         first = words[at]
-        number = (first & 0xFFFF).astype(np.int64)
         rows = np.zeros(len(at), EVENT)
         rows["ts"] = located.ts[order]
         rows["cpu"] = cpus[located.page[order]]
         rows["kind"] = self._kinds[number]
-        rows["tid"] = words[at + 1].view(np.int32) if len(at) else 0
+        rows["tid"] = words[at + 1].view(np.int32)
         rows["text"] = rows["host"] = NO_TEXT
         context = first >> 16
         rows["flags"] = (
@@ -156,11 +162,8 @@ class Decoder:
                 self._probed(some, rows, self._probes[value])
             elif (kind := int(self._kinds[value])) in self._fillers:
                 self._fillers[Kind(kind)](some, rows)
-        known = rows["kind"] != 0
-        if not known.all():
-            self.unknown += int((~known).sum())
-            rows = rows[known]
-        return merged([rows, lost])
+        # Others' markers are nothing to us.
+        return merged([rows[rows["kind"] != 0], lost])
 
     def _know(self, name: str, form: Format) -> None:
         if name == MARKER:
@@ -291,12 +294,9 @@ class Decoder:
     def _marked(self, some: _Some, rows: NDArray[np.void]) -> None:
         for index, row in enumerate(some.rows.tolist()):
             mark = parse_marker(some.rest(index, "buf"))
-            if mark is None:
-                self.marks += 1
-                continue
-            rows["kind"][row], rows["a"][row] = mark.kind, mark.request
-            if mark.text:
-                rows["text"][row] = self._texts.place(mark.text)
+            if mark is not None:
+                rows["kind"][row], rows["a"][row] = mark.kind, mark.request
+                rows["text"][row] = self._texts.place(mark.text) if mark.text else NO_TEXT
 
     def _probed(self, some: _Some, rows: NDArray[np.void], probe: Probe) -> None:
         rows["kind"][some.rows] = probe.kind
@@ -344,7 +344,7 @@ class _Some:
         return low - ((low >> (bits - 1)) << bits) if field.signed else low
 
     def comm(self, name: str) -> NDArray[np.uint32]:
-        """The 16 bytes of a thread's name, shape (n, 4), and 0 behind the name's end."""
+        """The 16 bytes of a thread's name, shape (n, 4)."""
         field = self._fields[name]
         columns: NDArray[np.uint32] = self._words[self._at[:, None] + (field.offset // 4 + np.arange(4))]
         return columns

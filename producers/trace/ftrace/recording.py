@@ -102,7 +102,7 @@ class Recording:
             batch = Events(rows, self._texts)
             yield self._connections.add(batch) if self._connections else batch
         if self._decoder.damaged:
-            self.warnings.append(f"{self.path}: {self._decoder.damaged} pages end in something that is no event")
+            self.warnings.append(f"{self.path}: {self._decoder.damaged} pages or events are damaged: the rest is read")
 
     def _merged(self) -> Iterator[NDArray[np.void]]:
         sources = [self._before(), self._names(), *(self._pages(cpu) for cpu in self._cpus)]

@@ -123,8 +123,7 @@ class Session:
     def _events(self, *, minimal: bool) -> list[str]:
         if minimal:
             return [name for name in EVENTS if not name.startswith(("irq/", "timer/", "block/"))]
-        vectors = (self.instance.path / VECTORS.join(["events/", ""])).glob("*_e[nx][ti]*")
-        names = (f"{VECTORS}{path.name}" for path in vectors)
+        names = [f"{VECTORS}{path.name}" for path in (self.instance.path / "events" / VECTORS).glob("*")]
         return [*EVENTS, *sorted(name for name in names if name.endswith(("_entry", "_exit")))]
 
     def start(self) -> None:

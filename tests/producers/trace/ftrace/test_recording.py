@@ -201,8 +201,21 @@ def test_a_page_that_is_cut_off(tmp_path: Path) -> None:
     assert len(whole) - 60 < len(told) < len(whole)
     assert read.warnings == [
         f"{folder / 'cpu0'}: is cut off: 300 of 4096 bytes are there of the last piece",
-        f"{folder}: 1 pages end in something that is no event",
+        f"{folder}: 1 pages or events are damaged: the rest is read",
     ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_damaged_anywhere(tmp_path: Path, seed: int) -> None:
+    folder = unpacked("whole", tmp_path / "folder")
+    whole = len(rows(Recording(folder)))
+    random = np.random.default_rng(seed)
+    for cpu in (0, 1):
+        raw = np.frombuffer((folder / f"cpu{cpu}").read_bytes(), np.uint8).copy()
+        raw[random.integers(0, len(raw), 5)] ^= random.integers(1, 256, 5).astype(np.uint8)
+        (folder / f"cpu{cpu}").write_bytes(raw.tobytes())
+    found = sum(len(batch.events) for batch in Recording(folder))
+    assert 0.2 * whole < found <= whole + 20
 
 
 def test_a_cpu_that_is_missing(tmp_path: Path) -> None:
