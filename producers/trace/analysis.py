@@ -78,12 +78,13 @@ class Report:
             told.append(f"stretches of time in which events are missing: {self.lost:,}")
         if self.backward:
             told.append(
-                f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, taken as of the same time:"
-                f" {self.backward:,}"
+                f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, taken as of the same"
+                f" time: {self.backward:,}"
             )
         if self.out_of_step:
             told.append(
-                f"times that a thread ran where no switch had put it, so that what it did is not known: {self.out_of_step:,}"
+                "times that a thread ran where no switch had put it, so that what it did is not known:"
+                f" {self.out_of_step:,}"
             )
         if self.strays:
             told.append(f"ends of requests without a begin, as of those that began before the trace: {self.strays:,}")

@@ -26,6 +26,9 @@ Why = tuple[int, Thread | None, int, str]
 BLOCKED: Final = 11
 """Of a thread that left its CPU and has not been woken yet: by what it will be woken is what its state was."""
 
+MAX_LOCKS: Final = 16_384
+"""Whose holder is known at once: whoever misses its release forgets the oldest."""
+
 MAX_PACKETS: Final = 65_536
 """On their way between machines at once."""
 
@@ -457,12 +460,17 @@ class Machine:
             elif kinds & Does.FLOCK:
                 self._locks_or_not(on, thread, unlocks=bool(thread.second & calls.LOCK_UN))
             elif thread.second in calls.LOCKS:
-                # Whether it locks or unlocks is behind a pointer: who holds it unlocks it.
-                self._locks_or_not(on, thread, unlocks=self._locks.get(on) is thread)
+                # Whether it locks or unlocks is behind a pointer: a process that held it when it asked unlocks it.
+                held = thread.holder is not None and thread.holder.process is thread.process
+                self._locks_or_not(on, thread.holder if held and thread.holder else thread, unlocks=held)
 
     def _locks_or_not(self, on: str, thread: Thread, *, unlocks: bool) -> None:
+        """A lock is taken; or given back, if nobody else has it by now: who waited may be told of first."""
         if not unlocks:
+            self._locks.pop(on, None)
             self._locks[on] = thread
+            if len(self._locks) > MAX_LOCKS:
+                del self._locks[next(iter(self._locks))]
         elif self._locks.get(on) is thread:
             del self._locks[on]
 

@@ -61,7 +61,7 @@ def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
     assert analysis.report.warnings == ()
 
 
-def test_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
+def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
     rows = Rows()
     rows.running("node")
     for at, kind, number in (
@@ -88,7 +88,7 @@ def test_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
     )
 
 
-def test_io_uring_is_said() -> None:
+def test_trap_8_io_uring_is_said() -> None:
     rows = Rows()
     rows.running("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")

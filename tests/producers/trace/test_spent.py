@@ -46,7 +46,7 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
     assert of(request, "RS") == [("flock", "/var/lib/x.lock", "", 0, "", 1, 15)]
 
 
-@pytest.mark.parametrize("unlock", ["unlock", "close", "exit"])
+@pytest.mark.parametrize("unlock", ["unlock", "another thread unlocks", "close", "exit"])
 def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     rows = Rows()
     rows.running("php-fpm", "worker", "cron")
@@ -58,6 +58,12 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     if unlock == "unlock":
         rows(4, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
         rows(5, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    elif unlock == "another thread unlocks":
+        # Such a lock is a process's.
+        rows(4, 2, Kind.NAMED, -1, 4, 2, text="worker")
+        rows(4, 1, Kind.SWITCH, 2, 4, 1, text="worker")
+        rows(4, 1, Kind.SYSCALL_ENTER, 4, 72, 5, 6, text="fcntl")
+        rows(5, 1, Kind.SYSCALL_EXIT, 4, 72, 0, text="fcntl")
     elif unlock == "close":
         rows(4, 1, Kind.SYSCALL_ENTER, 2, 3, 5, text="close")
         rows(5, 1, Kind.SYSCALL_EXIT, 2, 3, 0, text="close")
@@ -68,6 +74,28 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 7, 7, text="fcntl")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(80, 2, Kind.WAKE, 3, 1)
+    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
+    rows(110, 0, Kind.END, 1)
+    assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
+
+
+def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_comes_back_later() -> None:
+    rows = Rows()
+    rows.running("php-fpm", "worker", "cron", "other")
+    for tid in (1, 2, 3):
+        rows(1, tid - 1, Kind.OPENED, tid, 5, text="/x")
+    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
+    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    # `worker` unlocks, but `cron` is back with the lock before `worker` is.
+    rows(4, 2, Kind.SYSCALL_ENTER, 3, 72, 5, 7, text="fcntl")
+    rows(5, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
+    rows(6, 2, Kind.SYSCALL_EXIT, 3, 72, 0, text="fcntl")
+    rows(7, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 5, 7, text="fcntl")
+    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(80, 3, Kind.WAKE, 4, 1)
     rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
     rows(110, 0, Kind.END, 1)
