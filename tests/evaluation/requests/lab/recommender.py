@@ -56,7 +56,10 @@ def main() -> None:
                 door.listen(BACKLOG)
                 waiting = [socket.socket() for _ in range(BACKLOG + 1)]
                 for each in waiting:
-                    each.connect(("127.0.0.1", port))
+                    # Not waited for: others may wait at the door already, and nobody opens.
+                    each.setblocking(False)
+                    with contextlib.suppress(BlockingIOError):
+                        each.connect(("127.0.0.1", port))
                 time.sleep(float(seconds))
                 for each in waiting:
                     each.close()
