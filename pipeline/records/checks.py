@@ -5,6 +5,7 @@ Every function returns the value, or raises `RecordError` with the field and the
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections import Counter
@@ -76,6 +77,8 @@ def sequence(value: Any, field: str, place: str) -> int:
 
 def wholes(values: Sequence[Any], field: str, place: str, most: int) -> None:
     """Several integers of at least 0."""
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= most:
+        return
     for number, each in enumerate(values):
         if not isinstance(each, int) or isinstance(each, bool) or not 0 <= each <= most:
             raise RecordError(place, f"{field}[{number}]", f"an integer from 0 to {most:,}", shown(each))
@@ -88,15 +91,21 @@ def amount(value: Any, field: str, place: str) -> float:
     raise RecordError(place, field, "a finite number of at least 0", shown(value))
 
 
+def all_amounts(values: Sequence[Any], field: str, place: str) -> Sequence[float]:
+    """Several of `amount`."""
+    if _are_amounts(values):
+        return values
+    return [amount(each, f"{field}[{number}]", place) for number, each in enumerate(values)]
+
+
 def amounts(value: Any, field: str, place: str) -> dict[str, float]:
     """Counts or durations by state."""
     if not isinstance(value, Mapping) or len(value) > MAX_STATES:
         raise RecordError(place, field, f"a map of at most {MAX_STATES:,} states to numbers", shown(value))
     # All together, and one by one only to name the wrong one.
-    if all(type(each) is float and 0.0 <= each <= sys.float_info.max for each in value.values()):
-        states = tuple(value)
-        if not states or _all_usable(states, MAX_NAME, 1):
-            return dict(value)
+    states = tuple(value)
+    if not states or (_are_amounts(tuple(value.values())) and _all_usable(states, MAX_NAME, 1)):
+        return dict(value)
     return {
         text(state, field, place, MAX_NAME, shortest=1): amount(each, f"{field}[{shown(state)}]", place)
         for state, each in value.items()
@@ -118,6 +127,11 @@ def _all_usable(found: tuple[Any, ...], longest: int, shortest: int) -> bool:
     except TypeError:
         return False
     return shortest <= min(map(len, found)) and max(map(len, found)) <= longest and _is_usable(joined)
+
+
+def _are_amounts(values: Sequence[Any]) -> bool:
+    """Whether all are floats that are amounts, if that can be said at once: a sum is finite only where each is."""
+    return set(map(type, values)) == {float} and min(values) >= 0.0 and math.isfinite(sum(values))
 
 
 def _is_number(value: Any) -> bool:

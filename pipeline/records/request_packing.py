@@ -26,8 +26,8 @@ TEXTS: Final = "texts"
 """The field of the texts themselves."""
 
 _MOST_TEXTS: Final = MAX_SYSCALLS
-_SPENT_TEXTS: Final = [Spent._fields.index(name) for name in ("state", "syscall", "on", "by", "result")]
-_PATH_TEXTS: Final = [Segment._fields.index(name) for name in ("state", "detail")]
+_TEXTUAL: Final = frozenset(("state", "syscall", "on", "by", "result", "detail"))
+"""Fields of entries that are texts."""
 
 
 def pack_request(request: Request) -> dict[str, Any]:
@@ -81,10 +81,9 @@ def unpack_request(fields: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         return fields
     texts = checks.texts(checks.items(fields[TEXTS], TEXTS, place, _MOST_TEXTS), TEXTS, place, MAX_NAME)
     unpacked = {**fields, "syscalls": _texts(fields.get("syscalls"), "syscalls", texts, MAX_SYSCALLS, place)}
-    for field, where, most in (("spent", _SPENT_TEXTS, MAX_SPENT), ("path", _PATH_TEXTS, MAX_SEGMENTS)):
+    for field, names, most in (("spent", Spent._fields, MAX_SPENT), ("path", Segment._fields, MAX_SEGMENTS)):
         if field in fields:
-            entries = checks.items(fields[field], field, place, most)
-            unpacked[field] = [_entry(each, where, field, texts, place) for each in entries]
+            unpacked[field] = _entries(fields[field], names, texts, field=field, most=most, place=place)
     return unpacked
 
 
@@ -99,12 +98,12 @@ def _texts(found: Any, field: str, texts: tuple[str, ...], most: int, place: str
     raise RecordError(place, field, f"places in 'texts', which has {len(texts):,}", shown(wrong))
 
 
-def _entry(entry: Any, where: list[int], field: str, texts: tuple[str, ...], place: str) -> Any:
-    if not isinstance(entry, list) or len(entry) <= where[-1]:
-        return entry  # which is refused where its fields are checked
-    entry = list(entry)
-    for column, text in zip(
-        where, _texts([entry[each] for each in where], field, texts, len(where), place), strict=True
-    ):
-        entry[column] = text
-    return entry
+def _entries(found: Any, names: tuple[str, ...], texts: tuple[str, ...], *, field: str, most: int, place: str) -> Any:
+    """The entries with their texts. What is no list of as many fields comes back as it is: it is refused later."""
+    entries = checks.items(found, field, place, most)
+    if not all(isinstance(each, list) and len(each) == len(names) for each in entries):
+        return entries
+    columns = list(zip(*entries, strict=True))
+    for at in [at for at, name in enumerate(names) if name in _TEXTUAL and columns]:
+        columns[at] = _texts(columns[at], field, texts, most, place)
+    return list(zip(*columns, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from operator import gt
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from laggard.pipeline.records import checks
@@ -255,7 +256,7 @@ def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
         checks.texts(texts, f"spent.{name}", place, MAX_NAME)
     checks.wholes(pid, "spent.pid", place, MAX_PID)
     checks.wholes(times, "spent.times", place, MAX_SEQUENCE)
-    spent_s = [checks.amount(each, "spent.time_s", place) for each in time_s]
+    spent_s = checks.all_amounts(time_s, "spent.time_s", place)
     return tuple(map(Spent, state, syscall, on, by, pid, result, times, spent_s))
 
 
@@ -273,11 +274,13 @@ def checked_path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
     checks.wholes(thread, "path.thread", place, MAX_THREADS)
     if max(thread) >= threads:
         raise RecordError(place, "path.thread", f"places in 'threads', which has {threads:,}", shown(max(thread)))
-    begin = [checks.amount(each, "path.begin_s", place) for each in begin_s]
-    end = [checks.amount(each, "path.end_s", place) for each in end_s]
-    for number, (earlier, later) in enumerate(zip(begin, end, strict=True)):
-        if later < earlier:
-            raise RecordError(place, f"path.end_s[{number}]", f"at least its begin_s, {earlier!r}", shown(later))
+    begin = checks.all_amounts(begin_s, "path.begin_s", place)
+    end = checks.all_amounts(end_s, "path.end_s", place)
+    if any(map(gt, begin, end)):
+        number = next(number for number, each in enumerate(map(gt, begin, end)) if each)
+        raise RecordError(
+            place, f"path.end_s[{number}]", f"at least its begin_s, {begin[number]!r}", shown(end[number])
+        )
     checks.texts(state, "path.state", place, MAX_NAME, shortest=1)
     checks.texts(detail, "path.detail", place, MAX_NAME)
     return tuple(map(Segment, thread, begin, end, state, detail))

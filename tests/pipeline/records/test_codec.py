@@ -277,7 +277,7 @@ SEGMENT = Segment(0, 0.2, 0.5, "BF", "fcntl")
         (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(by="\0"),)), r"spent\.by\[0\]"),
         (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(pid=-1),)), r"spent\.pid\[0\]"),
         (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(times=1.5),)), r"spent\.times\[0\]"),  # type: ignore[arg-type]
-        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(time_s=math.inf),)), r"spent\.time_s"),
+        (Request("s", 1.0, "r", 1.0, spent=(SPENT._replace(time_s=math.inf),)), r"spent\.time_s\[0\]"),
         (Request("s", 1.0, "r", 1.0, threads=("",)), r"threads\[0\]"),
         (Request("s", 1.0, "r", 1.0, path=(SEGMENT,)), r"path\.thread"),
         (Request("s", 1.0, "r", 1.0, threads=("a",), path=(SEGMENT._replace(thread=-1),)), r"path\.thread\[0\]"),

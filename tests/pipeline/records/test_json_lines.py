@@ -143,7 +143,7 @@ def test_request_with_all_that_is_known_of_it() -> None:
         ('[["BN", 1]]', "field 'spent[0]': expected an object, got list of length 2"),
         ('[{"state": "BN", "time": 1}]', "field 'spent[0]': expected only the fields state, syscall, on, by, pid"),
         ('[{"time_s": 1}]', "field 'spent.state[0]': expected text of 1 to 1,024 characters"),
-        ('[{"state": "BN"}]', "field 'spent.time_s': expected a finite number of at least 0, got nothing"),
+        ('[{"state": "BN"}]', "field 'spent.time_s[0]': expected a finite number of at least 0, got nothing"),
         ('{"BN": 1}', "field 'spent': expected a list of at most 64"),
     ],
 )
