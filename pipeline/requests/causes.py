@@ -30,6 +30,9 @@ TOLD: Final = 3
 LONGER: Final = 1.1
 """Requests that take no more than so many times as long as usual are odd rather than slow."""
 
+CLEAR: Final = 2.0 * CHANCE
+"""Of means of counts, which few requests may make, this is beyond chance."""
+
 LONGEST_TITLE: Final = 40
 """Characters."""
 
@@ -47,10 +50,12 @@ def cause(evidence: Evidence) -> str:
     """
     takes = _durations(evidence)
     if not _slow(evidence):
-        told = "; and ".join(each.told for each in _oddities(evidence)) if evidence.explained else ""
-        return f"{told}; it takes {takes}" if told else f"nothing sets {_these(evidence)} apart from normal requests"
+        findings = _oddities(evidence)
+        if not _known(evidence, findings):
+            return f"nothing sets {_these(evidence)} apart from normal requests"
+        return f"{'; and '.join(each.told for each in findings)}; it takes {takes}"
     findings = _findings(evidence)
-    if evidence.explained and findings:
+    if _known(evidence, findings):
         return "; and ".join(each.told for each in findings)
     most = max(findings, key=attrgetter("lost_s"), default=None)
     if math.isnan(evidence.usual_duration_s):
@@ -65,8 +70,8 @@ def cause(evidence: Evidence) -> str:
 def title(evidence: Evidence) -> str:
     """Name requests by their main cause, `lock x.lock` or `connect refused`, in at most `LONGEST_TITLE` characters."""
     slow = _slow(evidence)
-    findings = (_findings(evidence) if slow else _oddities(evidence)) if evidence.explained else ()
-    if not findings:
+    findings = _findings(evidence) if slow else _oddities(evidence)
+    if not _known(evidence, findings):
         return "slower" if slow else "odd"
     return shortened(printable(findings[0].title), LONGEST_TITLE)
 
@@ -74,6 +79,11 @@ def title(evidence: Evidence) -> str:
 def _slow(evidence: Evidence) -> bool:
     """Whether they take longer than usual, or what is usual is not known."""
     return not evidence.duration_s <= LONGER * evidence.usual_duration_s
+
+
+def _known(evidence: Evidence, findings: Sequence[Finding]) -> bool:
+    """Whether more than the duration sets them apart."""
+    return evidence.explained and any(not each.bare for each in findings)
 
 
 def _durations(evidence: Evidence) -> str:
@@ -106,7 +116,7 @@ def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding
         each
         for each in evidence.differences
         if each.kind == "ngram"
-        and each.statistic > CHANCE
+        and each.statistic > CLEAR
         and more_often(each.count, each.usual_count)
         and not told & set(each.what)
     ]

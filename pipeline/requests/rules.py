@@ -60,6 +60,7 @@ class Finding:
         told: a clause with figures, about the request.
         title: the same in a few words.
         vague: whether it tells no more than in which state the time went.
+        bare: whether it tells nothing but that: neither what is waited for nor that it computes.
         repeated: whether it is done much more often than usual, however long that takes.
         syscall: the system call that it is about; empty where it is none.
 
@@ -69,6 +70,7 @@ class Finding:
     told: str
     title: str
     vague: bool = False
+    bare: bool = False
     repeated: bool = False
     syscall: str = ""
 
@@ -161,13 +163,14 @@ def _more(parts: Sequence[Spending]) -> float:
 def _finding(rule: Rule, alike: Alike) -> Finding:
     told, title = rule.tell(alike)
     vague = bool(rule.state) and rule.state != "BP"
-    return Finding(alike.lost_s, told, title, vague, rule.vain and alike.repeated, alike.syscall)
+    repeated = rule.vain and alike.repeated
+    return Finding(alike.lost_s, told, title, vague=vague, repeated=repeated, syscall=alike.syscall)
 
 
 def _of_state(state: str, alike: Alike) -> Finding:
     words = STATES.get(state) or SPANS.get(state)
     told, title = (f"is in the state {quoted(state)}", state) if words is None else (words.does, words.title)
-    return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True)
+    return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True, bare=True)
 
 
 # The rules. Each has what makes a spending one of its kind, and how those that are told together are told.
