@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any, Final, cast
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 MAX_MESSAGE: Final = 256 << 20
 """A message of more bytes than this is none."""
 
+LONGEST_VALUE: Final = 1024
+"""Of an attribute's text so much is kept; a statement's first words tell."""
+
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SERVICE: Final = "service.name"
 _HOSTS: Final = ("host.name", "k8s.pod.name", "container.id", "host.id")
 _FIELD_ONE: Final = 0x0A
@@ -163,6 +168,15 @@ def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes]:
     yield rest
 
 
+def _plain(text: str) -> str:
+    """A text without control characters and halves of characters, which no record may have."""
+    return text if text.isprintable() else _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _host(shared: Mapping[str, str]) -> str:
+    return next((shared[name] for name in _HOSTS if shared.get(name)), "")
+
+
 def _whole(text: bytes, path: Path, told: Told) -> Iterator[Span]:
     try:
         message = json.loads(text)
@@ -193,12 +207,12 @@ def _span_of_json(span: dict[str, Any], shared: Mapping[str, str]) -> Span:
         events = [_attributes_of_json(event.get("attributes", ())) for event in span.get("events", ())]
         error = _why(attributes, events)
     return Span(
-        str(span["traceId"]),
-        str(span["spanId"]),
-        str(span.get("parentSpanId", "")),
-        shared.get(_SERVICE, "unknown_service"),
-        next((shared[name] for name in _HOSTS if name in shared), ""),
-        str(span.get("name", "")),
+        _plain(str(span["traceId"])),
+        _plain(str(span["spanId"])),
+        _plain(str(span.get("parentSpanId", ""))),
+        shared.get(_SERVICE) or "unknown_service",
+        _host(shared),
+        _plain(str(span.get("name", ""))),
         _KINDS.get(kind, SpanKind.UNSPECIFIED),
         int(span["startTimeUnixNano"]),
         int(span["endTimeUnixNano"]),
@@ -213,7 +227,7 @@ def _attributes_of_json(attributes: Any) -> dict[str, str]:
     for each in attributes:
         value = next(iter(each.get("value", {}).values()), "")
         if isinstance(value, str | int | float):
-            found[each["key"]] = str(value)
+            found[each["key"]] = _plain(str(value)[:LONGEST_VALUE])
     return found
 
 
@@ -290,9 +304,9 @@ def _span_of(span: Any, shared: Mapping[str, str]) -> Span:
         span.trace_id.hex(),
         span.span_id.hex(),
         span.parent_span_id.hex(),
-        shared.get(_SERVICE, "unknown_service"),
-        next((shared[name] for name in _HOSTS if name in shared), ""),
-        span.name,
+        shared.get(_SERVICE) or "unknown_service",
+        _host(shared),
+        _plain(span.name),
         _KINDS.get(span.kind, SpanKind.UNSPECIFIED),
         span.start_time_unix_nano,
         span.end_time_unix_nano,
@@ -306,7 +320,7 @@ def _attributes_of(attributes: Any) -> dict[str, str]:
     for each in attributes:
         which = each.value.WhichOneof("value")
         if which in ("string_value", "int_value", "double_value", "bool_value"):
-            found[each.key] = str(getattr(each.value, which))
+            found[each.key] = _plain(str(getattr(each.value, which))[:LONGEST_VALUE])
     return found
 
 

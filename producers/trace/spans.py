@@ -31,7 +31,7 @@ from laggard.producers.trace.steady import asked_for, steady
 from laggard.producers.trace.told import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SELF: Final = "self"
 CLIENT: Final = "client"
@@ -47,6 +47,7 @@ PATIENCE_S: Final = 60.0
 MAX_DONE: Final = 200_000
 """So many traces are remembered as done, to know spans that come too late."""
 
+_LONGEST_ID: Final = 64
 _ENTRIES: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
 _CALLS: Final = {SpanKind.CLIENT: CLIENT, SpanKind.PRODUCER: PRODUCER}
 
@@ -130,11 +131,16 @@ class Spans:
                 self._told.tell("two spans have the same id: the second is left out", self._path)
             else:
                 known[span.span] = span
-        entries = []
+        cut = in_circles(known)
+        if cut:
+            self._told.tell("spans are within each other in a circle: cut open", self._path, len(cut))
+        entries, orphans = [], set()
         for span in known.values():
-            parent = known.get(span.parent)
-            if parent is not None and parent is not span:
+            parent = None if span.span in cut else known.get(span.parent)
+            if parent is not None:
                 parent.children.append(span)
+            elif span.parent:
+                orphans.add(span.span)
             if is_entry(span, parent):
                 entries.append(span)
         if not entries:
@@ -143,12 +149,31 @@ class Spans:
             if span.end_ns == span.begin_ns:
                 self._told.tell("a request ends as it begins: left out", self._path)
             else:
-                yield request_of(span, orphan=bool(span.parent) and span.parent not in known)
+                yield request_of(span, orphan=span.span in orphans)
 
 
 def read_spans(path: str | Path) -> Spans:
     """The requests in a file of OTLP spans; read it once, then see its `warnings`."""
     return Spans(path)
+
+
+def in_circles(known: Mapping[str, Span]) -> set[str]:
+    """One span of each circle in which spans are said to be parts of each other."""
+    cut: set[str] = set()
+    done: set[str] = set()
+    for span in known.values():
+        chain: dict[str, Span] = {}
+        at: Span | None = span
+        while at is not None and at.span not in done and at.span not in chain:
+            chain[at.span] = at
+            at = known.get(at.parent)
+        if at is not None and at.span in chain:
+            members = list(chain.values())
+            circle = members[members.index(at) :]
+            # Best where a request came to a service.
+            cut.add(next((each for each in circle if each.kind in _ENTRIES), at).span)
+        done.update(chain)
+    return cut
 
 
 def is_entry(span: Span, parent: Span | None) -> bool:
@@ -169,7 +194,7 @@ def request_of(entry: Span, *, orphan: bool = False) -> Request:
     return Request(
         service=entry.service[:MAX_KEY],
         ts=entry.begin_ns / 1e9,
-        request=f"{entry.trace}-{entry.span}",
+        request=f"{entry.trace[:_LONGEST_ID]}-{entry.span[:_LONGEST_ID]}",
         duration_s=(entry.end_ns - entry.begin_ns) / 1e9,
         counts=_counts(local, entry),
         times_s=_times(local, entry),

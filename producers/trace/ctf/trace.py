@@ -179,7 +179,8 @@ def _is_dated(stream: Stream) -> bool:
 
 def host_of(metadata: Metadata) -> str:
     """What the host calls itself: as LTTng says it, or perf; empty where neither does."""
-    return metadata.environment.get("hostname") or metadata.environment.get("host", "")
+    name = metadata.environment.get("hostname") or metadata.environment.get("host", "")
+    return "".join(filter(str.isprintable, name))
 
 
 def _streams(folder: Path) -> list[Path]:

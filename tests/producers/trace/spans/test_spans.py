@@ -346,6 +346,30 @@ def test_only_so_many_spans_wait(tmp_path):
     assert spans.warnings == (f"{path}: more than 3 spans wait: a trace is taken as it is (4 times)",)
 
 
+def test_texts_that_no_record_may_have_are_cleaned(tmp_path):
+    odd = {**span(1), "name": "GET /\x00\ud800", "traceId": "\x01" * 500}
+    path = written(tmp_path / "f.jsonl", exported(odd, service="sh\x1bop"))
+
+    (request,) = read_spans(path)
+
+    assert Decoder().decode(encode(request), "") == request
+    assert (request.service, request.name) == ("sh\ufffdop", "GET /\ufffd\ufffd")
+
+
+def test_spans_within_each_other_in_a_circle_are_cut_open(tmp_path):
+    within = [span(1, parent=f"{3:016x}"), span(2, parent=f"{1:016x}", kind=1), span(3, parent=f"{2:016x}", kind=3)]
+    itself = span(4, parent=f"{4:016x}")
+    path = written(tmp_path / "f.jsonl", exported(*within, itself))
+
+    spans = read_spans(path)
+
+    assert [(request.request[-1], ns(request.times_s)) for request in spans] == [
+        ("1", {"client": 100_000_000}),
+        ("4", {"self": 100_000_000}),
+    ]
+    assert spans.warnings == (f"{path}: spans are within each other in a circle: cut open (2 times)",)
+
+
 def test_a_server_without_its_caller_says_so(tmp_path):
     path = written(tmp_path / "f.jsonl", exported(span(1, parent="00000000000000ff")))
 
@@ -372,9 +396,9 @@ def backward() -> Any:
         ([exported(span(1, took=0.0))], 0, ": a request ends as it begins: left out"),
         ([exported(span(1, kind=99))], 1, None),
         (
-            [exported(span(1, kind=1, parent=f"{2:016x}"), span(2, kind=1, parent=f"{1:016x}"))],
+            [exported(span(1, kind=1, parent=f"{2:016x}"))],
             0,
-            ": a trace has no root",
+            ": a trace has no root and nothing that came to a service",
         ),
     ],
 )
