@@ -461,8 +461,11 @@ class Machine:
                 self._locks_or_not(on, thread, unlocks=bool(thread.second & calls.LOCK_UN))
             elif thread.second in calls.LOCKS:
                 # Whether it locks or unlocks is behind a pointer: a process that held it when it asked unlocks it.
-                held = thread.holder is not None and thread.holder.process is thread.process
-                self._locks_or_not(on, thread.holder if held and thread.holder else thread, unlocks=held)
+                holder = thread.holder
+                if holder is not None and holder.process is thread.process:
+                    self._locks_or_not(on, holder, unlocks=True)
+                else:
+                    self._locks_or_not(on, thread, unlocks=False)
 
     def _locks_or_not(self, on: str, thread: Thread, *, unlocks: bool) -> None:
         """A lock is taken; or given back, if nobody else has it by now: who waited may be told of first."""
