@@ -14,6 +14,8 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.records import Request, encode, read_line, write_line
@@ -26,6 +28,8 @@ from tests.pipeline.requests.told import LOCKED, normal, outlying
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.brokers import Cluster
 
     Called = Callable[..., tuple[int, str, str]]
 
@@ -43,7 +47,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     time.tzset()
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = [] if "--file" in arguments else ["--bus", str(tmp_path / "laggard.db")]
+        given = ["--bus", str(tmp_path / "laggard.db")]
+        if "--file" in arguments or any(each.startswith("bus.location=") for each in arguments):
+            given = []
         code = run(["requests", *arguments, *given])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -252,6 +258,33 @@ def test_a_picture(here: Called, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert out == (tmp_path / "path.svg").read_text()
     assert ET.fromstring(out).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.slow
+def test_on_kafka(call: Called, broker: Cluster) -> None:
+    topics, begin = Topics("requests-command."), time.time() - AGO_S
+    location = f"kafka://{broker.bootstrap}"
+    with KafkaBus(KafkaOptions((broker.bootstrap,))) as bus:
+        bus.create(topics.specs(partitions=3))
+        for service in ("wordpress", "shop"):
+            records = [(request, encode(request), REQUESTS) for request in normal(service, 40, begin=begin)]
+            for request, output in outlying(service, begin=begin):
+                records.append((request, encode(request), REQUESTS))
+                records.append((request, write_output(output).encode(), ANOMALIES))
+            bus.append([Outgoing(topics.name(topic), service, value, each.ts) for each, value, topic in records])
+    where = ("--set", f"bus.location={location}", "--set", f"topics.prefix={topics.prefix}")
+    code, out, err = call(*where, "--json")
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [each["service"] for each in found] == ["shop", "wordpress"]
+    assert {each["normal"]["requests"] for each in found} == {40}
+    assert {each["outlying"]["requests"] for each in found} == {11}
+    code, _, err = call("path", "r1", *where)
+    assert (code, err.endswith("; --service says which is meant\n")) == (NO_DATA, True)
+    code, out, _ = call("path", "r1", "--service", "shop", *where)
+    assert code == 0
+    assert out.startswith("GET /cart (r1) of shop at ")
+    assert call("nobody", *where)[2] == "laggard: nothing is recorded of service nobody; recorded are shop, wordpress\n"
 
 
 # What goes wrong.
