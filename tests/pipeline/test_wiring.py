@@ -10,11 +10,14 @@ from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.regression import Regression
+from laggard.operators.requests.detector import Requests
+from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
 from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import make_layout
+from laggard.pipeline.requests.requests import Judging
 from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
@@ -224,3 +227,35 @@ def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SettingError, match=r"regression.kind is boosting: .* scikit-learn, .* 'laggard\[models\]'"):
         stages(settings_of("operators=regression", "regression.kind=boosting"))
     assert stages(settings_of("operators=regression"))
+
+
+# Requests.
+
+
+def test_settings_of_requests_become_parameters() -> None:
+    flags = ("eps=25ms", "minimum_points=50", "reference=500", "method=published", "false_alarms=2/day")
+    stage, _ = stages(settings_of("operators=requests", *(f"requests.{each}" for each in flags)))
+    assert isinstance(stage, Judging)
+    judge, rates = stage.judge(), stage.make()
+    assert isinstance(judge, Requests)
+    assert isinstance(rates, Rates)
+    assert judge is not stage.judge()
+    assert judge.eps_s == 0.025
+    assert stage.state_version == judge.state_version + rates.state_version - 1
+    assert stage.whole is not None
+    assert stage.parameters == {
+        "eps": "25ms",
+        "minimum_points": 50,
+        "reference": 500,
+        "method": "published",
+        "false_alarms_per_day": 2.0,
+    }
+
+
+def test_by_default_what_counts_as_near_is_estimated() -> None:
+    *_, stage, _ = stages(settings_of())
+    assert isinstance(stage, Judging)
+    judge = stage.judge()
+    assert isinstance(judge, Requests)
+    assert np.isnan(judge.eps_s)
+    assert (stage.whole, stage.answers_marks) == (None, False)
