@@ -30,12 +30,12 @@ from laggard.pipeline.cli.options import (
     with_settings,
 )
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.cli.publishing import publisher_of
+from laggard.pipeline.cli.publishing import is_remote, publisher_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.claims import Holder
+    from laggard.pipeline.claims import Holder, Part
     from laggard.pipeline.cli.part import Session
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.tracing import Figures
@@ -174,6 +174,9 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
     where = "" if output is None else f" to {output}"
     click.echo(f"laggard traces {figures.what}{where}, as process {process.pid}; its log is {log}.")
     if output is None:
+        if not is_remote(settings) and _holder(settings, "work") is None:
+            up = to_type(settings, "up")
+            click.echo(f"Note: no worker runs on {settings.text('bus.location')}, which would judge them: `{up}`")
         click.echo(
             f"Next: `{to_type(settings, 'requests')}` in a minute; `{to_type(settings, 'trace', 'stop')}` ends it"
         )
@@ -418,9 +421,9 @@ def _check_asked(settings: Settings) -> None:
         )
 
 
-def _holder(settings: Settings) -> Holder | None:
+def _holder(settings: Settings, part: Part = "trace") -> Holder | None:
     try:
-        return holder_of(settings.text("bus.location"), settings.path("state"), "trace")
+        return holder_of(settings.text("bus.location"), settings.path("state"), part)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}; ask as the user that traces, or as root") from None
 

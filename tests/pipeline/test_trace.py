@@ -175,7 +175,8 @@ def test_from_start_to_stop(traced: Traced) -> None:
     assert (code, err) == (0, "")
     pid = traced.pid()
     log = traced.folder / "trace.log"
-    first, second = out.splitlines()
+    first, note, second = out.splitlines()
+    assert note.startswith(f"Note: no worker runs on {traced.bus}, which would judge them: `laggard up")
     assert first == f"laggard traces programs that mark their requests, as process {pid}; its log is {log}."
     assert second.startswith("Next: `laggard requests` in a minute; ")
     assert Path(f"/proc/{pid}/comm").read_text() == "laggard-trace\n"
