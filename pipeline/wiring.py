@@ -164,7 +164,7 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
         of_applications = _serving_and_regression(settings, served)
     else:
         of_applications = _of_applications(settings, _served(settings) or served)
-    return (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings))
+    return (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings, recorded=True))
 
 
 def _of_applications(settings: Settings, served: Served | None) -> tuple[Stage, ...]:
@@ -187,8 +187,8 @@ def _of_pools(settings: Settings) -> tuple[Stage, ...]:
     return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)
 
 
-def _of_services(settings: Settings) -> tuple[Stage, ...]:
-    return (judging(settings),) if _REQUESTS in settings.words("operators") else ()
+def _of_services(settings: Settings, *, recorded: bool = False) -> tuple[Stage, ...]:
+    return (judging(settings, recorded=recorded),) if _REQUESTS in settings.words("operators") else ()
 
 
 def _serves(settings: Settings) -> bool:
@@ -290,8 +290,17 @@ def comparing(settings: Settings) -> Comparing:
     )
 
 
-def judging(settings: Settings) -> Judging:
-    """What judges requests, whether or not a worker with these settings runs it."""
+def judging(settings: Settings, *, recorded: bool = False) -> Judging:
+    """What judges requests, whether or not a worker with these settings runs it.
+
+    Args:
+        settings: its parameters.
+        recorded: whether it is for recorded data, which have an end.
+
+    Raises:
+        SettingError: fewer requests would be kept than are asked for.
+
+    """
     from laggard.operators.requests.detector import Requests  # noqa: PLC0415 - as above
     from laggard.operators.requests.rates import Rates  # noqa: PLC0415
     from laggard.operators.requests.whole import whole  # noqa: PLC0415
@@ -307,6 +316,7 @@ def judging(settings: Settings) -> Judging:
         told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
         raise SettingError([f"{settings.place('requests.minimum_points')}: {told}"])
     method = settings.choice("requests.method")
+    at_the_end = recorded and method == "published"
     false_alarms_per_day = settings.per_day("requests.false_alarms")
     return Judging(
         _REQUESTS,
@@ -323,7 +333,7 @@ def judging(settings: Settings) -> Judging:
         },
         answers_marks=False,
         judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
-        whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if method == "published" else None,
+        whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if at_the_end else None,
     )
 
 

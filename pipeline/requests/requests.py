@@ -190,7 +190,7 @@ class RequestsTask(Task):
         records = options.get("snapshot_records", SNAPSHOT_RECORDS)
         options["snapshot_records"] = records * SNAPSHOT_REQUESTS // SNAPSHOT_RECORDS
         super().__init__(stage, partition, **options)
-        self._kept = defaultdict[str, Kept](Kept) if stage.whole is not None and not self._live else None
+        self._kept = defaultdict[str, Kept](Kept) if stage.whole is not None else None
 
     def _empty(self) -> Service:
         return Service({REQUEST: Stream(self.wired.make())}, judge=self._stage.judge())

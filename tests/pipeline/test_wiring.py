@@ -234,7 +234,8 @@ def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -
 
 def test_settings_of_requests_become_parameters() -> None:
     flags = ("eps=25ms", "minimum_points=50", "reference=500", "method=published", "false_alarms=2/day")
-    stage, _ = stages(settings_of("operators=requests", *(f"requests.{each}" for each in flags)))
+    settings = settings_of("operators=requests", *(f"requests.{each}" for each in flags))
+    stage, _ = stages(settings)
     assert isinstance(stage, Judging)
     judge, rates = stage.judge(), stage.make()
     assert isinstance(judge, Requests)
@@ -242,7 +243,10 @@ def test_settings_of_requests_become_parameters() -> None:
     assert judge is not stage.judge()
     assert judge.eps_s == 0.025
     assert stage.state_version == judge.state_version + rates.state_version - 1
-    assert stage.whole is not None
+    # As published needs an end.
+    (of_recorded,) = replayed(settings, ServedByFrames())
+    assert isinstance(of_recorded, Judging)
+    assert (stage.whole is None, of_recorded.whole is None) == (True, False)
     assert stage.parameters == {
         "eps": "25ms",
         "minimum_points": 50,

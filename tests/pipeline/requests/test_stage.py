@@ -421,9 +421,3 @@ def test_as_published_recorded_requests_are_judged_by_all_others_at_the_end() ->
     assert {each.cluster for each in told} == {"lock x.lock"}
     assert {(each.young, each.live) for each in told} == {(False, False)}
     assert told[0].score == pytest.approx(10.0, abs=0.2)
-
-
-def test_a_worker_judges_by_what_came_before_whatever_the_method() -> None:
-    task = new_task({"whole": as_published})
-    give(task, calm(0, 30))
-    assert kinds(give(task, [locked(30)])) == ["RequestOutput"]
