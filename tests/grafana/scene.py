@@ -279,6 +279,7 @@ class Fleet:
         self._shop = Shop()
         self._pools_from = begins - POOLS_BEFORE_S
         self._service = Service(SERVICE, SERVED_BY[0], begins, script.held)
+        self._begins = begins
         self._requests_from = begins - REQUESTS_BEFORE_S
         threads = {
             f"java[812@9931]/http-nio-8080-exec-{number}[{815 + number}@9940]": f"java/http-nio-8080-exec-{number}"
@@ -302,7 +303,7 @@ class Fleet:
         first, *others = [host.frames() for host in self.hosts]
         ts = first[1].ts
         pools = [pool.frame(ts) for pool in self.pools] if ts >= self._pools_from else []
-        tracing = self._service.tracing(ts) if ts >= self._requests_from else []
+        tracing = self._service.tracing(ts) if ts >= self._begins else []
         return [[*first, *self._shop.frames(first[1]), *pools, *tracing], *others]
 
     def requests(self, ts: float) -> list[Request]:
