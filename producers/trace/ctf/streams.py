@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -127,9 +126,8 @@ class Stream:
         self._decoders = decoders
         self._told = told
         try:
-            with path.open("rb") as file:
+            with path.open("rb"):
                 size = path.stat().st_size
-                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
         except OSError as error:
             raise TraceError(path, f"cannot be read: {error.strerror}") from error
         self._size = size
@@ -153,9 +151,8 @@ class Stream:
         """The next packet."""
         head = self._next
         assert head is not None
-        assert self._data is not None
-        data = self._data[head.begin : min(head.end, self._size)] + bytes(PADDING)
-        begin, end = head.events - head.begin, min(head.content, self._size) - head.begin
+        data = self._bytes(head.begin, min(head.end, self._size)) + bytes(PADDING)
+        begin, end = head.events - head.begin, min(head.content - head.begin, len(data) - PADDING)
         found = self._decoders[head.stream.number].events(data, begin, end)
         instance = head.fields.get("stream_instance_id", self.path)
         key = self._metadata.unique, head.stream.number, instance, head.fields.get("cpu_id")
@@ -163,7 +160,7 @@ class Stream:
         window = Window(data)
         ts = self._times(head, found.groups, found.events, window)
         gaps = self._missing(head)
-        cut = head.content > self._size
+        cut = head.content - head.begin > end
         if found.problem or cut:
             problem = "the file ends within a packet" if cut else f"a packet cannot be read to its end: {found.problem}"
             self._told.tell(problem, self.path)
@@ -179,18 +176,21 @@ class Stream:
             gaps.append(Gap(max(self._history.last_ns or 0, self._history.end_ns or 0), FOREVER_NS, 0))
         return Packet(cpu if cpu < _MOST_CPUS else -1, ts, found.groups, window, gaps)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._data is not None:
-            self._data.close()
+    def _bytes(self, begin: int, end: int) -> bytes:
+        """A part of the file, which is not kept open: there may be many, and not all are read to their end."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(begin)
+                return file.read(end - begin)
+        except OSError as error:
+            raise TraceError(self.path, f"cannot be read: {error.strerror}") from error
 
     def _head(self) -> _Head | None:
         """The packet at the current place; None where there is none any more."""
-        assert self._data is not None
         if self._at >= self._size:
             return None
         scope: Scope = {}
-        window = self._data[self._at : self._at + _LONGEST_HEAD]
+        window = self._bytes(self._at, self._at + _LONGEST_HEAD)
         try:
             bit = self._header(window, 0, scope)
             if scope.get("magic", PACKET_MAGIC) != PACKET_MAGIC:

@@ -118,9 +118,7 @@ class CtfTrace:
             if len(rows):
                 waiting.append(rows)
                 size += len(rows)
-            if stream.begins_ns is None:
-                stream.close()
-            else:
+            if stream.begins_ns is not None:
                 heapq.heappush(queue, (self._begins(index), index))
             until = queue[0][0] if queue else 1 << 62
             if size >= _BATCH or not queue:
