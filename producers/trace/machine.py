@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace import calls
-from laggard.producers.trace.calls import Does
-from laggard.producers.trace.events import Flags, Kind
-from laggard.producers.trace.states import BD, BF, BI, BN, BP, BS, BT, RUNNING, UN, guessed, interrupt, softirq
+from laggard.producers.trace.events import Kind
+from laggard.producers.trace.holders import CHANGING, LOCKING, Holders
+from laggard.producers.trace.states import BP, RUNNING, UN, guessed, softirq
 from laggard.producers.trace.threads import BEGINNING, FOREVER, NO_CALL, Process, Processor, Thread
+from laggard.producers.trace.waking import why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,34 +21,18 @@ if TYPE_CHECKING:
 Row = tuple[int, int, int, int, int, int, int, int]
 """An event but for its kind and host: time, CPU, flags, thread, `a`, `b`, `c`, text."""
 
-Why = tuple[int, Thread | None, int, str]
-"""What a thread waited for: the state, the thread that woke it and when, and the device or interrupt."""
-
 BLOCKED: Final = 11
 """Of a thread that left its CPU and has not been woken yet: by what it will be woken is what its state was."""
-
-MAX_LOCKS: Final = 16_384
-"""Whose holder is known at once: whoever misses its release forgets the oldest."""
 
 MAX_PACKETS: Final = 65_536
 """On their way between machines at once."""
 
-# Plain numbers, for the sake of time.
-_KNOWN: Final = int(Flags.KNOWN)
-_HARD: Final = int(Flags.HARD)
-_SOFT: Final = int(Flags.SOFT)
-
-_KERNEL: Final = ("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd")
-_KERNEL_TOO: Final = (
-    "kthreadd",
-    "khugepaged",
-    "irq/",
-    "cpuhp/",
-    "idle_inject/",
-    "kdevtmpfs",
-    "oom_reaper",
-    "writeback",
+_KERNEL: Final = (
+    *("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd", "kthreadd"),
+    *("khugepaged", "irq/", "cpuhp/", "idle_inject/", "kdevtmpfs", "oom_reaper", "writeback"),
 )
+"""How names of kernel threads begin."""
+
 _KTHREADD: Final = 2
 
 
@@ -70,10 +55,9 @@ class Machine:
         self._texts = texts
         self._packets = packets
         self._processes: dict[int, Process] = {}
-        self._locks: dict[str, Thread] = {}
+        self._holders = Holders()
         self._kinds: dict[int, int] = {}
         self._names: dict[int, int] = {}
-        self._interrupts: dict[str, int] = {}
         self._dead: deque[Thread] = deque()
 
     def handlers(self) -> dict[int, Callable[[Row], None]]:
@@ -155,60 +139,13 @@ class Machine:
                 woken.close(ts, UN, None)
         else:
             processor = self.processors.get(cpu) or self._processor(cpu)
-            why, waker, at, what = self._why(ts, processor, flags, tid, woken)
-            woken.segments.append((ts, why, processor, waker, at, what))
+            running = self.threads.get(tid) if tid > 0 else processor.current if tid < 0 else None
+            state, waker, at, what = why(ts, processor, flags, running, woken, syscall=self._called(woken))
+            woken.segments.append((ts, state, processor, waker, at, what))
             woken.since = ts
         woken.state = BP
         if text >= 0 and woken.text < 0:
             self._name(woken, text)
-
-    def _why(self, ts: int, processor: Processor, flags: int, tid: int, woken: Thread) -> Why:
-        """What a thread waited for."""
-        nested = processor.nested
-        if flags & _KNOWN:
-            hard, soft = bool(flags & _HARD), bool(flags & _SOFT)
-        else:
-            hard = bool(nested) and nested[-1][0]
-            soft = bool(nested) and not hard
-        completed = processor.completed
-        if (hard or soft) and processor.timer:
-            return BS, None, ts, ""
-        if completed is not None:
-            return BD, None if hard or soft else self._waker(processor, tid, woken), ts, completed
-        if hard or soft:
-            return self._interrupted(ts, processor, woken, hard=hard)
-        waker = self._waker(processor, tid, woken)
-        if waker is None:
-            return guessed(self._called(woken), unknown=BI if tid == 0 else UN), None, ts, ""
-        if waker.kernel and waker.name.startswith("irq/"):
-            return self._of_interrupt(waker.name), waker, ts, waker.name
-        return BF if woken.entered >= 0 and woken.kinds & Does.FUTEX else BT, waker, ts, ""
-
-    def _interrupted(self, ts: int, processor: Processor, woken: Thread, *, hard: bool) -> Why:
-        """Likewise, of one that was woken in an interrupt."""
-        inner = next((each for each in reversed(processor.nested) if each[0] == hard), None)
-        if inner is None:
-            return guessed(self._called(woken), unknown=BI), None, ts, ""
-        if hard:
-            return self._of_interrupt(inner[2]), None, ts, inner[2]
-        state, what = softirq(inner[1])
-        if state == BN:
-            if inner[4] and processor.current is not woken:
-                return BT, processor.current, ts, ""
-            if processor.received is not None:
-                sender, at = processor.received
-                return BN, sender, at, what
-        return state, None, ts, what
-
-    def _of_interrupt(self, name: str) -> int:
-        state = self._interrupts.get(name)
-        if state is None:
-            state = self._interrupts[name] = interrupt(name)
-        return state
-
-    def _waker(self, processor: Processor, tid: int, woken: Thread) -> Thread | None:
-        waker = self.threads.get(tid) if tid > 0 else processor.current if tid < 0 else None
-        return None if waker is woken else waker
 
     def _called(self, thread: Thread) -> str:
         return self._texts[thread.call] if thread.entered >= 0 else ""
@@ -279,8 +216,7 @@ class Machine:
         self._dead.append(thread)
         if thread.tid == thread.process.pid:
             self._processes.pop(thread.tid, None)
-        for on in [on for on, holder in self._locks.items() if holder is thread]:
-            del self._locks[on]
+        self._holders.forget(thread)
 
     def _process(self, pid: int) -> Process:
         process = self._processes.get(pid)
@@ -301,7 +237,7 @@ class Machine:
         thread.name = self._texts[text]
         if thread.tid == thread.process.pid or not thread.process.name:
             thread.process.name = thread.name
-        if thread.name.startswith(_KERNEL) or thread.name.startswith(_KERNEL_TOO):
+        if thread.name.startswith(_KERNEL):
             thread.kernel = True
 
     def _processor(self, cpu: int) -> Processor:
@@ -377,7 +313,7 @@ class Machine:
             if cpu in {-1, processor.number}:
                 processor.switch(ts, None)
                 processor.seen = False
-        self._locks.clear()
+        self._holders.forget()
 
     # System calls.
 
@@ -403,8 +339,8 @@ class Machine:
         thread.holder = None
         if kinds & 1:
             thread.on = thread.process.files.get(b, "")
-            if kinds & _LOCKING and thread.on:
-                thread.holder = self._locks.get(thread.on)
+            if kinds & LOCKING and thread.on:
+                thread.holder = self._holders.of(thread.on)
         else:
             thread.on = ""
 
@@ -427,8 +363,8 @@ class Machine:
             entered = thread.calls[-1][0] if thread.calls and thread.calls[-1][0] > thread.known else thread.known
         thread.calls.append((ts, entered, thread.call, result, thread.on, thread.holder, thread.argument))
         thread.entered = NO_CALL
-        if thread.kinds & _CHANGING:
-            self._changes(thread, result)
+        if thread.kinds & CHANGING:
+            self._holders.changed(thread, result)
         if thread.opened:
             if result >= 0:
                 thread.process.files[result] = thread.opened
@@ -439,43 +375,6 @@ class Machine:
         if place is None:
             place = self._names[number] = self._texts.place(system_calls.name(number, machine="x86_64"))
         return place
-
-    def _changes(self, thread: Thread, result: int) -> None:
-        """What a system call did to the table of descriptors and to locks."""
-        if result < 0:
-            return
-        kinds, on, files = thread.kinds, thread.on, thread.process.files
-        if kinds & Does.CLOSE:
-            files.pop(thread.argument, None)
-            if self._locks.get(on) is thread:
-                del self._locks[on]
-        elif kinds & _MAKING or (kinds & Does.FCNTL and thread.second in calls.DUPLICATES):
-            if on:
-                files[result] = on
-            else:
-                files.pop(result, None)
-        elif on:
-            if kinds & Does.CONNECTS:
-                files[thread.argument] = on
-            elif kinds & Does.FLOCK:
-                self._locks_or_not(on, thread, unlocks=bool(thread.second & calls.LOCK_UN))
-            elif thread.second in calls.LOCKS:
-                # Whether it locks or unlocks is behind a pointer: a process that held it when it asked unlocks it.
-                holder = thread.holder
-                if holder is not None and holder.process is thread.process:
-                    self._locks_or_not(on, holder, unlocks=True)
-                else:
-                    self._locks_or_not(on, thread, unlocks=False)
-
-    def _locks_or_not(self, on: str, thread: Thread, *, unlocks: bool) -> None:
-        """A lock is taken; or given back, if nobody else has it by now: who waited may be told of first."""
-        if not unlocks:
-            self._locks.pop(on, None)
-            self._locks[on] = thread
-            if len(self._locks) > MAX_LOCKS:
-                del self._locks[next(iter(self._locks))]
-        elif self._locks.get(on) is thread:
-            del self._locks[on]
 
     # Interrupts, devices and packets.
 
@@ -579,8 +478,3 @@ class Machine:
         left = sum(thread.forget(before) for thread in self.threads.values())
         left += sum(thread.forget(before) for thread in dead)
         return left + sum(processor.forget(before) for processor in self.processors.values())
-
-
-_LOCKING: Final = int(Does.FLOCK | Does.FCNTL)
-_MAKING: Final = int(Does.OPENS | Does.DUPLICATE)
-_CHANGING: Final = int(_LOCKING | Does.CLOSE | Does.DUPLICATE | Does.OPENS | Does.CONNECTS)

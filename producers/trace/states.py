@@ -7,6 +7,7 @@ Kernel Tracing, IEEE Transactions on Parallel and Distributed Systems 27(8), 201
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 NAMES: Final = ("UN", "RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS")
@@ -54,6 +55,7 @@ def softirq(vector: int) -> tuple[int, str]:
     return BI, f"softirq {vector}"
 
 
+@lru_cache(maxsize=1_024)
 def interrupt(name: str) -> int:
     """What a thread waited for that a hardware interrupt woke, by the interrupt's name (`virtio1-req.0`)."""
     for pattern, state in ((_TIMERS, BS), (_DISKS, BD), (_NETWORKS, BN)):
