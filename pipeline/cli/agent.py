@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
+from laggard.pipeline.cli.publishing import Publishers, check_host, publisher_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +38,6 @@ POOLS_BYTES: Final = 64 << 20
 UNFINISHED: Final = "diagnoses.jsonl"
 """Likewise: the diagnoses that are open."""
 
-NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
-"""Host names that say nothing of which machine it is."""
-
 
 @click.command()
 @with_settings
@@ -51,12 +47,7 @@ NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
 def agent(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Publish this machine's counters until ^C: every process, and the host itself."""
     host, interval_s = settings.text("host"), settings.seconds("agent.interval")
-    if is_remote(settings) and host in NAMELESS:
-        raise CommandError(
-            f"{settings.place('host')}: host is {host!r}, which other machines are called too; expected a name of its "
-            "own, which tells this machine from all others on the bus",
-            USAGE,
-        )
+    check_host(settings)
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
         from laggard.pipeline.explaining.units import counted  # noqa: PLC0415

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.opening import topics_of
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.sending.outbox import Published
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic
+
+
+NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
+"""Host names that say nothing of which machine it is."""
 
 
 class Publisher(Protocol):
@@ -51,6 +56,17 @@ class Publishers:
 def is_remote(settings: Settings) -> bool:
     """Whether the bus is on the network."""
     return "://" in settings.text("bus.location")
+
+
+def check_host(settings: Settings) -> None:
+    """Raise `CommandError` for a name that does not tell this machine from others on a bus on the network."""
+    host = settings.text("host")
+    if is_remote(settings) and host in NAMELESS:
+        raise CommandError(
+            f"{settings.place('host')}: host is {host!r}, which other machines are called too; expected a name of its "
+            "own, which tells this machine from all others on the bus",
+            USAGE,
+        )
 
 
 def publisher_of(

@@ -30,7 +30,7 @@ from laggard.pipeline.cli.options import (
     with_settings,
 )
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.cli.publishing import is_remote, publisher_of
+from laggard.pipeline.cli.publishing import check_host, is_remote, publisher_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -413,6 +413,7 @@ def _record(settings: Settings, running: Session, status: _Status, output: Path)
 
 
 def _check_asked(settings: Settings) -> None:
+    check_host(settings)
     if not traces(settings):
         command = to_type(settings, "trace", "start", "--help")
         raise CommandError(

@@ -18,6 +18,8 @@ import pytest
 
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
@@ -30,6 +32,8 @@ from tests.pipeline.requests.told import normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from tests.brokers import Cluster
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 TOPIC = Topics().name(REQUESTS)
@@ -363,6 +367,25 @@ def test_its_time(traced: Traced) -> None:
 
 @may_trace
 @pytest.mark.slow
+def test_on_kafka(traced: Traced, broker: Cluster) -> None:
+    topics = Topics("trace-command.")
+    traced.serve()
+    where = ("--bus", f"kafka://{broker.bootstrap}", "--set", f"topics.prefix={topics.prefix}")
+    with KafkaBus(KafkaOptions((broker.bootstrap,))) as bus:
+        bus.create(topics.specs())
+        code, out, err = traced.run("trace", "start", *where)
+        assert (code, err) == (0, "")
+        assert "no worker runs" not in out  # that may be anywhere
+        traced.ask(5)
+        assert "Stopped: 5 requests out of " in traced.run("trace", "stop", *where)[1]
+        (partition,) = bus.partitions(topics.name(REQUESTS))
+        decoder = Decoder()
+        found = [decoder.decode(each.value, "test") for each in bus.read(partition, 0)]
+    assert [getattr(each, "name", "") for each in found] == ["GET /cart/*"] * 5
+
+
+@may_trace
+@pytest.mark.slow
 def test_up_traces_where_the_settings_say_so(traced: Traced) -> None:
     traced.serve()
     up = traced.popen(*LAGGARD, "up", "--interval", "500ms")
@@ -427,6 +450,7 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
         (("start", "--uprobe", "shop=/bin/true:main", "--events-per-second", "3"), USAGE, "of at least 1000"),
         (("read", "none"), FAILED, "none: "),
         (("read",), USAGE, "Missing argument 'PATH...'"),
+        (("start", "--marker", "--bus", "kafka://b1", "--set", "host=localhost"), USAGE, "expected a name of its own"),
         (("stert",), USAGE, "No such command 'stert'"),
     ],
 )
