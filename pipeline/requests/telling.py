@@ -15,9 +15,12 @@ from laggard.pipeline.requests.causes import cause
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.operators.ranking import RowScore
+    from laggard.operators.ranking import FeatureScore, RowScore
     from laggard.operators.requests.results import Cluster, Evidence, Judged
     from laggard.pipeline.records import Request
+
+RARE: Final = 0.001
+"""A smaller share would read as none: it is told as one of so many."""
 
 NAMED: Final = 3
 """So many clusters are told in a sentence."""
@@ -100,15 +103,18 @@ def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | 
 
 def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:
     feature = row.features[0]
-    share = readable(feature.feature, feature.value)
-    if first:
-        share += f" of requests, usually {readable(feature.feature, feature.mean)}, are out of line"
-    else:
-        share = f"Another {share}, usually {readable(feature.feature, feature.mean)}, are"
+    share, usually = readable(feature.feature, feature.value), _usually(feature)
+    share = f"{share} of requests, {usually}, are out of line" if first else f"Another {share}, {usually}, are"
     if cluster is None:
         return f"{share} (`{printable(row.name)}`)."
     example = f" like `{printable(cluster.example)}`" if cluster.example else ""
     return f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."
+
+
+def _usually(feature: FeatureScore) -> str:
+    if 0.0 < feature.mean < RARE:
+        return f"usually 1 of {round(1.0 / feature.mean, -2):,.0f}"
+    return f"usually {readable(feature.feature, feature.mean)}"
 
 
 def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
