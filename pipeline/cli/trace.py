@@ -447,16 +447,18 @@ def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: 
     from laggard.pipeline.tracing import STATUS, read_figures  # noqa: PLC0415 - see above
 
     until = time.monotonic() + STARTING_S
-    while process.poll() is None:
+    while True:
+        ended = process.poll() is not None
         figures = read_figures(settings.path("state") / STATUS, process.pid)
         if figures is not None and figures.recording:
             return figures
+        if ended:
+            raise CommandError(_last_words(log), process.returncode if process.returncode > 0 else FAILED)
         if time.monotonic() > until:
             process.kill()
             process.wait()
             raise CommandError(f"it does not record after {STARTING_S:g} s; {log} says: {_last_words(log)}")
         time.sleep(_LOOK_S)
-    raise CommandError(_last_words(log), process.returncode if process.returncode > 0 else FAILED)
 
 
 def _last_words(log: Path) -> str:

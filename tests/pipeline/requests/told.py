@@ -27,8 +27,9 @@ def outlying(service: str = "wordpress", begin: float = 1700000000.0) -> Iterato
     for number in range(11):
         odd = number == 10
         ts, identity = begin + 20.0 + 10.0 * number, "r1" if number == 0 else f"slow-{number}"
+        duration_s = 0.03 if odd else 0.122
         request = replace(
-            FIGURE_2, service=service, ts=ts, request=identity, duration_s=0.03 if odd else 0.122, sequence=1000 + number
+            FIGURE_2, service=service, ts=ts, request=identity, duration_s=duration_s, sequence=1000 + number
         )
         if odd:
             request = replace(request, path=(), threads=(), times_s={"RU": 0.03}, critical_s={"RU": 0.03}, spent=())
