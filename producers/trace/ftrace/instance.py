@@ -187,12 +187,18 @@ class Instance:
         """
         size, read = self.header.page, 0
         pipe = self._pipes[cpu]
-        with contextlib.suppress(BlockingIOError):
+        try:
             while read + size <= len(into):
                 got = os.readv(pipe, [into[read : read + size]])
                 if got <= 0:
                     break
                 read += size
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            # A CPU that the machine could have, but never had: it has no buffer.
+            if error.errno != errno.ENODEV:
+                raise
         return read
 
     def publish_marker(self, path: Path) -> None:

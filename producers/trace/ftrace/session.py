@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BUFFERS_KIB: Final = 64 << 10
 """Of all CPUs together; at 43 bytes an event, 1.5 million events."""
 
-_BUFFER_KIB: Final = (1 << 10, 8 << 10)  # of one CPU, at least and at most
+_BUFFER_KIB: Final = (1 << 10, 16 << 10)  # of one CPU, at least and at most: seconds, where following events is held up
 _FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _TAKEN_PAGES: Final = 1024  # at once
 

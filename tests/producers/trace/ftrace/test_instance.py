@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +18,9 @@ from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.ftrace.instance import PREFIX, TRACEFS, Instance, TracingError, remove_stale
 from tests.producers.trace.ftrace.programs import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = TRACES
 
@@ -112,6 +117,23 @@ def test_anybody_may_mark() -> None:
         assert not marker.exists()
     finally:
         marker.parent.rmdir()
+
+
+def test_a_cpu_that_was_never_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(code: int) -> Callable[[int, object], int]:
+        def refused(pipe: int, into: object) -> int:
+            raise OSError(code, os.strerror(code))
+
+        return refused
+
+    with Instance(buffer_kib=64) as instance:
+        into = memoryview(bytearray(8192))
+        assert instance.read(0, into) == 0
+        monkeypatch.setattr(os, "readv", refuses(errno.ENODEV))
+        assert instance.read(0, into) == 0
+        monkeypatch.setattr(os, "readv", refuses(errno.EIO))
+        with pytest.raises(OSError, match="Input/output error"):
+            instance.read(0, into)
 
 
 def test_a_program_that_holds_it_is_waited_for() -> None:
