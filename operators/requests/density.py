@@ -211,7 +211,7 @@ class Density:
             "estimate_at": self._estimate_at,
             "points": self.points,
             "dimensions": len(self._vectors),
-            "vectors": self._vectors[:, : self.points].ravel(),
+            "vectors": self._vectors[:, : self.points].flatten(),
             "squared": self._squared[: self.points].copy(),
             "neighbours": self._neighbours[: self.points].copy(),
             "counts": self._counts[: self.points].astype(np.int64),

@@ -98,3 +98,12 @@ def test_a_state_goes_on_where_it_was_written_down() -> None:
         assert_array_equal(value, other.snapshot()[name])
     with pytest.raises(ValueError, match="vectors"):
         Density(eps=1.0, minimum_points=10, size=100).restore(one.snapshot())
+
+
+def test_what_was_written_down_stays_as_it_was_when_it_is_full() -> None:
+    chance = np.random.default_rng(9)
+    density = _filled(chance.normal(size=(300, 2)), eps=0.5, minimum_points=5, size=300)
+    written = density.snapshot()
+    before = written["vectors"].copy()
+    density.learn(300.0, np.array([7.0, 8.0]), outlier=False)
+    assert_array_equal(written["vectors"], before)
