@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.requests.results import Cluster
-from laggard.operators.requests.usual import Moments, Profile, evidence
+from laggard.operators.requests.usual import Moments, Profile, common, evidence
 
 if TYPE_CHECKING:
     from laggard.operators.requests.results import Traced
+    from laggard.operators.requests.usual import Key
 
 MOST_CLUSTERS: Final = 64
 """Of a service. Beyond, the one that has been quiet for longest of those with the fewest requests is forgotten."""
@@ -26,6 +27,7 @@ _BLOCKS: Final = tuple(_WEIGHTS)
 _NOTABLE: Final = 0.03  # of the time lost: less is left out of a signature
 _UNUSUAL: Final = 7.0  # spreads: twice as often as what is always there once
 _LARGEST: Final = 5.0  # of log(1 + count): how often does not matter beyond
+_NOTHING: Final = ("",)
 _WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # who is preempted is so anywhere
 
 Signature = dict[str, dict[tuple[str, ...], float]]
@@ -37,14 +39,19 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
 
     Three blocks are of lost time, from the coarse to the fine: by state, by state and system call, by all that is known
     of what the time was spent on; each has the square roots of shares, so that the product of two is 1 where time was
-    lost alike, whatever it was in all. The fourth has system calls that there were more or less of.
+    lost alike, whatever it was in all. The fourth has system calls that there were more of; where there are none, how
+    often states were entered. Who lost nothing and did nothing more often is told by the calls that it did not make,
+    and without any of these it is like all others of that kind: never without a signature, or each were a cluster.
     """
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
+    has_calls = any(key[0] == "ngram" for key in found)
     for key, (count, time_s, _) in found.items():
         match key[0]:
             case "state":
                 _add(blocks["state"], key[1:], time_s - usual.sums(key).time_s / weight, lost_s)
+                if not has_calls:
+                    _add_more(blocks["did"], key, count, usual)
             case "spent":
                 excess_s = time_s - usual.sums(key).time_s / weight
                 state, call, on, by, result = key[1:]
@@ -53,12 +60,21 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 what = (state, "", "", by, "") if state in _WHERE_DOES_NOT_MATTER else (state, call, on, by, result)
                 _add(blocks["spent"], what, excess_s, lost_s)
             case "ngram" if len(key) < 4:
-                usually = usual.sums(key).times / weight
-                if count - usually > _UNUSUAL * usual.count_spread(key):
-                    blocks["did"][key[1:]] = min(math.log1p(count) - math.log1p(usually), _LARGEST)
+                _add_more(blocks["did"], key, count, usual)
     for name in ("state", "call", "spent"):
         blocks[name] = {key: math.sqrt(each) for key, each in blocks[name].items() if each > _NOTABLE * lost_s}
+    if not any(blocks.values()):
+        missing = (key for key in usual.keys() if key[0] == "ngram" and len(key) == 2)  # noqa: SIM118 - no dictionary
+        blocks["did"] = {("no", *key[1:]): 1.0 for key in missing if key not in found and common(key, usual)}
+    if not any(blocks.values()):
+        blocks["did"] = {_NOTHING: 1.0}
     return {name: _unit(block) for name, block in blocks.items() if block}
+
+
+def _add_more(block: dict[tuple[str, ...], float], key: Key, count: float, usual: Moments) -> None:
+    usually = usual.sums(key).times / max(usual.weight, 1.0)
+    if count - usually > _UNUSUAL * usual.count_spread(key):
+        block[key[1:]] = min(math.log1p(count) - math.log1p(usually), _LARGEST)
 
 
 def _add(block: dict[tuple[str, ...], float], key: tuple[str, ...], excess_s: float, lost_s: float) -> None:

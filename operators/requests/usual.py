@@ -183,7 +183,7 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
     usual_duration_s = usual.duration_s / usual_weight if usual.weight else math.nan
     lost_s = duration_s - (0.0 if math.isnan(usual_duration_s) else usual_duration_s)
     ranked = []
-    for key in dict.fromkeys((*some.keys(), *(each for each in usual.keys() if _common(each, usual)))):  # noqa: SIM118
+    for key in dict.fromkeys((*some.keys(), *(each for each in usual.keys() if common(each, usual)))):  # noqa: SIM118
         found = _difference(key, some, weight, usual, usual_weight)
         ranked.append((_worth(found, lost_s), found))
     ranked.sort(key=lambda each: -each[0])
@@ -202,7 +202,7 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
     )
 
 
-def _common(key: Key, usual: Moments) -> bool:
+def common(key: Key, usual: Moments) -> bool:
     """Whether most normal requests have it, so that it tells something where it is not there."""
     return usual.sums(key).present > 0.9 * usual.weight
 

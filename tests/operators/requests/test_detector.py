@@ -170,3 +170,26 @@ def test_parameters_out_of_their_range_are_refused(given: dict[str, float]) -> N
 
 def test_its_example_runs() -> None:
     assert doctest.testmod(detector).failed == 0
+
+
+@pytest.mark.parametrize("what", ["fast", "ends early", "states"])
+def test_those_that_lost_no_time_and_made_no_more_calls_are_alike_too(what: str) -> None:
+    chance = np.random.default_rng(11)
+    requests, numbers = Requests(minimum_points=20), []
+    for number in range(1_500):
+        user_s = 0.1 * chance.lognormal(0.0, 0.1)
+        calls = () if what == "states" else CALLS
+        normal = _request(number, {"RU": user_s}, calls, [])
+        troubled = number > 500 and number % 25 == 0
+        match what if troubled else "":
+            case "fast":
+                normal = _request(number, {"RU": 0.001}, calls, [])
+            case "ends early":
+                normal = _request(number, {"RU": user_s}, ("accept",), [])
+            case "states":
+                normal = Traced(normal.ts, normal.request, user_s, {"RU": 300.0}, {"RU": user_s}, ())
+        [judged] = _judged(requests, [normal])
+        if troubled:
+            numbers.append(judged.cluster)
+    assert len(set(numbers)) == 1
+    assert numbers[0] > 0
