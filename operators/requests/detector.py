@@ -30,6 +30,7 @@ REFERENCE_OF_COUNTS: Final = 2_000
 
 _SMALLEST_EPS_S = 0.001
 _SMALLEST_EPS = 1.5  # of log(1 + counts): one call 4.5 times as often, or five that no other request makes
+_LARGEST = 1e9  # seconds, or times: some thirty years. Squares of what is far larger are no numbers any more
 _OTHERS = "..."
 _EVERY_UNTIL, _EVERY = 2_000, 4  # normal requests that are learned in all that they did: at first all, then one in four
 _MEMORY = 5_000
@@ -128,7 +129,13 @@ class Requests:
         return self._times.eps
 
     def score(self, request: Traced) -> Judged:
-        """How unusual a request is, by those before it. Changes nothing that is learned."""
+        """How unusual a request is, by those before it. Changes nothing that is learned.
+
+        Raises:
+            ValueError: a number is NaN, negative or beyond all reason, which would spoil what others are compared with.
+
+        """
+        _check(request)
         times, counts = self._vectors(request)
         slow, odd = self._times.score(times), self._counts.score(counts)
         score = max(slow, odd)
@@ -210,6 +217,18 @@ class Requests:
         self._usual.restore(state["usual"])
         self._troubles.restore(state["troubles"])
         self._normal = int(state["normal"])
+
+
+def _check(request: Traced) -> None:
+    for name, numbers in (
+        ("duration_s", (request.duration_s,)),
+        ("times_s", request.times_s.values()),
+        ("counts", request.counts.values()),
+        ("uses", (use.time_s for use in request.uses)),
+    ):
+        for number in numbers:
+            if not 0.0 <= number <= _LARGEST:
+                raise ValueError(f"{name}: expected 0 to {_LARGEST:g}, got {number!r}")
 
 
 def _did(request: Traced) -> Mapping[str, float]:

@@ -117,7 +117,8 @@ class Moments:
                 float(pid) or old[5],
             )
         if len(sums) > MOST_KEYS:
-            kept = sorted(sums, key=lambda key: sums[key].present, reverse=True)[: MOST_KEYS // 2]
+            # Of those that are as rare, n-grams go first: one long request has more of them than are kept.
+            kept = sorted(sums, key=lambda key: (sums[key].present, key[0] != "ngram"), reverse=True)[: MOST_KEYS // 2]
             self._sums = {key: sums[key] for key in kept}
 
     def _halve(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -170,6 +171,48 @@ def test_parameters_out_of_their_range_are_refused(given: dict[str, float]) -> N
 
 def test_its_example_runs() -> None:
     assert doctest.testmod(detector).failed == 0
+
+
+@pytest.mark.parametrize("what", ["fast", "ends early", "states"])
+def test_those_that_lost_no_time_and_made_no_more_calls_are_alike_too(what: str) -> None:
+    chance = np.random.default_rng(11)
+    requests, numbers = Requests(minimum_points=20), []
+    for number in range(1_500):
+        user_s = 0.1 * chance.lognormal(0.0, 0.1)
+        calls = () if what == "states" else CALLS
+        normal = _request(number, {"RU": user_s}, calls, [])
+        troubled = number > 500 and number % 25 == 0
+        match what if troubled else "":
+            case "fast":
+                normal = _request(number, {"RU": 0.001}, calls, [])
+            case "ends early":
+                normal = _request(number, {"RU": user_s}, ("accept",), [])
+            case "states":
+                normal = Traced(normal.ts, normal.request, user_s, {"RU": 300.0}, {"RU": user_s}, ())
+        [judged] = _judged(requests, [normal])
+        if troubled:
+            numbers.append(judged.cluster)
+    assert len(set(numbers)) == 1
+    assert numbers[0] > 0
+
+
+@pytest.mark.parametrize("wrong", [1e160, float("inf"), float("nan"), -1.0])
+@pytest.mark.parametrize("where", ["duration_s", "times_s", "counts", "uses"])
+def test_numbers_beyond_all_reason_are_refused_and_spoil_nothing(where: str, wrong: float) -> None:
+    chance = np.random.default_rng(12)
+    requests = Requests(minimum_points=20)
+    normal = [_normal(chance, number) for number in range(250)]
+    _judged(requests, normal[:50])
+    bad = {
+        "duration_s": wrong,
+        "times_s": {"RU": wrong},
+        "counts": {"RU": wrong},
+        "uses": [Use(LOCK, 812, 1, wrong)],
+    }
+    with pytest.raises(ValueError, match=f"{where}: expected 0 to 1e\\+09, got "):
+        requests.score(replace(normal[50], **{where: bad[where]}))  # type: ignore[arg-type]
+    _judged(requests, normal[50:])
+    assert requests.score(_troubled(chance, 250, "lock")).outlier
 
 
 @pytest.mark.parametrize("what", ["fast", "ends early", "states"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.requests.results import Traced, Use
-from laggard.operators.requests.usual import MOST_DIFFERENCES, Moments, evidence, profile
+from laggard.operators.requests.usual import MOST_DIFFERENCES, MOST_KEYS, Moments, evidence, profile
 
 if TYPE_CHECKING:
     from laggard.operators.requests.results import Difference
@@ -51,3 +51,13 @@ def test_calls_that_succeed_are_told_by_their_time_alone() -> None:
     usual, some = summed(500, 1, 0.0), summed(20, 1, 0.04, others=5)
     (found,) = (each for each in evidence(some, usual).differences if each.what[:2] == ("RS", "call4"))
     assert found.statistic == pytest.approx(0.0, abs=0.1)
+
+
+def test_what_one_long_request_waited_for_is_known_beside_all_that_it_called() -> None:
+    use = Use(("BF", "flock", "/srv/x.lock", "worker", ""), 812, 1, 0.5)
+    calls = [f"call{number}" for number in range(MOST_KEYS)]
+    request, moments = Traced(0.0, "long", 0.5, {"BF": 1.0}, {"BF": 0.5}, calls, [use]), Moments(1)
+    moments.add(request, profile(request))
+    assert moments.sums(("spent", *use.what)).time_s == 0.5
+    assert moments.mean_s() == {"BF": 0.5}
+    assert len(moments.keys()) <= MOST_KEYS
