@@ -24,6 +24,7 @@ from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records import Request
+from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
 from laggard.pipeline.requests.kept import Kept
 from laggard.pipeline.requests.numbering import Numbering
@@ -217,6 +218,10 @@ class RequestsTask(Task):
             return
         service = cast("Service", self.states.open(request.service, self.position))
         end_ts = request.ts + request.duration_s
+        if end_ts > MAX_TS:  # else all others were late beside it, and the clock set back
+            self._refuse(record, f"{self._place(record)}: field 'duration_s': expected an end by {MAX_TS:.0f}")
+            self.states.heard(record.key, record.offset)
+            return
         if service.numbering.again(request, end_ts, far_behind=end_ts < service.ticks.earliest_ts):
             self._counts.duplicates += 1
             return

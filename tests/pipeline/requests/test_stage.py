@@ -421,3 +421,12 @@ def test_as_published_recorded_requests_are_judged_by_all_others_at_the_end() ->
     assert {each.cluster for each in told} == {"lock x.lock"}
     assert {(each.young, each.live) for each in told} == {(False, False)}
     assert told[0].score == pytest.approx(10.0, abs=0.2)
+
+
+def test_a_request_that_would_end_after_all_time_is_refused_and_moves_no_clock() -> None:
+    task = new_task()
+    give(task, calm(0, 30))
+    (letter,) = give(task, [replace(normal(30.0), duration_s=1e300)])
+    assert isinstance(letter, DeadLetter)
+    assert "'duration_s': expected an end by 253402300799" in letter.reason
+    assert give(task, calm(30, 60)) == []
