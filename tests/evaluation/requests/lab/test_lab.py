@@ -151,11 +151,15 @@ def test_real_requests_are_traced_and_their_trouble_is_told(name: str, monkeypat
     with tempfile.TemporaryDirectory(prefix="laggard-lab-") as base:
         folder = Path(base, f"{name}-1")
         record(TROUBLES[name], folder, 25.0, seed=1)
-        report = analyse(folder)
+        analyse(folder)
         known = read(folder)
+        with (folder / "answers.jsonl").open() as file:
+            answers = read_answers(file)
         shown = run(Path(base), [name], [1])
     assert len(known) > 400
-    assert report.requests - len(known) < 0.05 * report.requests, "what is traced is what was answered"
+    # Not all requests that are traced: probes in PHP tell of whoever runs it.
+    answered = sum(each.begin >= known[0].request.ts for each in answers)
+    assert 0.95 * answered < len(known) <= len(answers), "what was answered is traced"
     for each in known:
         nanoseconds = [round(time_s * 1e9) for time_s in each.request.times_s.values()]
         assert sum(nanoseconds) == round(each.request.duration_s * 1e9)
