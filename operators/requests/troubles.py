@@ -29,6 +29,7 @@ _UNUSUAL: Final = 7.0  # spreads: twice as often as what is always there once
 _LARGEST: Final = 5.0  # of log(1 + count): how often does not matter beyond
 _NOTHING: Final = ("",)
 _WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # who is preempted is so anywhere
+_BY_FOLDER: Final = frozenset({"BD"})  # each request may read a file of its own: that is no trouble of its own
 
 Signature = dict[str, dict[tuple[str, ...], float]]
 """By block, what makes a trouble: unit vectors over things. A block that says nothing is not there."""
@@ -56,6 +57,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 excess_s = time_s - usual.sums(key).time_s / weight
                 state, call, on, by, result = key[1:]
                 call = "" if state in _WHERE_DOES_NOT_MATTER else call
+                on = on.rpartition("/")[0] or on if state in _BY_FOLDER else on
                 _add(blocks["call"], (state, call), excess_s, lost_s)
                 what = (state, "", "", by, "") if state in _WHERE_DOES_NOT_MATTER else (state, call, on, by, result)
                 _add(blocks["spent"], what, excess_s, lost_s)

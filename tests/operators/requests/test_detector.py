@@ -215,24 +215,17 @@ def test_numbers_beyond_all_reason_are_refused_and_spoil_nothing(where: str, wro
     assert requests.score(_troubled(chance, 250, "lock")).outlier
 
 
-@pytest.mark.parametrize("what", ["fast", "ends early", "states"])
-def test_those_that_lost_no_time_and_made_no_more_calls_are_alike_too(what: str) -> None:
-    chance = np.random.default_rng(11)
+def test_those_that_wait_for_a_disk_are_alike_whichever_file_each_reads() -> None:
+    chance = np.random.default_rng(13)
     requests, numbers = Requests(minimum_points=20), []
     for number in range(1_500):
-        user_s = 0.1 * chance.lognormal(0.0, 0.1)
-        calls = () if what == "states" else CALLS
-        normal = _request(number, {"RU": user_s}, calls, [])
-        troubled = number > 500 and number % 25 == 0
-        match what if troubled else "":
-            case "fast":
-                normal = _request(number, {"RU": 0.001}, calls, [])
-            case "ends early":
-                normal = _request(number, {"RU": user_s}, ("accept",), [])
-            case "states":
-                normal = Traced(normal.ts, normal.request, user_s, {"RU": 300.0}, {"RU": user_s}, ())
-        [judged] = _judged(requests, [normal])
-        if troubled:
+        request = _normal(chance, number)
+        if number > 500 and number % 25 == 0:
+            read = Use(("BD", "read", f"/srv/images/{number}.jpg", "vda", ""), 0, 3, 0.2)
+            times = dict(request.times_s) | {"BD": request.times_s["BD"] + 0.2}
+            request = _request(number, times, tuple(request.syscalls), [*request.uses, read])
+        [judged] = _judged(requests, [request])
+        if request.duration_s > 0.2:
             numbers.append(judged.cluster)
+    assert len(numbers) == 39
     assert len(set(numbers)) == 1
-    assert numbers[0] > 0
