@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import secrets
 import time
 from pathlib import Path
@@ -32,6 +33,8 @@ CLOCK: Final = "mono"
 
 PREFIX: Final = "laggard-"
 _GROUP: Final = "laggard_"
+_MOUNTED: Final = re.compile(rf"/instances/({PREFIX}\w+)/trace_marker(?://deleted)?")
+_ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and the like, in octal
 _ALL_MAY_WRITE: Final = 0o222
 _MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
 _ATTEMPTS: Final = 5
@@ -40,6 +43,10 @@ _BUSY_S: Final = 2.0  # so long a program may have the instance's marker file op
 
 class TracingError(OSError):
     """The kernel's tracer cannot be used as asked; the text says what refused and what is needed."""
+
+    def __str__(self) -> str:
+        """The text, without the number of the error."""
+        return self.strerror or super().__str__()
 
 
 class Instance:
@@ -262,7 +269,7 @@ class Instance:
 
 
 def remove_stale(root: Path = TRACEFS) -> list[str]:
-    """Remove what recorders left that were killed: instances that nobody holds, and probes whose instance is gone.
+    """Remove what recorders left that were killed: instances nobody holds; probes and markers whose instance is gone.
 
     Returns:
         What was removed.
@@ -280,7 +287,26 @@ def remove_stale(root: Path = TRACEFS) -> list[str]:
             with contextlib.suppress(OSError):
                 _append(root / "dynamic_events", f"-:{event}")
                 removed.append(event)
+    with contextlib.suppress(OSError):
+        for marker in _stale_markers(root):
+            _unmount(marker)
+            marker.unlink()
+            removed.append(str(marker))
     return removed
+
+
+def _stale_markers(root: Path) -> list[Path]:
+    """Where marker files are mounted whose instance is gone. Source: proc_pid_mountinfo(5)."""
+    device = root.stat().st_dev
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        _, _, numbers, inside, place, *_ = line.split()
+        match = _MOUNTED.fullmatch(inside)
+        if not match or numbers != f"{os.major(device)}:{os.minor(device)}":
+            continue
+        if not (root / "instances" / match[1]).exists():
+            found.append(Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), place)))
+    return found
 
 
 def _removed(path: Path) -> bool:

@@ -97,6 +97,7 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
     assert name not in ours()
     remove_stale()
     assert probes(group) == []
+    assert not marker.exists()
     with Instance(buffer_kib=64) as instance:
         instance.publish_marker(marker)
         assert marker.stat().st_nlink == 1
