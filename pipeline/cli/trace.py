@@ -70,6 +70,7 @@ AGAIN_S: Final = 60.0
 
 _LOOK_S: Final = 0.1
 _LAST_WORDS: Final = 5  # lines of the log
+_FAILED: Final = "laggard: "  # so begins what it says at last where it fails
 _TOLD_EVERY_S: Final = 1.0
 
 
@@ -219,6 +220,10 @@ def run(settings: Settings, *, duration_s: float | None, output: Path | None, su
                 status.tell(now=True)
                 if not running.stop.wait(AGAIN_S):
                     continue
+            except OSError as error:
+                if output is None:
+                    raise
+                raise CommandError(f"{error.filename or output}: {error.strerror or error}", FAILED) from None
             return
 
 
@@ -268,6 +273,8 @@ def status(settings: Settings, *, as_json: bool) -> int:
         click.echo(json.dumps({"running": holder is not None} | ({} if figures is None else asdict(figures))))
     elif holder is None:
         click.echo(f"Nothing is traced here; `{to_type(settings, 'trace', 'start', '--help')}` says how to begin.")
+        if failure := _failure(settings.path("state") / LOG):
+            click.echo(f"The last one that was started failed: {failure}")
     elif figures is None:
         click.echo(f"Process {holder.pid} is beginning to trace.")
     else:
@@ -464,7 +471,16 @@ def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: 
 def _last_words(log: Path) -> str:
     """What a process said before it ended, without who said it."""
     lines = log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]
-    return " ".join(line.removeprefix("laggard: ") for line in lines) or "it said nothing"
+    return " ".join(line.removeprefix(_FAILED) for line in lines) or "it said nothing"
+
+
+def _failure(log: Path) -> str:
+    """Why the last one ended that was started in the background; empty if it did not fail, or left no word."""
+    try:
+        last = log.read_text(errors="replace").splitlines()[-1:]
+    except OSError:
+        return ""
+    return last[0].removeprefix(_FAILED) if last and last[0].startswith(_FAILED) else ""
 
 
 def _told(figures: Figures) -> str:
@@ -494,7 +510,8 @@ def _status_lines(figures: Figures, now: float) -> Iterator[str]:
         yield from (f"  note      {note}" for note in figures.notes)
         return
     recorded = readable("share_ratio", figures.recorded_ratio)
-    lost = f", {figures.lost:,} lost" if figures.lost else ""
+    came = figures.events + figures.lost
+    lost = f", {figures.lost:,} ({readable('share_ratio', figures.lost / came)}) lost" if figures.lost else ""
     rate = f"{figures.events_per_s:,.0f}/s, {figures.events:,} so far{lost}"
     yield f"  events    {rate}; {recorded} of the time is recorded"
     services = ", ".join(f"{service} {count:,}" for service, count in figures.services.items())

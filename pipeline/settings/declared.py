@@ -138,6 +138,8 @@ def _check_ports(ports: Value) -> None:
         if not isinstance(port, int) or not 0 < port < 1 << 16:
             raise ValueError(f"for {service!r} a port from 1 to 65535")
         _check_key(service, "services")
+    if len(set(ports.values())) < len(ports):
+        raise ValueError("each port once")
 
 
 def _check_service(service: Value) -> None:

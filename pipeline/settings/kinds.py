@@ -163,7 +163,7 @@ def words(value: object) -> tuple[str, ...]:
 
 def table(value: object) -> dict[str, str | bool | int | float]:
     """Names with values; a text has them as `NAME=VALUE`, separated by commas."""
-    expected = "names with values, as a text n_trees=10,height=6"
+    expected = "names with values, in a text NAME=VALUE, separated by commas"
     if isinstance(value, str):
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
         if not all(name.strip() and equals for name, equals, _ in pairs):

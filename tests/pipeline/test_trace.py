@@ -358,6 +358,28 @@ def test_one_that_is_killed_leaves_nothing_in_the_way(traced: Traced) -> None:
 
 
 @may_trace
+def test_stop_removes_what_a_killed_one_left(traced: Traced) -> None:
+    assert traced.run("trace", "start")[0] == 0
+    os.kill(traced.pid(), signal.SIGKILL)
+    until(lambda: not traced.pid())
+    assert os.path.ismount(traced.marker)
+    traced.run("trace", "stop")
+    assert not traced.marker.exists()
+
+
+@may_trace
+def test_a_folder_that_becomes_full(traced: Traced) -> None:
+    limited = 'ulimit -f 512; exec "$@"'  # blocks of 512 bytes
+    folder = traced.folder / "recorded"
+    ended = traced.popen("sh", "-c", limited, "sh", *LAGGARD, "trace", "start", "--output", str(folder))
+    ended.communicate(timeout=60)
+    until(lambda: not traced.pid())
+    code, out, _ = traced.run("trace", "status")
+    assert code == NO_DATA
+    assert out.endswith(f"The last one that was started failed: {folder}: File too large\n")
+
+
+@may_trace
 def test_its_time(traced: Traced) -> None:
     for duration in ("2s", "10ms"):
         assert traced.run("trace", "start", "--duration", duration)[::2] == (0, "")
@@ -433,7 +455,7 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
     ended = traced.popen(sys.executable, "-c", SOMEBODY, "trace", "run", "--port", "shop=80", LAGGARD_TRACE_MARKER="")
     out, err = ended.communicate(timeout=60)
     assert (ended.returncode, out) == (FAILED, "")
-    assert re.fullmatch(r"laggard: .*/sys/kernel/tracing: .*: only root may trace.*\n", err), err
+    assert re.fullmatch(r"laggard: /sys/kernel/tracing: .*: only root may trace.*\n", err), err
 
 
 # What goes wrong.
@@ -445,7 +467,8 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
         (("start",), USAGE, "nothing is said to be traced; expected --php, --marker, --uprobe or --port, or settings"),
         (("run",), USAGE, "nothing is said to be traced"),
         (("start", "--service", "shop"), USAGE, "--service names PHP's requests; expected --php with it"),
-        (("start", "--port", "80"), USAGE, "--port: trace.ports is "),
+        (("start", "--port", "80"), USAGE, 'trace.ports is "80"; expected names with values, in a text NAME=VALUE, sep'),
+        (("start", "--port", "a=80", "--port", "b=80"), USAGE, "expected each port once"),
         (("start", "--port", "shop=http"), USAGE, "expected for 'shop' a port from 1 to 65535"),
         (("start", "--uprobe", "shop=main"), USAGE, "expected for 'shop' BINARY:FUNCTION, with the whole path of"),
         (("start", "--uprobe", "shop=/bin/true:main", "--events-per-second", "3"), USAGE, "of at least 1000"),
@@ -475,6 +498,7 @@ def test_a_wrong_command_line(
     [
         (("--uprobe", "shop=/bin/none:main"), "/bin/none: "),
         (("--uprobe", "shop=/bin/sh:main"), "/bin/sh: has no table of functions: it was stripped"),
+        (("--output", "/proc/none"), "laggard: /proc/none: No such file or directory\n"),
     ],
 )
 def test_what_cannot_be_traced(traced: Traced, words: Sequence[str], said: str) -> None:
