@@ -145,8 +145,8 @@ def able() -> None:
 @pytest.mark.alone
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("able")
-@pytest.mark.parametrize("name", ["lock", "mutex"])
-def test_real_requests_are_traced_and_their_trouble_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_requests_are_traced_and_their_trouble_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "lock"
     monkeypatch.setattr(session, "CALM_S", 6.0)
     with tempfile.TemporaryDirectory(prefix="laggard-lab-") as base:
         folder = Path(base, f"{name}-1")
