@@ -86,7 +86,7 @@ class Summary:
         usual_s: what normal requests took when the newest outlying one came, on average; NaN without one.
         clusters: of the outlying ones, those first that take most time in sum; those in none come last.
         young: whether too few requests were known for the newest judgement to be relied on.
-        cut: whether there were more than `MOST_REQUESTS`, of which only the newest are counted.
+        cut: whether more came than the `MOST_REQUESTS` newest that are read. Of the normal ones only these are counted.
 
     """
 
@@ -250,17 +250,21 @@ def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "
     """What is told of the requests that began from one moment to another, of one service or of all."""
     told = Told()
     decoder = Decoder()
+    cut = set()
     for partition in _partitions(bus, topics, REQUESTS, service):
-        records, cut = _between(bus, partition, begin, end, MOST_REQUESTS)
+        records, more = _between(bus, partition, begin, end, MOST_REQUESTS)
+        if more:
+            cut.add(partition)
         for record in records:
             if (request := _request(decoder, record)) is not None:
                 told.add(request)
-                if cut:
-                    told.cut.add(request.service)
     for partition in _partitions(bus, topics, ANOMALIES, service):
         for record in _between(bus, partition, begin, end, MOST_REQUESTS)[0]:
             if (output := _output(record)) is not None:
                 told.add(output)
+    # Those of another service in the partition may have pushed out all the normal ones of one.
+    name = topics.name(REQUESTS)
+    told.cut = {each for each in {key[0] for key in told.took} if bus.partition_of(name, each) in cut}
     return told
 
 

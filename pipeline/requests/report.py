@@ -63,7 +63,7 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: int) -> Itera
     yield Text()
     yield from _durations_lines(summary)
     if summary.cut:
-        yield Text("There were more; these are the newest.", "dim")
+        yield Text("There were more normal ones; the newest are counted.", "dim")
     alone = [each for each in summary.clusters if each.requests == 1][SHOWN_ALONE:]
     shown = [each for each in summary.clusters if each not in alone][:most]
     for cluster in shown:

@@ -171,7 +171,20 @@ def test_of_a_busy_topic_the_newest_are_read(here: Called, monkeypatch: pytest.M
     monkeypatch.setattr(past, "MOST_REQUESTS", 50)
     code, out, _ = here("wordpress")
     assert code == 0
-    assert "There were more; these are the newest." in out
+    assert "There were more normal ones; the newest are counted." in out
+
+
+def test_a_busy_service_pushes_out_what_was_normal_of_another(
+    here: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "MOST_REQUESTS", 50)
+    with EmbeddedBus(tmp_path / "laggard.db") as bus:
+        for request in normal("api", 60, begin=time.time() - AGO_S + 200):
+            bus.append([Outgoing(TOPICS.name(REQUESTS), request.service, encode(request), request.ts)])
+    code, out, _ = here("--json")
+    assert code == 0
+    found = [(each["service"], each["normal"]["requests"], each["cut"]) for each in map(json.loads, out.splitlines())]
+    assert found == [("wordpress", 0, True), ("api", 50, True)]
 
 
 def test_of_what_a_replay_told_alone_only_the_mean_of_normal_ones_is_known(call: Called, files: list[str]) -> None:
