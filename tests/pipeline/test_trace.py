@@ -467,7 +467,7 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
         (("start",), USAGE, "nothing is said to be traced; expected --php, --marker, --uprobe or --port, or settings"),
         (("run",), USAGE, "nothing is said to be traced"),
         (("start", "--service", "shop"), USAGE, "--service names PHP's requests; expected --php with it"),
-        (("start", "--port", "80"), USAGE, 'trace.ports is "80"; expected names with values, in a text NAME=VALUE, sep'),
+        (("start", "--port", "80"), USAGE, 'trace.ports is "80"; expected names with values, in a text NAME=VALUE'),
         (("start", "--port", "a=80", "--port", "b=80"), USAGE, "expected each port once"),
         (("start", "--port", "shop=http"), USAGE, "expected for 'shop' a port from 1 to 65535"),
         (("start", "--uprobe", "shop=main"), USAGE, "expected for 'shop' BINARY:FUNCTION, with the whole path of"),
