@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SCRIPT = Script(
-    lasts_s=16.0,
+    lasts_s=26.0,
     troubles=(
         Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),
         Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 1.0, 600.0, 1.0),
     ),
-    held=(Held("lock", 1.0, 600.0, 0.3),),
+    held=(Held("lock", 11.0, 600.0, 0.3),),  # a tick of requests is 10 s, and the first one is not all live
     marks=((7.0, "web-1"),),
     junk_s=8.0,
 )
@@ -286,8 +286,8 @@ def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, 
     assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
     assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
     (worker,) = shown(drawn["pipeline: Workers"])
-    assert worker["Partitions"] == "6", (
-        "one of gaussian, of cpu, of what re-keys, of models, of pools, and of what joins"
+    assert worker["Partitions"] == "7", (
+        "one of gaussian, of cpu, of what re-keys, of models, of pools, of requests, and of what joins"
     )
 
 
