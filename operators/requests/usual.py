@@ -11,7 +11,7 @@ from laggard.operators.requests.ngrams import ALONE, APART, STEADY
 from laggard.operators.requests.results import Difference, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from laggard.operators.requests.results import EvidenceKind, Traced
 
@@ -199,7 +199,8 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
         syscalls=some.syscalls / weight,
         usual_syscalls=usual.syscalls / usual_weight,
         differences=tuple(each for _, each in ranked[:MOST_DIFFERENCES]),
-        explained=any(_explains(each, lost_s, weight) for _, each in ranked),
+        explained=any(_explains(each, lost_s, weight) for _, each in ranked)
+        or _explain_together((each for _, each in ranked), lost_s),
     )
 
 
@@ -258,3 +259,17 @@ def _explains(found: Difference, lost_s: float, requests: float) -> bool:
         return True
     much_more = found.count >= _MANIFOLD * found.usual_count and found.share >= _MOST_HAVE
     return much_more and found.statistic > max(APART, ALONE / requests)
+
+
+def _explain_together(found: Iterable[Difference], lost_s: float) -> bool:
+    """Whether waits of one kind in files of one folder say why, where each request waits for another file."""
+    pooled: dict[tuple[str, ...], tuple[float, float]] = {}
+    for each in found:
+        if each.kind == "spent" and each.time_s > each.usual_time_s:
+            state, call, on, _, _ = each.what
+            key = state, call, on.rpartition("/")[0]
+            time_s, share = pooled.get(key, (0.0, 0.0))
+            pooled[key] = time_s + each.time_s - each.usual_time_s, share + each.share
+    return lost_s > 0.0 and any(
+        key[2] and time_s >= _EXPLAINS * lost_s and share >= _MOST_HAVE for key, (time_s, share) in pooled.items()
+    )

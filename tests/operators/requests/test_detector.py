@@ -229,3 +229,16 @@ def test_those_that_wait_for_a_disk_are_alike_whichever_file_each_reads() -> Non
             numbers.append(judged.cluster)
     assert len(numbers) == 39
     assert len(set(numbers)) == 1
+
+
+def test_waits_for_many_files_of_one_folder_explain_together() -> None:
+    chance = np.random.default_rng(16)
+    requests = Requests()
+    _judged(requests, (_normal(chance, number) for number in range(3_000)))
+    for number in range(3_000, 3_040):
+        normal = _normal(chance, number)
+        use = Use(("BD", "read", f"/srv/images/{number}.jpg", "", ""), 0, 1, 0.2)
+        times = {**normal.times_s, "BD": normal.times_s["BD"] + 0.2}
+        _judged(requests, [_request(number, times, tuple(normal.syscalls), [*normal.uses, use])])
+    (cluster,) = (each for each in requests.clusters() if each.requests >= 40)
+    assert cluster.evidence.explained
