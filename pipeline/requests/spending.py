@@ -106,7 +106,7 @@ class Alike:
     def figures(self) -> str:
         """How long, of how long, and what is usual: `480 ms of 510 ms, usually 0`."""
         told = f"{seconds(self.time_s)} of {seconds(self.evidence.duration_s)}{self.usually}"
-        share = max((each.found.share for each in self.parts), default=1.0)
+        share = min(sum(each.found.share for each in self.parts), 1.0) if self.parts else 1.0
         if self.evidence.requests > 1 and share < MOST:
             told += f" (in {readable('_ratio', round(share, 2))} of these requests)"
         return told
