@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPT = Script(
-    lasts_s=12.0, troubles=(Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),), marks=((7.0, "web-1"),), junk_s=600.0
+    lasts_s=12.0,
+    troubles=(Trouble("web-1", "nginx", "hog", 2.0, 600.0, 1.3),),
+    held=(),
+    marks=((7.0, "web-1"),),
+    junk_s=600.0,
 )
 
 
