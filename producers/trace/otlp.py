@@ -240,7 +240,9 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
     except ImportError as error:
         raise TraceError(
-            path, "to read protobuf opentelemetry-proto is needed: pip install 'laggard[spans]'; JSON needs nothing"
+            path,
+            "expected OTLP traces; this is no JSON, and to read protobuf opentelemetry-proto is needed: "
+            "pip install 'laggard[spans]'",
         ) from error
     known = 0
     for message in _messages(begin, file, path, told):
