@@ -134,6 +134,17 @@ def test_every_folder_is_a_listed_package() -> None:
     assert [folder for folder in folders if not (ROOT / folder[8:].replace(".", "/") / "__init__.py").is_file()] == []
 
 
+def test_no_file_of_tests_is_taken_for_another() -> None:
+    """pytest knows a file in a package by its name from there on: of two that are called alike one would run twice."""
+    names: dict[Path, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        top = path
+        while (top.parent / "__init__.py").is_file():
+            top = top.parent
+        if top is not path:
+            assert names.setdefault(path.relative_to(top.parent), path) == path
+
+
 def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -1,1 +1,0 @@
-"""Real web servers whose requests go wrong in ways that are known, recorded by the kernel's own trace."""
