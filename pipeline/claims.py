@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from types import TracebackType
 
-Part = Literal["up", "agent", "measure", "trace", "work"]
+Part = Literal["up", "agent", "measure", "trace", "work", "serve"]
 
-PARTS: tuple[Part, ...] = ("up", "agent", "measure", "trace", "work")
+PARTS: tuple[Part, ...] = ("up", "agent", "measure", "trace", "work", "serve")
 
 MAX_WORKERS = 64
 """On one machine and one bus on the network."""
@@ -69,7 +69,7 @@ def claim_path(location: str, state: Path, part: Part, place: int = 1) -> Path:
 
 
 def _paths(location: str, state: Path, part: Part) -> list[Path]:
-    places = MAX_WORKERS if part == "work" and "://" in location else 1
+    places = MAX_WORKERS if part in {"work", "serve"} and "://" in location else 1
     return [claim_path(location, state, part, place) for place in range(1, places + 1)]
 
 

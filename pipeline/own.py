@@ -17,6 +17,7 @@ NAMES: Final[Mapping[Part, str]] = {
     "measure": "laggard-measure",
     "trace": "laggard-trace",
     "work": "laggard-worker",
+    "serve": "laggard-serve",
 }
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
 

@@ -25,6 +25,7 @@ COMMANDS = {
         "Publish the performance of applications, from the configured sources.",
     ),
     "work": ("laggard.pipeline.cli.work", "Run only the worker: operators, metrics, marks over HTTP."),
+    "serve": ("laggard.pipeline.cli.serve", "Run only the web page: the investigator, and its JSON API."),
     "mark": ("laggard.pipeline.cli.mark", "Say that it is slow now, with a note."),
     "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),
     "watch": ("laggard.pipeline.cli.watch", "The same, live."),

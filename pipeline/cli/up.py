@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
-PARTS: tuple[Part, ...] = ("work", "agent")
+PARTS: tuple[Part, ...] = ("serve", "work", "agent")
 """In the order of starting. The agent stops first, so that the worker can still take what it wrote. Where the settings
 name sources of performance, `measure` comes behind, and where they name what is to be traced, `trace`."""
 
@@ -100,10 +100,12 @@ def parts_of(settings: Settings) -> tuple[Part, ...]:
 
 def _try_port(settings: Settings) -> None:
     """Say at once where the worker could not listen, before the agent runs. Raises `CommandError`."""
-    from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415 - for a moment only
+    from laggard.pipeline.cli.serve import page_listen  # noqa: PLC0415 - for a moment only
+    from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
 
     try:
         Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
+        page_listen(settings).bind().close()
     except ListenError as error:
         raise CommandError(str(error), BUSY) from None
 
@@ -115,7 +117,7 @@ def _try_bus(settings: Settings) -> None:
     bus_of(settings).close()
 
 
-def introduction(settings: Settings, url: str) -> str:
+def introduction(settings: Settings, url: str, page: str) -> str:
     """What runs, where its data lies, and what to type next."""
     location = settings.text("bus.location")
     interval_s = settings.seconds("agent.interval")
@@ -138,6 +140,7 @@ def introduction(settings: Settings, url: str) -> str:
         [
             f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {Path(location).absolute()} ({bounds})",
+            f"  page     {page}",
             f"  metrics  {url}/metrics",
             *measured,
             *note,
@@ -192,7 +195,7 @@ class Terminal:
         if not self._introduced and all(part in reports for part in parts_of(self._settings)):
             self._introduced = True
             self.manager.ready()
-            click.echo(introduction(self._settings, str(reports["work"]["url"])))
+            click.echo(introduction(self._settings, str(reports["work"]["url"]), str(reports["serve"]["url"])))
         self._ticks = int(reports.get("agent", {}).get("ticks", 0))
         if self._live and self._introduced:
             self._draw(f"{time.strftime('%H:%M:%S')}  {status(reports)}")

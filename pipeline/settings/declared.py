@@ -859,6 +859,55 @@ SETTINGS: tuple[Setting, ...] = (
         maximum="1000000",
     ),
     Setting(
+        "serve.listen",
+        "address",
+        "127.0.0.1:9465",
+        "Where the page, the investigator, is served. Port 0 takes any free one. An address that other machines can "
+        "reach needs `serve.token`, or `serve.proxies`.",
+    ),
+    Setting(
+        "serve.token",
+        "text",
+        "",
+        "What a person types, or a program sends as `Authorization: Bearer TOKEN`, to see and to change; empty asks "
+        "for nothing.",
+        secret=True,
+    ),
+    Setting(
+        "serve.read_token",
+        "text",
+        "",
+        "The same for those who may see everything and change nothing.",
+        secret=True,
+    ),
+    Setting(
+        "serve.hosts",
+        "words",
+        "",
+        "Names by which the page is called, beside that of `serve.listen` and of this machine: a request for another "
+        "one is refused, for it may be DNS rebinding.",
+    ),
+    Setting(
+        "serve.proxies",
+        "words",
+        "",
+        "Addresses or networks, `10.0.0.7` or `10.0.0.0/24`, of proxies that say who asks, in the header "
+        "`serve.proxy_header`. From elsewhere that header is not believed.",
+    ),
+    Setting(
+        "serve.proxy_header",
+        "text",
+        "X-Forwarded-User",
+        "The header in which a proxy names the person who asks.",
+    ),
+    Setting(
+        "serve.editors",
+        "words",
+        "*",
+        "Who of those that a proxy names may set marks, pin metrics and replay dead letters: names, or patterns such "
+        "as `*@example.com`. All others see everything and change nothing.",
+    ),
+    Setting(
         "web.listen",
         "address",
         "127.0.0.1:9464",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import shlex
 import time
@@ -15,13 +14,13 @@ from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.history.why import mark_id
 from laggard.pipeline.metrics.exposition import write_metrics
+from laggard.pipeline.web.bodies import read_json_body
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.guard import Guard
 from laggard.pipeline.web.marks import MAX_BODY_BYTES, Allowance, read_mark
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from prometheus_client import CollectorRegistry
+    from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from laggard.pipeline.records import Mark
     from laggard.pipeline.web.listen import Listen
-
-BODY_TIMEOUT_S = 10.0
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -110,10 +108,7 @@ class _App:
         return JSONResponse({"ready": True})
 
     async def mark(self, request: Request) -> Response:
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise RequestError(415, f"Content-Type {media_type[:100]!r}", "application/json")
-        mark = read_mark(await _body(request), self.host, self.clock())
+        mark = read_mark(await read_json_body(request, MAX_BODY_BYTES), self.host, self.clock())
         self.allowance.take()
         try:
             await run_in_threadpool(self.append, mark)
@@ -133,21 +128,6 @@ class _App:
             },
             201,
         )
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise RequestError(413, "the body is too long", f"at most {MAX_BODY_BYTES} bytes")
-    except TimeoutError:
-        raise RequestError(408, "the body did not come", f"all of it within {BODY_TIMEOUT_S:.0f} s") from None
-    except ClientDisconnect:
-        raise RequestError(400, "the body ended early", "all of it") from None
-    return bytes(body)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

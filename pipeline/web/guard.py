@@ -42,9 +42,10 @@ class Guard:
     `Host` is served: a scraper may know this machine by a name that it does not know itself.
     """
 
-    def __init__(self, app: ASGIApp, listen: Listen) -> None:
+    def __init__(self, app: ASGIApp, listen: Listen, policy: str = "") -> None:
         self._app = app
         self._listen = listen
+        self._headers = SECURITY_HEADERS | ({"Content-Security-Policy": policy} if policy else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -55,7 +56,7 @@ class Guard:
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -102,10 +102,20 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._ended.wait(), _TICK_S)
 
 
-def serve(app: ASGIApp, listen: Listen, stop: threading.Event) -> Serving:
+MOST_CONNECTIONS = 32
+"""That are open at once, where no more is said."""
+
+
+def serve(app: ASGIApp, listen: Listen, stop: threading.Event, connections: int = MOST_CONNECTIONS) -> Serving:
     """Open the port and serve in a daemon thread until `stop` is set or the result is closed.
 
     When it returns, connections are accepted already. Normal operation logs nothing; errors go to `uvicorn.error`.
+
+    Args:
+        app: what answers.
+        listen: where.
+        stop: ends it.
+        connections: how many may be open at once; whoever comes then gets status 503.
 
     Raises:
         ListenError: the address is taken or cannot be used.
@@ -124,7 +134,7 @@ def serve(app: ASGIApp, listen: Listen, stop: threading.Event) -> Serving:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=32,
+        limit_concurrency=connections,
         h11_max_incomplete_event_size=16 * 1024,
         timeout_graceful_shutdown=_STOPPING_S,
     )

@@ -1,0 +1,66 @@
+"""`laggard serve`: only the page, the investigator, with its JSON API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import BUSY, CommandError
+from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
+from laggard.pipeline.cli.part import session, supervised_option
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.web.listen import Listen
+
+REPORT_S = 1.0
+
+
+@click.command()
+@with_settings
+@duration_option
+@supervised_option
+@setting_flag("--listen", "serve.listen", "HOST:PORT", "Where it is served (setting serve.listen).")
+def serve(settings: Settings, duration_s: float | None, supervised: bool) -> None:
+    """Serve the page until ^C: what was slow, looked at in a browser.
+
+    It reads the bus and changes nothing on it but what a person asks for: marks, wishes for models, dead letters that
+    are replayed. It needs neither agent nor worker on this machine.
+    """
+    with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
+        from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415 - not for a refused claim
+        from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
+        from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
+        from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
+        from laggard.pipeline.web.listen import ListenError  # noqa: PLC0415
+        from laggard.pipeline.web.server import serve as serve_app  # noqa: PLC0415
+        from laggard.pipeline.wiring import asked  # noqa: PLC0415
+
+        with bus_of(settings) as bus:
+            try:
+                listen = page_listen(settings)
+                app = guarded(
+                    create_app(Reading(bus, topics_of(settings), settings, asked(settings))), listen, settings
+                )
+                serving = serve_app(app, listen, running.stop, MOST_CONNECTIONS)
+            except ListenError as error:
+                raise CommandError(str(error), BUSY) from None
+            running.claim.tell(serving.url)
+            running.say(f"laggard serves its page at {serving.url}. ^C stops it.")
+            running.manager.ready()
+            running.stop.progress = lambda: True
+            try:
+                while True:
+                    running.report(url=serving.url)
+                    if running.stop.wait(REPORT_S):
+                        return
+            finally:
+                serving.close()
+
+
+def page_listen(settings: Settings) -> Listen:
+    """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
+    from laggard.pipeline.web.listen import Listen  # noqa: PLC0415 - see above
+
+    return Listen.resolve(settings.address("serve.listen"), settings.text("serve.token"))

@@ -1,0 +1,108 @@
+"""What every view needs: which hosts there are, what time it is there, and the marks that people set."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.history.why import mark_id
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text
+from laggard.pipeline.records import Mark, RecordError, checks, encode
+from laggard.pipeline.records.limits import MAX_NOTE
+from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.marks import MAX_AHEAD_S
+
+if TYPE_CHECKING:
+    from laggard.pipeline.history.why import Marked
+    from laggard.pipeline.investigator.reading import Reading
+
+
+class Cluster(Answer, frozen=True):
+    """The hosts, and the one that serves this page."""
+
+    version: str
+    host: Annotated[str, msgspec.Meta(description="the machine that serves this page, as it is named in records")]
+    hosts: list[str]
+    now: Seconds
+
+
+class OneMark(Answer, frozen=True):
+    """A mark: somebody said that it was slow."""
+
+    id: str
+    ts: Seconds
+    host: str
+    note: str
+    frame_ts: Annotated[float, msgspec.Meta(description="of the frame that was judged for it, in seconds")]
+
+
+class Marks(Answer, frozen=True):
+    """Marks, the newest first."""
+
+    marks: list[OneMark]
+
+
+class MarksQuestion(Question, frozen=True):
+    """Of which host, and since when."""
+
+    host: Text = ""
+    since: float = 0.0
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+class NewMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """It is slow, or was."""
+
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE)]
+    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE)] = ""
+    ts: float | None = None
+
+
+class Marking(Answer, frozen=True):
+    """The mark that was set."""
+
+    mark: OneMark
+
+
+def cluster(reading: Reading, _: Question) -> Cluster:
+    """Which hosts there are."""
+    return Cluster(version("laggard"), reading.host, list(reading.history.hosts()), reading.clock())
+
+
+def marks(reading: Reading, question: MarksQuestion) -> Marks:
+    """The marks of a host, or of all."""
+    found = reading.history.marks(question.host or None)
+    return Marks([_told(each) for each in found if each.ts >= question.since][: question.most])
+
+
+def set_mark(reading: Reading, _: Question, new: NewMark) -> Marking:
+    """Remember a moment."""
+    now = reading.clock()
+    try:
+        mark = Mark(
+            host=checks.key(new.host, "host", ""),
+            ts=checks.ts(now if new.ts is None else new.ts, "ts", ""),
+            note=checks.text(new.note, "note", "", MAX_NOTE),
+        )
+    except RecordError as error:
+        raise RequestError(400, f"field {error.field!r} is {error.got}", error.expected) from None
+    if mark.ts > now + MAX_AHEAD_S:
+        raise RequestError(400, f"field 'ts' is {mark.ts!r}, which is not over yet", f"at most {now!r}, which is now")
+    reading.allowance.take()
+    reading.bus.append([Outgoing(reading.topics.name(COUNTERS), mark.host, encode(mark), mark.ts)])
+    return Marking(OneMark(mark_id(mark.host, mark.ts, mark.note), mark.ts, mark.host, mark.note, mark.ts))
+
+
+def _told(mark: Marked) -> OneMark:
+    return OneMark(mark.id, mark.ts, mark.host, mark.note, mark.frame_ts)
+
+
+ENDPOINTS: Final = (
+    Endpoint("/cluster", "The hosts that something is recorded of.", Cluster, cluster),
+    Endpoint("/marks", "The marks of a host, or of all, the newest first.", Marks, marks, MarksQuestion),
+    Endpoint("/marks", "Say that it is slow, or was.", Marking, set_mark, body=NewMark, status=201),
+)

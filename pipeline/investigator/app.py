@@ -1,0 +1,142 @@
+"""The application behind the page's port: the page itself, its assets, the API, and what is new."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.investigator.api import applications, cluster, incidents, moment, pipeline, pools, requests
+from laggard.pipeline.investigator.endpoint import read_body
+from laggard.pipeline.investigator.live import MOST_LISTENERS, News
+from laggard.pipeline.investigator.openapi import PREFIX, document
+from laggard.pipeline.web.bodies import read_json_body
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from laggard.pipeline.investigator.endpoint import Endpoint
+    from laggard.pipeline.investigator.reading import Reading
+
+ASSETS: Final = Path(__file__).parent / "assets"
+
+VIEWS: Final = ("/", "/incidents", "/applications", "/pools", "/requests", "/pipeline")
+"""Paths at which the page is: which view it shows, its script reads from the path."""
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *cluster.ENDPOINTS,
+    *moment.ENDPOINTS,
+    *incidents.ENDPOINTS,
+    *applications.ENDPOINTS,
+    *pools.ENDPOINTS,
+    *requests.ENDPOINTS,
+    *pipeline.ENDPOINTS,
+)
+
+MAX_BODY_BYTES: Final = 64 * 1024
+
+_ZIP_FROM: Final = 1024
+_log = logging.getLogger(__name__)
+
+
+def create_app(reading: Reading) -> ASGIApp:
+    """The application, without anything before it that says who may ask.
+
+    Args:
+        reading: what it shows.
+
+    """
+    news = News(reading)
+    routes = [
+        *(Route(path, _page) for path in VIEWS),
+        Route("/-/healthy", _healthy),
+        Route(f"{PREFIX}/openapi.json", _document),
+        Route(f"{PREFIX}/live", functools.partial(_live, news)),
+        *(
+            Route(PREFIX + each.path, _handler(each, reading), methods=[each.method], name=each.path)
+            for each in ENDPOINTS
+        ),
+        Mount("/assets", StaticFiles(directory=ASSETS)),
+    ]
+    return Starlette(
+        routes=routes,
+        exception_handlers={RequestError: _refused, HTTPException: _http_error, Exception: _internal_error},
+    )
+
+
+async def _page(_: Request) -> Response:
+    return FileResponse(ASSETS / "index.html", headers={"Cache-Control": "no-cache"})
+
+
+async def _healthy(_: Request) -> Response:
+    return JSONResponse({"healthy": True})
+
+
+async def _document(_: Request) -> Response:
+    return JSONResponse(document(ENDPOINTS))
+
+
+async def _live(news: News, _: Request) -> Response:
+    if news.listeners >= MOST_LISTENERS:
+        raise RequestError(503, "too many pages listen", f"at most {MOST_LISTENERS}", {"Retry-After": "30"})
+    return StreamingResponse(news.listen(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _handler(endpoint: Endpoint, reading: Reading) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        asked: list[msgspec.Struct] = [endpoint.asked(request.query_params.multi_items())]
+        if endpoint.body is not None:
+            asked.append(read_body(await read_json_body(request, MAX_BODY_BYTES), endpoint.body))
+        zipped = "gzip" in request.headers.get("accept-encoding", "")
+        return await run_in_threadpool(_answer, endpoint, reading, asked, zipped=zipped)
+
+    return handle
+
+
+def _answer(endpoint: Endpoint, reading: Reading, asked: list[msgspec.Struct], *, zipped: bool) -> Response:
+    try:
+        answer = endpoint.handle(reading, *asked)
+    except BusUnavailable as error:
+        raise RequestError(503, str(error), "a bus that can be reached: laggard doctor", {"Retry-After": "5"}) from None
+    except BusError as error:
+        raise RequestError(500, str(error), "a bus that works: laggard doctor") from None
+    body = msgspec.json.encode(answer)
+    headers = {"Content-Type": "application/json", "Vary": "Accept-Encoding"}
+    if zipped and len(body) >= _ZIP_FROM:
+        body = gzip.compress(body, compresslevel=1)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, endpoint.status, headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error.response()
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = error.headers or {}
+    expected = f"method {headers['Allow']}" if "Allow" in headers else f"a path of {PREFIX}/openapi.json"
+    path = request.url.path[:100]
+    return RequestError(error.status_code, f"{request.method} {path}: {error.detail}", expected, headers).response()
+
+
+async def _internal_error(_: Request, error: Exception) -> Response:
+    # Its text stays in the log. The server closes the connection, and a client that keeps it alive has to know.
+    _log.error("the page could not answer: %r", error)
+    return RequestError(500, "internal error", "see laggard's log", {"Connection": "close"}).response()

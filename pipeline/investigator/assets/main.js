@@ -1,0 +1,215 @@
+/** The page: its menu, the view that its address names, and what is new. */
+
+import { get, post, remember, Refusal } from "./api.js";
+import "./chart.js";
+import { listen } from "./live.js";
+import { html, nothing, render } from "./packages/lit-html/lit-html.js";
+import { address, read, VIEWS } from "./state.js";
+
+/** A view that is live is read again at most so often. */
+const REFRESH_MS = 1000;
+
+/**
+ * What a view gets: the page around it.
+ *
+ * @typedef {object} Page
+ * @property {Record<string, string>} params of the address
+ * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean}} cluster
+ * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean}) => void} go
+ *   changes parameters of the address (undefined takes one away), and what is shown with them
+ * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
+ * @property {() => void} update draws again what is there
+ * @property {() => Promise<void>} reload reads again
+ * @property {(text: string, kind?: "info"|"error") => void} say tells something at the foot of the page
+ */
+class Page {
+  cluster = { host: "", hosts: [], version: "", now: 0, writes: true };
+  #view;
+  #module = "";
+  #error;
+  #loading;
+  #said;
+  #connected = true;
+  #locked = false;
+  #stale = new Set();
+  #timer;
+  #lastRead = 0;
+
+  constructor() {
+    const { path, params } = read();
+    this.path = path;
+    this.params = params;
+  }
+
+  async start() {
+    window.addEventListener("popstate", () => this.#navigated());
+    document.addEventListener("click", (event) => this.#clicked(event));
+    await this.#open();
+  }
+
+  async #open() {
+    try {
+      this.cluster = await get("/cluster");
+      this.#locked = false;
+    } catch (error) {
+      this.#locked = error instanceof Refusal && error.status === 401;
+      this.#error = error;
+      this.update();
+      if (!this.#locked) setTimeout(() => this.#open(), 2000);
+      return;
+    }
+    listen(
+      (topics) => this.#heard(topics),
+      (connected) => {
+        this.#connected = connected;
+        this.update();
+      },
+      new AbortController().signal,
+    );
+    await this.#show();
+  }
+
+  go(params, { path = this.path, replace = false } = {}) {
+    const merged = path === this.path ? { ...this.params, ...params } : params;
+    history[replace ? "replaceState" : "pushState"]({}, "", address(path, merged));
+    this.#navigated();
+  }
+
+  href(path, params = {}) {
+    return address(path, { host: this.params.host, ...params });
+  }
+
+  say(text, kind = "info") {
+    this.#said = { text, kind };
+    this.update();
+  }
+
+  update() {
+    render(this.#template(), document.body);
+  }
+
+  async reload() {
+    await this.#load();
+  }
+
+  #navigated() {
+    const { path, params } = read();
+    this.path = path;
+    this.params = params;
+    this.#show();
+  }
+
+  #clicked(event) {
+    const link = event.target.closest?.("a[href]");
+    if (!link || link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    if (!VIEWS.some((view) => view.path === link.pathname)) return;
+    event.preventDefault();
+    history.pushState({}, "", link.href);
+    this.#navigated();
+  }
+
+  async #show() {
+    const { module, title } = VIEWS.find((view) => view.path === this.path);
+    document.title = `${title} - laggard`;
+    if (module !== this.#module) {
+      this.#view?.leave?.();
+      this.#module = module;
+      this.#view = undefined;
+      const { default: View } = await import(`./views/${module}.js`);
+      if (this.#module !== module) return;
+      this.#view = new View(this);
+    }
+    await this.#load();
+  }
+
+  async #load() {
+    this.#loading?.abort();
+    const loading = (this.#loading = new AbortController());
+    this.#stale.clear();
+    this.#lastRead = performance.now();
+    try {
+      await this.#view.load(loading.signal);
+      this.#error = undefined;
+    } catch (error) {
+      if (error.name === "AbortError" || loading.signal.aborted) return;
+      this.#locked = error instanceof Refusal && error.status === 401;
+      this.#error = error;
+      if (!(error instanceof Refusal)) console.error(error);
+    }
+    this.update();
+  }
+
+  #heard(topics) {
+    const wanted = this.#view?.topics ?? [];
+    for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
+    if (!this.#stale.size || this.#timer) return;
+    const wait = Math.max(0, this.#lastRead + REFRESH_MS - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#stale.size && !document.hidden) this.#load();
+    }, wait);
+  }
+
+  async #unlock(event) {
+    event.preventDefault();
+    const token = new FormData(event.target).get("token");
+    try {
+      const { key } = await post("/session", { token });
+      remember(key);
+      this.#error = undefined;
+      await this.#open();
+    } catch (error) {
+      this.say(`${error.message}; expected ${error.expected}`, "error");
+    }
+  }
+
+  #template() {
+    return html`
+      <a class="skip" href="#main">Skip to what is shown</a>
+      <header>
+        <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" /> laggard</a>
+        <nav aria-label="Views">
+          ${VIEWS.map(
+            (view) => html`<a href=${this.href(view.path)} aria-current=${view.path === this.path ? "page" : nothing}>${view.title}</a>`,
+          )}
+        </nav>
+        ${this.cluster.hosts.length > 1
+          ? html`<label class="host">Host
+              <select @change=${(event) => this.go({ host: event.target.value })}>
+                ${this.cluster.hosts.map(
+                  (host) => html`<option value=${host} ?selected=${host === (this.params.host || this.cluster.host)}>${host}</option>`,
+                )}
+              </select></label>`
+          : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
+        <span class="live" role="status">${this.#connected ? "" : "not connected; trying again"}</span>
+      </header>
+      <main id="main" tabindex="-1">${this.#locked ? this.#lock() : this.#shown()}</main>
+      <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${this.#said.text}</p>` : nothing}</div>
+    `;
+  }
+
+  #shown() {
+    const error = this.#error;
+    if (error && !(this.#view?.shows?.() ?? false)) {
+      return html`<section class="empty" role="alert">
+        <h1>${error.message}</h1>
+        ${error.expected ? html`<p>Expected: ${error.expected}</p>` : nothing}
+      </section>`;
+    }
+    return html`${error ? html`<p class="error" role="alert">${error.message}</p>` : nothing}${this.#view?.render() ?? nothing}`;
+  }
+
+  #lock() {
+    return html`<section class="empty">
+      <h1>A token is asked for here</h1>
+      <form @submit=${(event) => this.#unlock(event)}>
+        <label>Token <input name="token" type="password" autocomplete="current-password" required /></label>
+        <button>Open</button>
+      </form>
+      <p>It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only.</p>
+    </section>`;
+  }
+}
+
+new Page().start();

@@ -1,0 +1,34 @@
+/** What the page shows, as its address says it: a link that is sent to a colleague shows the same. */
+
+/** The paths of the views, in the order of the menu. */
+export const VIEWS = [
+  { path: "/", module: "now", title: "Now" },
+  { path: "/incidents", module: "incidents", title: "Incidents" },
+  { path: "/applications", module: "applications", title: "Applications" },
+  { path: "/pools", module: "pools", title: "Pools" },
+  { path: "/requests", module: "requests", title: "Requests" },
+  { path: "/pipeline", module: "pipeline", title: "Pipeline" },
+];
+
+/**
+ * The view and its parameters, by the page's address.
+ *
+ * @returns {{path: string, params: Record<string, string>}}
+ */
+export function read(location = window.location) {
+  const path = VIEWS.some((view) => view.path === location.pathname) ? location.pathname : "/";
+  return { path, params: Object.fromEntries(new URLSearchParams(location.search)) };
+}
+
+/** The address that shows a view with these parameters; those that are empty are left out. */
+export function address(path, params = {}) {
+  const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return query ? `${path}?${query}` : path;
+}
+
+/** A parameter that is a number, such as a time in seconds since the Unix epoch; undefined where it is none. */
+export function number(params, name) {
+  const value = params[name] === undefined || params[name] === "" ? NaN : Number(params[name]);
+  return Number.isFinite(value) ? value : undefined;
+}

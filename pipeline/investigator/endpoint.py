@@ -1,0 +1,110 @@
+"""An end point of the API, declared once: what is asked, what is answered, and who answers.
+
+Questions, bodies and answers are msgspec's structs: what comes is checked against them, and the OpenAPI document
+follows from them. Where a number may be missing its type is `Number`: NaN and infinity, which JSON does not have, are
+written as null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+Number = Annotated[float | None, msgspec.Meta(description="null where it is not known")]
+Seconds = Annotated[float, msgspec.Meta(description="seconds since the Unix epoch")]
+
+MAX_TEXT = 4096
+"""Characters of any one parameter."""
+
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a query; each has a default, or is required."""
+
+
+class Nothing(Question, frozen=True):
+    """A query without parameters."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is answered."""
+
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One end point.
+
+    Attributes:
+        path: below `/api/v1`: `/moment`. It has no parameters: names of hosts and pools may hold anything.
+        summary: what it answers, one line.
+        answer: its type.
+        handle: answers; called in a thread with the reading, the question and, where there is a body, that. Raises
+            `RequestError` for what cannot be answered, and what a bus raises.
+        question: the type of its query.
+        body: the type of its body; None for a GET.
+        status: of an answer.
+
+    """
+
+    path: str
+    summary: str
+    answer: type[Answer]
+    handle: Callable[..., Answer]
+    question: type[Question] = Nothing
+    body: type[msgspec.Struct] | None = None
+    status: int = 200
+
+    @property
+    def method(self) -> Literal["GET", "POST"]:
+        """What only asks is a GET; what changes anything is a POST, which a reader may not send."""
+        return "GET" if self.body is None else "POST"
+
+    def asked(self, parameters: Sequence[tuple[str, str]]) -> Question:
+        """The question that a query asks. Raises `RequestError` naming the parameter and what was expected."""
+        given: dict[str, str] = {}
+        for name, value in parameters:
+            if name in given:
+                raise RequestError(400, f"parameter {name[:100]!r} is there twice", "each parameter once")
+            given[name] = value
+        return _converted(given, self.question, "parameter")
+
+
+def read_body(body: bytes, kind: type[Q]) -> Q:
+    """A body of JSON. Raises `RequestError` naming the field and what was expected."""
+    try:
+        fields = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise RequestError(400, "the body is not JSON", _fields(kind)) from None
+    if not isinstance(fields, dict):
+        raise RequestError(400, "the body is not an object", _fields(kind))
+    return _converted(fields, kind, "field")
+
+
+def _converted(given: dict[str, Any], kind: type[Q], what: str) -> Q:
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    if unknown := sorted(given.keys() - known):
+        raise RequestError(400, f"unknown {what} {unknown[0][:100]!a}", _fields(kind))
+    try:
+        # A query is text: numbers and flags in it are read as such.
+        return msgspec.convert(given, kind, strict=what != "parameter")
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at ")
+        named = place.strip("`").removeprefix("$.")
+        raise RequestError(400, f"{what} {named!r} is wrong" if named else f"a {what} is missing", reason) from None
+
+
+def _fields(kind: type[msgspec.Struct]) -> str:
+    names = [field.encode_name + ("" if field.required else "?") for field in msgspec.structs.fields(kind)]
+    return ", ".join(names) if names else "none"

@@ -1,0 +1,104 @@
+"""Server-sent events: which topics have news, so that a page asks again for what it shows of them.
+
+An event tells no more than that. One thread looks at the ends of the topics while anybody listens, so that a hundred
+open pages cost the bus as much as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS, POOLS, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from laggard.pipeline.investigator.reading import Reading
+
+EVERY_S: Final = 1.0
+"""How often the ends of the topics are looked at."""
+
+ALIVE_S: Final = 15.0
+"""A comment is sent where nothing else was for so long: proxies close what is silent."""
+
+MOST_LISTENERS: Final = 100
+
+TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
+
+
+class News:
+    """Tells listeners which topics have grown. `listen` is for the event loop.
+
+    Parameters:
+        reading: of which bus.
+
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._listeners: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, set[str]]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def listeners(self) -> int:
+        """How many listen now."""
+        return len(self._listeners)
+
+    async def listen(self) -> AsyncIterator[bytes]:
+        """Events for one listener, for as long as it is read."""
+        loop, woken, topics = asyncio.get_running_loop(), asyncio.Event(), set[str]()
+        with self._changed:
+            self._listeners[woken] = loop, topics
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, name="news", daemon=True)
+                self._thread.start()
+        try:
+            yield b"retry: 2000\n\n: the names of topics that have grown follow\n\n"
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), ALIVE_S)
+                with self._changed:
+                    told = sorted(topics)
+                    topics.clear()
+                    woken.clear()
+                yield f"event: news\ndata: {json.dumps({'topics': told})}\n\n".encode() if told else b": alive\n\n"
+        finally:
+            with self._changed:
+                del self._listeners[woken]
+                self._changed.notify()
+
+    def _look(self) -> None:
+        """In the thread: tell of every topic that has grown, until nobody listens."""
+        before: dict[str, int] = {}
+        while True:
+            with contextlib.suppress(BusError):  # for now: the next look may find it
+                now = self._ends()
+                grown = {name for name, end in now.items() if name in before and end > before[name]}
+                before |= now
+                self._tell(grown)
+            with self._changed:
+                if not self._listeners:
+                    self._thread = None
+                    return
+                self._changed.wait(EVERY_S)
+
+    def _ends(self) -> dict[str, int]:
+        bus, topics = self._reading.bus, self._reading.topics
+        partitions = {topic.name: bus.partitions(topics.name(topic)) for topic in TOPICS}
+        bounds = bus.all_bounds([each for found in partitions.values() for each in found])
+        return {name: sum(bounds[each][1] for each in found) for name, found in partitions.items()}
+
+    def _tell(self, grown: set[str]) -> None:
+        if not grown:
+            return
+        with self._changed:
+            for woken, (loop, topics) in self._listeners.items():
+                topics.update(grown)
+                with contextlib.suppress(RuntimeError):  # its loop has ended
+                    loop.call_soon_threadsafe(woken.set)

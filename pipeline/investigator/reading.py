@@ -1,0 +1,65 @@
+"""What the page reads: one bus, opened once, and all that is asked of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
+from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.marks import Allowance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.wiring import Wired
+
+LISTED = 10
+"""Names that an error lists."""
+
+
+class Reading:
+    """The bus, its topics and settings, for every end point. Safe to use from several threads.
+
+    Parameters:
+        bus: where everything is.
+        topics: their names.
+        settings: those that `laggard serve` runs with.
+        wired: the operator that is asked what is slow.
+        clock: now, seconds since the Unix epoch.
+
+    Attributes:
+        allowance: how many marks may come.
+
+    """
+
+    def __init__(
+        self, bus: Bus, topics: Topics, settings: Settings, wired: Wired, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.bus = bus
+        self.topics = topics
+        self.settings = settings
+        self.clock = clock
+        self.history = History(bus, topics, wired)
+        self.allowance = Allowance()
+
+    @property
+    def host(self) -> str:
+        """This machine's name in records."""
+        return self.settings.text("host")
+
+    def choose_host(self, wanted: str) -> str:
+        """The host that is asked about, see `History.choose_host`; `wanted` is empty for none.
+
+        Raises `RequestError` (404) saying which there are.
+        """
+        try:
+            return self.history.choose_host(wanted or None, self.host)
+        except NothingRecordedError:
+            raise RequestError(404, "nothing is recorded yet", "an agent that runs: laggard up") from None
+        except UnknownHostError as error:
+            listed = ", ".join(error.hosts[:LISTED]) + (", ..." if len(error.hosts) > LISTED else "")
+            raise RequestError(404, f"nothing is recorded of host {error.host[:100]!r}", f"one of {listed}") from None

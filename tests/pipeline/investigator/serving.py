@@ -1,0 +1,57 @@
+"""The page as `laggard serve` serves it, on a free port and a bus of the test's."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+
+from laggard.pipeline.cli.opening import bus_of, topics_of
+from laggard.pipeline.cli.serve import page_listen
+from laggard.pipeline.investigator.app import create_app
+from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded
+from laggard.pipeline.investigator.reading import Reading
+from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.web.server import serve
+from laggard.pipeline.wiring import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Served:
+    """A page that is served.
+
+    Attributes:
+        url: where.
+        client: asks it: `client.get("/api/v1/cluster")`.
+        reading: what it reads; its `bus` takes what a test appends.
+
+    """
+
+    def __init__(self, url: str, reading: Reading) -> None:
+        self.url = url
+        self.reading = reading
+        self.client = httpx.Client(base_url=url, timeout=30)
+
+
+@contextmanager
+def served(bus: Path, **given: str) -> Iterator[Served]:
+    """Serve what is on a bus, with settings such as `serve_token="..."`."""
+    told = {"bus.location": str(bus), "host": "web-1", "serve.listen": "127.0.0.1:0"}
+    told |= {name.replace("_", ".", 1): value for name, value in given.items()}
+    settings = read_settings(None, environ={}, flags=[Given(name, value, "a test") for name, value in told.items()])
+    stop = threading.Event()
+    with bus_of(settings) as opened:
+        reading = Reading(opened, topics_of(settings), settings, asked(settings))
+        listen = page_listen(settings)
+        serving = serve(guarded(create_app(reading), listen, settings), listen, stop, MOST_CONNECTIONS)
+        try:
+            page = Served(serving.url, reading)
+            with page.client:
+                yield page
+        finally:
+            serving.close()
