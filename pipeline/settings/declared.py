@@ -861,7 +861,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "serve.listen",
         "address",
-        "127.0.0.1:9465",
+        "127.0.0.1:9463",
         "Where the page, the investigator, is served. Port 0 takes any free one. An address that other machines can "
         "reach needs `serve.token`, or `serve.proxies`.",
     ),
