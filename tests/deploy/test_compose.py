@@ -55,8 +55,11 @@ def test_images_have_versions(composed: Any) -> None:
     assert [name for name in [*bases, *used] if not re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*", name)] == []
 
 
+TOKENS = {"LAGGARD_WEB_TOKEN": "0123456789abcdef", "LAGGARD_SERVE_TOKEN": "fedcba9876543210"}
+
+
 def load(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {**os.environ, "LAGGARD_WEB_TOKEN": "0123456789abcdef", "GRAFANA_PASSWORD": "secret", **environment}
+    given = {**os.environ, **TOKENS, "GRAFANA_PASSWORD": "secret", **environment}
     return subprocess.run([compose_loader(), path], env=given, capture_output=True, text=True, check=False)
 
 
@@ -93,13 +96,14 @@ def test_compose_refuses_what_is_wrong(tmp_path: Path, right: str, wrong: str, s
 
 
 @pytest.mark.timeout(600)
-def test_a_token_has_to_be_given() -> None:
-    assert "put a token" in load(COMPOSE, LAGGARD_WEB_TOKEN="").stderr
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_token_has_to_be_given(name: str) -> None:
+    assert "put a token" in load(COMPOSE, **{name: ""}).stderr
 
 
 def test_every_variable_is_a_setting_that_takes_the_value(composed: Any) -> None:
     ours = {name: service for name, service in composed["services"].items() if service["image"] == "laggard"}
-    assert set(ours) == {"topics", "worker", "agent"}
+    assert set(ours) == {"topics", "worker", "page", "agent"}
     for service in ours.values():
         assert service["command"][0] in COMMANDS
         check_settings(service["environment"])
@@ -120,10 +124,19 @@ def test_agent_and_workers_reach_the_same_broker(composed: Any) -> None:
     advertised = dict(
         listener.split("://") for listener in services["broker"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
     )
-    locations = {name: services[name]["environment"]["LAGGARD_BUS_LOCATION"] for name in ("agent", "worker", "topics")}
+    locations = {
+        name: services[name]["environment"]["LAGGARD_BUS_LOCATION"] for name in ("agent", "worker", "topics", "page")
+    }
     assert locations["agent"] == f"kafka://{advertised['OUTSIDE']}"
-    assert locations["worker"] == locations["topics"] == f"kafka://{advertised['INSIDE']}"
+    assert locations["worker"] == locations["topics"] == locations["page"] == f"kafka://{advertised['INSIDE']}"
     assert f"127.0.0.1:{advertised['OUTSIDE'].split(':')[1]}" in services["broker"]["ports"][0]
+
+
+def test_the_page_is_served_to_this_machine_alone(composed: Any) -> None:
+    page = composed["services"]["page"]
+    port = page["environment"]["LAGGARD_SERVE_LISTEN"].removeprefix("0.0.0.0:")
+    assert page["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert f"127.0.0.1:{port}/-/healthy" in page["healthcheck"]["test"][-1]
 
 
 def test_prometheus_finds_the_workers_and_grafana_finds_prometheus(composed: Any) -> None:

@@ -55,6 +55,11 @@ def of_kind(resources: list[Any], kind: str) -> Any:
     return found
 
 
+def of_name(resources: list[Any], kind: str, name: str) -> Any:
+    (found,) = (each for each in resources if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return found
+
+
 def workloads(resources: list[Any]) -> list[Any]:
     return [resource for resource in resources if "template" in resource.get("spec", {})]
 
@@ -96,9 +101,12 @@ def test_all_is_in_one_namespace(resources: list[Any]) -> None:
 def test_selectors_find_their_pods(resources: list[Any]) -> None:
     labels = {each["kind"]: each["spec"]["template"]["metadata"]["labels"] for each in workloads(resources)}
     worker = labels["StatefulSet"].items()
-    for kind in ("StatefulSet", "DaemonSet"):
+    for kind in ("StatefulSet", "DaemonSet", "Deployment"):
         assert of_kind(resources, kind)["spec"]["selector"]["matchLabels"].items() <= labels[kind].items()
-    assert of_kind(resources, "Service")["spec"]["selector"].items() <= worker
+    assert of_name(resources, "Service", "laggard-worker")["spec"]["selector"].items() <= worker
+    page = of_name(resources, "Service", "laggard-page")["spec"]["selector"].items()
+    assert page <= labels["Deployment"].items()
+    assert not page <= worker
     assert of_kind(resources, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= worker
     for monitor in (each for each in resources if each["kind"] == "PodMonitor"):
         assert monitor["spec"]["selector"]["matchLabels"].items() <= worker
@@ -146,6 +154,16 @@ def test_probes_ask_what_the_worker_answers(resources: list[Any]) -> None:
     paths = {probe: container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")}
     assert paths == {"startup": "/-/healthy", "liveness": "/-/healthy", "readiness": "/-/ready"}
     assert set(paths.values()) <= set(HEALTH)
+
+
+def test_the_page_is_where_its_probes_and_its_service_look(resources: list[Any]) -> None:
+    (container,) = of_kind(resources, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    listen = {each["name"]: each.get("value") for each in container["env"]}["LAGGARD_SERVE_LISTEN"]
+    assert listen == f"0.0.0.0:{port['containerPort']}"
+    (served,) = of_name(resources, "Service", "laggard-page")["spec"]["ports"]
+    assert (served["port"], served["targetPort"]) == (port["containerPort"], port["name"])
+    assert {container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness")} <= set(HEALTH)
 
 
 def test_prometheus_calls_the_job_as_the_rules_do(built: dict[str, list[Any]]) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 UNITS = DEPLOY / "systemd"
 PROGRAM = "/opt/laggard/bin/laggard"
 AGENT, MEASURE, WORKER = "laggard-agent.service", "laggard-measure.service", "laggard-worker@.service"
-TRACE = "laggard-trace.service"
+TRACE, SERVE = "laggard-trace.service", "laggard-serve.service"
 
-EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, TRACE: 4.8, WORKER: 1.1}
+EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, SERVE: 1.1, TRACE: 4.8, WORKER: 1.1}
 """Of 10, as `systemd-analyze security` counts. The agent's is for its view of all processes, that of measure for the
 group that may read logs, that of trace for root's rights over the tracer, in the host's own file system."""
 
