@@ -74,11 +74,21 @@ def read_mark(body: bytes, host: str, now: float) -> Mark:
         raise RequestError(400, "the body is not a mark", _EXPECTED)
     if unknown := sorted(fields.keys() - {"note", "ts", "host"}):
         raise RequestError(400, f"unknown field {unknown[0][:100]!a}", _EXPECTED)
+    return checked_mark(fields.get("host", host), fields.get("ts", now), fields["note"], now)
+
+
+def checked_mark(host: object, ts: object, note: object, now: float) -> Mark:
+    """A mark of fields that came from outside; `now` in seconds since the Unix epoch.
+
+    Raises:
+        RequestError: naming the field, what it holds, and what was expected.
+
+    """
     try:
         mark = Mark(
-            host=checks.key(fields.get("host", host), "host", ""),
-            ts=checks.ts(fields.get("ts", now), "ts", ""),
-            note=checks.text(fields["note"], "note", "", MAX_NOTE),
+            host=checks.key(host, "host", ""),
+            ts=checks.ts(ts, "ts", ""),
+            note=checks.text(note, "note", "", MAX_NOTE),
         )
     except RecordError as error:
         raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None

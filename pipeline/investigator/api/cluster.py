@@ -10,11 +10,10 @@ import msgspec
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.history.why import mark_id
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text
-from laggard.pipeline.records import Mark, RecordError, checks, encode
+from laggard.pipeline.records import encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.topics import COUNTERS
-from laggard.pipeline.web.errors import RequestError
-from laggard.pipeline.web.marks import MAX_AHEAD_S
+from laggard.pipeline.web.marks import checked_mark
 
 if TYPE_CHECKING:
     from laggard.pipeline.history.why import Marked
@@ -82,16 +81,7 @@ def marks(reading: Reading, question: MarksQuestion) -> Marks:
 def set_mark(reading: Reading, _: Question, new: NewMark) -> Marking:
     """Remember a moment."""
     now = reading.clock()
-    try:
-        mark = Mark(
-            host=checks.key(new.host, "host", ""),
-            ts=checks.ts(now if new.ts is None else new.ts, "ts", ""),
-            note=checks.text(new.note, "note", "", MAX_NOTE),
-        )
-    except RecordError as error:
-        raise RequestError(400, f"field {error.field!r} is {error.got}", error.expected) from None
-    if mark.ts > now + MAX_AHEAD_S:
-        raise RequestError(400, f"field 'ts' is {mark.ts!r}, which is not over yet", f"at most {now!r}, which is now")
+    mark = checked_mark(new.host, now if new.ts is None else new.ts, new.note, now)
     reading.allowance.take()
     reading.bus.append([Outgoing(reading.topics.name(COUNTERS), mark.host, encode(mark), mark.ts)])
     return Marking(OneMark(mark_id(mark.host, mark.ts, mark.note), mark.ts, mark.host, mark.note, mark.ts))
