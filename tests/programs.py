@@ -43,8 +43,10 @@ def run(command: list[str], environment: dict[str, str] | None = None, folder: P
     assert not done.returncode, f"{' '.join(command)}:\n{done.stderr[-3000:]}"
 
 
-def take_debian_packages(folder: Path, packages: Sequence[str]) -> Path:
+def take_debian_packages(folder: Path, packages: Sequence[str], *, dependencies: bool = False) -> Path:
     """What Debian's packages hold, without installing them; folders may be missing that only their dependencies have.
+
+    With `dependencies` those come too, as far as they are not installed here.
 
     Raises AssertionError where they cannot be had.
     """
@@ -53,7 +55,13 @@ def take_debian_packages(folder: Path, packages: Sequence[str]) -> Path:
     own = {"Dir::State::Lists": folder / "lists", "Dir::Cache": folder, "Debug::NoLocking": 1, "APT::Sandbox::User": ""}
     apt = ["apt-get", "--quiet=2", *(f"--option={name}={value}" for name, value in own.items())]
     run([*apt, "update"])
-    run([*apt, "download", *packages], folder=folder)
-    for package in folder.glob("*.deb"):
+    taken = folder
+    if dependencies:
+        taken = folder / "archives"
+        (taken / "partial").mkdir(parents=True)
+        run([*apt, "--yes", "--download-only", "--no-install-recommends", "install", *packages])
+    else:
+        run([*apt, "download", *packages], folder=folder)
+    for package in taken.glob("*.deb"):
         run(["dpkg-deb", "--extract", str(package), str(folder / "packages")])
     return folder / "packages"

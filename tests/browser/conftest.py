@@ -1,0 +1,77 @@
+"""A real browser for tests of the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.chromium import launch
+from tests.browser.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+WITHIN_MS = 20_000
+"""What a test waits for has to come within this time, on a machine that does much else."""
+
+WIDE = {"width": 1280, "height": 800}
+NARROW = {"width": 390, "height": 844}
+
+expect.set_options(timeout=WITHIN_MS)
+
+
+class NewTab(Protocol):
+    """Opens one more tab, in a context of its own: with no cookies, no storage. Options are `Browser.new_context`'s."""
+
+    def __call__(self, **options: Any) -> Page: ...
+
+
+# One a file of tests: while Playwright runs, nothing else in its process can run an event loop of its own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, started once for a file of tests."""
+    with sync_playwright() as playwright:
+        chromium = launch(playwright)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """What goes wrong in the test's tabs; the test fails for it, see `expects`."""
+    return Watch()
+
+
+@pytest.fixture
+def expects(watch: Watch) -> Callable[[str], None]:
+    """Says what may and must go wrong in the test's tabs, by a regular expression: `expects("GET .*/moment: 404")`."""
+    return watch.expects
+
+
+@pytest.fixture
+def new_tab(browser: Browser, watch: Watch) -> Iterator[NewTab]:
+    """Opens tabs of 1280x800, light, in Berlin, English; the test fails for what goes wrong in them."""
+    contexts: list[BrowserContext] = []
+
+    def open_tab(**options: Any) -> Page:
+        usual = {"viewport": WIDE, "locale": "en-GB", "timezone_id": "Europe/Berlin", "reduced_motion": "reduce"}
+        context = browser.new_context(**usual | options)
+        contexts.append(context)
+        context.set_default_timeout(WITHIN_MS)
+        context.on("page", watch.begin)
+        return context.new_page()
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    watch.check()
+
+
+@pytest.fixture
+def tab(new_tab: NewTab) -> Page:
+    """One tab."""
+    return new_tab()
