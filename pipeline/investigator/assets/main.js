@@ -3,11 +3,21 @@
 import { get, post, remember, Refusal } from "./api.js";
 import "./chart.js";
 import { listen } from "./live.js";
+import { live } from "./packages/lit-html/directives/live.js";
 import { html, nothing, render } from "./packages/lit-html/lit-html.js";
 import { address, read, VIEWS } from "./state.js";
 
 /** A view that is live is read again at most so often. */
 const REFRESH_MS = 1000;
+
+/** Which hosts there are is asked again at most so often. */
+const CLUSTER_MS = 60_000;
+
+/** What is said at the foot of the page goes after so long. */
+const SAID_MS = 8000;
+
+const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
+const THEME = "laggard.theme";
 
 /**
  * What a view gets: the page around it.
@@ -15,8 +25,8 @@ const REFRESH_MS = 1000;
  * @typedef {object} Page
  * @property {Record<string, string>} params of the address
  * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean}} cluster
- * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean}) => void} go
- *   changes parameters of the address (undefined takes one away), and what is shown with them
+ * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean, fresh?: boolean}) => void} go
+ *   changes parameters of the address (undefined takes one away; `fresh` takes all others away), and what is shown
  * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
  * @property {() => void} update draws again what is there
  * @property {() => Promise<void>} reload reads again
@@ -29,11 +39,13 @@ class Page {
   #error;
   #loading;
   #said;
+  #saying;
   #connected = true;
   #locked = false;
   #stale = new Set();
   #timer;
   #lastRead = 0;
+  #clusterRead = 0;
 
   constructor() {
     const { path, params } = read();
@@ -44,12 +56,13 @@ class Page {
   async start() {
     window.addEventListener("popstate", () => this.#navigated());
     document.addEventListener("click", (event) => this.#clicked(event));
+    document.addEventListener("visibilitychange", () => this.#heard([]));
     await this.#open();
   }
 
   async #open() {
     try {
-      this.cluster = await get("/cluster");
+      await this.#readCluster();
       this.#locked = false;
     } catch (error) {
       this.#locked = error instanceof Refusal && error.status === 401;
@@ -61,7 +74,9 @@ class Page {
     listen(
       (topics) => this.#heard(topics),
       (connected) => {
+        const back = connected && !this.#connected;
         this.#connected = connected;
+        if (back) this.#heard(this.#view?.topics ?? []);
         this.update();
       },
       new AbortController().signal,
@@ -69,8 +84,13 @@ class Page {
     await this.#show();
   }
 
-  go(params, { path = this.path, replace = false } = {}) {
-    const merged = path === this.path ? { ...this.params, ...params } : params;
+  async #readCluster() {
+    this.#clusterRead = performance.now();
+    this.cluster = await get("/cluster");
+  }
+
+  go(params, { path = this.path, replace = false, fresh = false } = {}) {
+    const merged = path === this.path && !fresh ? { ...this.params, ...params } : params;
     history[replace ? "replaceState" : "pushState"]({}, "", address(path, merged));
     this.#navigated();
   }
@@ -81,6 +101,11 @@ class Page {
 
   say(text, kind = "info") {
     this.#said = { text, kind };
+    clearTimeout(this.#saying);
+    this.#saying = setTimeout(() => {
+      this.#said = undefined;
+      this.update();
+    }, SAID_MS);
     this.update();
   }
 
@@ -89,7 +114,7 @@ class Page {
   }
 
   async reload() {
-    await this.#load();
+    await this.#load(new Set(this.#view.topics));
   }
 
   #navigated() {
@@ -97,6 +122,11 @@ class Page {
     this.path = path;
     this.params = params;
     this.#show();
+  }
+
+  /** Another host: what was chosen on the one before is not there. */
+  #hosted(host) {
+    this.go({ host, at: this.params.at, from: this.params.from, to: this.params.to }, { fresh: true });
   }
 
   #clicked(event) {
@@ -110,26 +140,40 @@ class Page {
   }
 
   async #show() {
+    const before = this.#module;
     const { module, title } = VIEWS.find((view) => view.path === this.path);
     document.title = `${title} - laggard`;
     if (module !== this.#module) {
       this.#view?.leave?.();
       this.#module = module;
       this.#view = undefined;
+      this.#error = undefined;
       const { default: View } = await import(`./views/${module}.js`);
       if (this.#module !== module) return;
       this.#view = new View(this);
     }
-    await this.#load();
+    await this.#load(new Set());
+    if (before && before !== module && this.#module === module) this.#arrive();
   }
 
-  async #load() {
+  /** After another view was opened: a screen reader, and Tab, go on from its heading. */
+  #arrive() {
+    const heading = document.querySelector("main h1");
+    heading?.setAttribute("tabindex", "-1");
+    heading?.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  }
+
+  /** Read; `news` are the topics that have grown, none where only the address has changed. */
+  async #load(news) {
     this.#loading?.abort();
+    if (!this.#view) return;
     const loading = (this.#loading = new AbortController());
     this.#stale.clear();
     this.#lastRead = performance.now();
     try {
-      await this.#view.load(loading.signal);
+      if (news.size && (!this.cluster.hosts.length || this.#lastRead - this.#clusterRead > CLUSTER_MS)) await this.#readCluster();
+      await this.#view.load(loading.signal, news);
       this.#error = undefined;
     } catch (error) {
       if (error.name === "AbortError" || loading.signal.aborted) return;
@@ -147,8 +191,19 @@ class Page {
     const wait = Math.max(0, this.#lastRead + REFRESH_MS - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#stale.size && !document.hidden) this.#load();
+      if (this.#stale.size && !document.hidden) this.#load(new Set(this.#stale));
     }, wait);
+  }
+
+  #themed(theme) {
+    if (theme === "auto") {
+      localStorage.removeItem(THEME);
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem(THEME, theme);
+      document.documentElement.dataset.theme = theme;
+    }
+    window.dispatchEvent(new Event("laggard-theme"));
   }
 
   async #unlock(event) {
@@ -167,24 +222,32 @@ class Page {
   #template() {
     return html`
       <a class="skip" href="#main">Skip to what is shown</a>
-      <header>
-        <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" /> laggard</a>
+      <header class="shell">
+        <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" />laggard</a>
         <nav aria-label="Views">
           ${VIEWS.map(
             (view) => html`<a href=${this.href(view.path)} aria-current=${view.path === this.path ? "page" : nothing}>${view.title}</a>`,
           )}
         </nav>
-        ${this.cluster.hosts.length > 1
-          ? html`<label class="host">Host
-              <select @change=${(event) => this.go({ host: event.target.value })}>
-                ${this.cluster.hosts.map(
-                  (host) => html`<option value=${host} ?selected=${host === (this.params.host || this.cluster.host)}>${host}</option>`,
-                )}
-              </select></label>`
-          : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
-        <span class="live" role="status">${this.#connected ? "" : "not connected; trying again"}</span>
+        <div class="shell-end">
+          <span class="live ${this.#connected ? "" : "lost"}" role="status">${this.#connected ? "" : "not connected; trying again"}</span>
+          ${this.cluster.hosts.length > 1
+            ? html`<label class="host"><span>Host</span>
+                <select .value=${live(this.params.host || this.cluster.host)} @change=${(event) => this.#hosted(event.target.value)}>
+                  ${this.cluster.hosts.map(
+                    (host) => html`<option value=${host} ?selected=${host === (this.params.host || this.cluster.host)}>${host}</option>`,
+                  )}
+                </select></label>`
+            : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
+          <label class="theme"><span class="unseen">Colours</span>
+            <select @change=${(event) => this.#themed(event.target.value)}>
+              ${Object.entries(THEMES).map(
+                ([name, told]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${told}</option>`,
+              )}
+            </select></label>
+        </div>
       </header>
-      <main id="main" tabindex="-1">${this.#locked ? this.#lock() : this.#shown()}</main>
+      <main id="main" tabindex="-1" class="view-${this.#module}">${this.#locked ? this.#lock() : this.#shown()}</main>
       <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${this.#said.text}</p>` : nothing}</div>
     `;
   }
