@@ -1,14 +1,23 @@
 /**
  * Charts of time series, on uPlot: fast at 100,000 points.
  *
- * A chart is a custom element, so that a template can hold one: `<laggard-chart .series=${...}></laggard-chart>`.
+ * A chart is a custom element, so that a template can hold one: `<laggard-chart .chart=${...}></laggard-chart>`.
  */
 
 import uPlot from "./packages/uplot/uPlot.esm.js";
-import { clock, moment, readable, utc } from "./format.js";
+import { clock, moment, readable } from "./format.js";
 
 const color = (element, name) => getComputedStyle(element).getPropertyValue(name).trim();
 const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
+
+/** A turn of the wheel shows so much more or less. */
+const ZOOM = 1.25;
+
+/** A name on a chart is cut after so many characters. */
+const LONGEST = 40;
+
+/** Points are drawn as dots where they are fewer. */
+const DOTS = 60;
 
 /**
  * A chart of lines over time.
@@ -18,24 +27,28 @@ const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--
  *     feature: string,            the feature's name, which decides on the unit of the axis
  *     ts: number[],               seconds since the Unix epoch, ascending
  *     lines: [{label: string, values: (number|null)[], dashed?: boolean}],
- *     band?: {low: number|number[], high: number|number[]},   what is usual
+ *     extremes?: {low: (number|null)[], high: (number|null)[]},   of the first line, where a point stands for several
+ *     band?: {low: number|(number|null)[], high: number|(number|null)[]},   what is usual
  *     moment?: number,            the crosshair: the moment asked about
+ *     other?: number,             a second moment, which the first is compared with
  *     marks?: [{ts: number, label: string}],
  *     spans?: [{from: number, to: number|null, label: string}],   incidents; null while it lasts
- *     from?: number, to?: number  what the axis shows
+ *     from?: number, to?: number, what the axis shows
+ *     wheel?: boolean             whether the wheel zooms; else it scrolls the page
  *   }
  * - `label`: what it shows, for screen readers
- * - `height`: pixels
+ * - `height`: pixels; 0 for as high as the element is
  *
  * Events: `pick` with `detail.ts` when a moment is clicked; `range` with `detail.from`, `detail.to` when a stretch is
- * dragged.
+ * dragged, or the wheel turned.
  */
 class Chart extends HTMLElement {
   #chart;
   #plot;
+  #tip;
   #shape = "";
   #height = 220;
-  #resized = new ResizeObserver(() => this.#plot?.setSize(this.#size()));
+  #resized = new ResizeObserver(() => this.#resize());
   #scheme = window.matchMedia("(prefers-color-scheme: dark)");
   #recolored = () => this.#draw(true);
 
@@ -61,33 +74,45 @@ class Chart extends HTMLElement {
   connectedCallback() {
     this.#resized.observe(this);
     this.#scheme.addEventListener("change", this.#recolored);
+    window.addEventListener("laggard-theme", this.#recolored);
     this.#draw(true);
   }
 
   disconnectedCallback() {
     this.#resized.disconnect();
     this.#scheme.removeEventListener("change", this.#recolored);
+    window.removeEventListener("laggard-theme", this.#recolored);
     this.#plot?.destroy();
     this.#plot = undefined;
   }
 
   #size() {
-    return { width: Math.max(this.clientWidth, 100), height: this.#height };
+    return { width: Math.max(this.clientWidth, 100), height: this.#height || Math.max(this.clientHeight, 120) };
+  }
+
+  #resize() {
+    const { width, height } = this.#size();
+    if (this.#plot && (this.#plot.width !== width || this.#plot.height !== height)) this.#plot.setSize({ width, height });
+  }
+
+  #data() {
+    const { ts, lines, extremes } = this.#chart;
+    return [ts, ...lines.map((line) => line.values), ...(extremes ? [extremes.low, extremes.high] : [])];
   }
 
   #draw(anew = false) {
     const chart = this.#chart;
     if (!chart) return;
-    const shape = JSON.stringify([chart.feature, chart.lines.map((line) => [line.label, line.dashed])]);
-    const data = [chart.ts, ...chart.lines.map((line) => line.values)];
+    const lines = chart.lines.map((line) => [line.label, line.dashed]);
+    const shape = JSON.stringify([chart.feature, lines, !chart.extremes, !chart.wheel, chart.ts.length < DOTS]);
     if (!anew && this.#plot && shape === this.#shape) {
-      this.#plot.setData(data, false);
+      this.#plot.setData(this.#data(), false);
       this.#plot.setScale("x", this.#range());
       return;
     }
     this.#shape = shape;
     this.#plot?.destroy();
-    this.#plot = new uPlot(this.#options(chart), data, this);
+    this.#plot = new uPlot(this.#options(chart), this.#data(), this);
   }
 
   #range() {
@@ -96,76 +121,123 @@ class Chart extends HTMLElement {
   }
 
   #options(chart) {
-    const axis = { stroke: color(this, "--muted"), grid: { stroke: color(this, "--grid"), width: 1 }, ticks: { stroke: color(this, "--grid") } };
+    const grid = { stroke: color(this, "--grid"), width: 1 };
+    const axis = { stroke: color(this, "--muted"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const range = this.#range();
+    const first = color(this, PALETTE[0]);
+    const bound = { stroke: "transparent", width: 0, points: { show: false } };
+    const count = chart.lines.length;
     return {
       ...this.#size(),
       cursor: { drag: { x: true, y: false, setScale: false }, y: false },
-      legend: { show: chart.lines.length > 1 },
+      legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
-        { ...axis },
-        { ...axis, size: 72, values: (_, splits) => splits.map((value) => readable(chart.feature, value)) },
+        { ...axis, size: 34, space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
+        { ...axis, size: 76, values: (_, splits) => splits.map((value) => readable(chart.feature, value)) },
       ],
+      bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: color(this, "--extremes-fill") }] : [],
       series: [
-        { value: (_, ts) => (ts === null ? "" : `${moment(ts)} (${utc(ts)})`) },
+        { label: "Time", value: (_, ts) => (ts === null ? "" : moment(ts)) },
         ...chart.lines.map((line, number) => ({
           label: line.label,
           stroke: color(this, PALETTE[number % PALETTE.length]),
           width: 1.5,
           dash: line.dashed ? [6, 4] : undefined,
-          points: { show: chart.ts.length < 60 },
+          points: { show: chart.ts.length < DOTS, size: 5, fill: number === 0 ? first : undefined },
           value: (_, value) => readable(chart.feature, value),
         })),
+        ...(chart.extremes ? [bound, bound] : []),
       ],
       hooks: {
         drawClear: [(plot) => this.#below(plot)],
         draw: [(plot) => this.#above(plot)],
         setSelect: [(plot) => this.#selected(plot)],
-        ready: [(plot) => plot.over.addEventListener("click", () => this.#clicked(plot))],
+        setCursor: [(plot) => this.#pointed(plot)],
+        ready: [(plot) => this.#ready(plot)],
       },
     };
   }
 
   #limits(low, high) {
     const { band } = this.#chart;
-    const highs = band ? [].concat(band.high).filter((value) => value !== null && Number.isFinite(value)) : [];
+    const highs = band ? [].concat(band.high).filter((value) => Number.isFinite(value)) : [];
     const most = highs.reduce((a, b) => Math.max(a, b), high ?? 0);
     const least = Math.min(low ?? 0, 0);
     return [least, most > least ? most + 0.05 * (most - least) : least + 1];
   }
 
   #below(plot) {
-    const { band, spans = [], ts } = this.#chart;
+    const { spans = [] } = this.#chart;
     const { ctx, bbox } = plot;
-    const x = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), bbox.left), bbox.left + bbox.width);
     ctx.save();
     ctx.fillStyle = color(this, "--incident-fill");
     for (const span of spans) {
-      const begin = x(span.from);
-      ctx.fillRect(begin, bbox.top, Math.max(x(span.to ?? plot.scales.x.max) - begin, 2), bbox.height);
+      const begin = across(plot, span.from);
+      ctx.fillRect(begin, bbox.top, Math.max(across(plot, span.to ?? plot.scales.x.max) - begin, 2), bbox.height);
     }
-    if (band && ts.length) {
-      const at = (values, index) => (Array.isArray(values) ? values[index] : values);
-      const points = Array.isArray(band.low) ? ts.map((_, index) => index) : [0, ts.length - 1];
-      const y = (value) => Math.min(Math.max(plot.valToPos(value, "y", true), bbox.top), bbox.top + bbox.height);
-      const left = Array.isArray(band.low) ? (index) => x(ts[index]) : (index) => (index === 0 ? bbox.left : bbox.left + bbox.width);
-      ctx.fillStyle = color(this, "--usual-fill");
-      ctx.beginPath();
-      for (const index of points) ctx.lineTo(left(index), y(at(band.high, index)));
-      for (const index of points.reverse()) ctx.lineTo(left(index), y(at(band.low, index)));
-      ctx.fill();
-    }
+    this.#usual(plot);
     ctx.restore();
   }
 
-  #above(plot) {
-    const { marks = [], moment: asked } = this.#chart;
-    for (const mark of marks) this.#line(plot, mark.ts, "--mark", [2 * devicePixelRatio, 3 * devicePixelRatio], mark.label);
-    if (asked !== undefined) this.#line(plot, asked, "--crosshair", [], clock(asked));
+  #usual(plot) {
+    const { band, ts } = this.#chart;
+    if (!band || !ts.length) return;
+    const { ctx, bbox } = plot;
+    const y = (value) => Math.min(Math.max(plot.valToPos(value, "y", true), bbox.top), bbox.top + bbox.height);
+    ctx.fillStyle = color(this, "--usual-fill");
+    if (!Array.isArray(band.low)) {
+      if (band.low === null || band.high === null) return;
+      ctx.fillRect(bbox.left, y(band.high), bbox.width, Math.max(y(band.low) - y(band.high), 2));
+      return;
+    }
+    let begin = -1;
+    for (let index = 0; index <= ts.length; index++) {
+      const there = index < ts.length && Number.isFinite(band.low[index]) && Number.isFinite(band.high[index]);
+      if (there && begin < 0) begin = index;
+      if (there || begin < 0) continue;
+      ctx.beginPath();
+      for (let each = begin; each < index; each++) ctx.lineTo(across(plot, ts[each]), y(band.high[each]));
+      for (let each = index - 1; each >= begin; each--) ctx.lineTo(across(plot, ts[each]), y(band.low[each]));
+      ctx.fill();
+      begin = -1;
+    }
   }
 
-  #line(plot, ts, name, dash, label) {
+  #above(plot) {
+    const { marks = [], moment: asked, other } = this.#chart;
+    const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
+    for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
+    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), 0);
+    if (asked === undefined) return;
+    this.#line(plot, asked, "--crosshair", [], clock(asked), 0);
+    this.#level(plot, asked);
+  }
+
+  /** The crosshair's other hair: at the value that the first line has at the moment. */
+  #level(plot, asked) {
+    const { ts } = this.#chart;
+    const [, values] = this.#data();
+    if (!ts.length || asked < plot.scales.x.min || asked > plot.scales.x.max) return;
+    const index = nearest(ts, asked);
+    if (!Number.isFinite(values?.[index])) return;
+    const { ctx, bbox } = plot;
+    const y = Math.round(plot.valToPos(values[index], "y", true)) + 0.5;
+    const x = across(plot, ts[index]);
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = color(this, "--crosshair");
+    ctx.lineWidth = devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.arc(x, y, 4 * devicePixelRatio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.restore();
+  }
+
+  #line(plot, ts, name, dash, label, row) {
     const { ctx, bbox } = plot;
     const x = Math.round(plot.valToPos(ts, "x", true)) + 0.5;
     if (x < bbox.left || x > bbox.left + bbox.width) return;
@@ -181,8 +253,39 @@ class Chart extends HTMLElement {
     ctx.textBaseline = "top";
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
-    ctx.fillText(label.length > 40 ? `${label.slice(0, 39)}…` : label, x + (left ? -4 : 4) * devicePixelRatio, bbox.top + 2);
+    const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
+    ctx.fillText(told, x + (left ? -4 : 4) * devicePixelRatio, bbox.top + (2 + 14 * row) * devicePixelRatio);
     ctx.restore();
+  }
+
+  #ready(plot) {
+    this.#tip = document.createElement("div");
+    this.#tip.className = "chart-tip";
+    this.#tip.hidden = true;
+    plot.over.append(this.#tip);
+    plot.over.addEventListener("click", () => this.#clicked(plot));
+    if (this.#chart.wheel) plot.over.addEventListener("wheel", (event) => this.#wheeled(plot, event), { passive: false });
+  }
+
+  #pointed(plot) {
+    const { idx, left } = plot.cursor;
+    const [ts, values, ...more] = plot.data;
+    this.#tip.hidden = plot.series.length > 2 + (this.#chart.extremes ? 2 : 0) || left < 0 || !Number.isFinite(values?.[idx]);
+    if (this.#tip.hidden) return;
+    const told = (value) => readable(this.#chart.feature, value);
+    const [low, high] = this.#chart.extremes ? [more[0][idx], more[1][idx]] : [];
+    const between = low < high ? ` (${told(low)} to ${told(high)})` : "";
+    this.#tip.textContent = `${clock(ts[idx])}  ${told(values[idx])}${between}`;
+    const right = left > plot.over.clientWidth / 2;
+    this.#tip.style.setProperty("transform", `translate(calc(${left}px + ${right ? "-100% - 10px" : "10px"}), 1.4rem)`);
+  }
+
+  #wheeled(plot, event) {
+    event.preventDefault();
+    const { min, max } = plot.scales.x;
+    const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
+    const factor = event.deltaY > 0 ? ZOOM : 1 / ZOOM;
+    this.#tell("range", { from: at - (at - min) * factor, to: at + (max - at) * factor });
   }
 
   #selected(plot) {
@@ -191,14 +294,48 @@ class Chart extends HTMLElement {
     const from = plot.posToVal(left, "x");
     const to = plot.posToVal(left + width, "x");
     plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    this.dispatchEvent(new CustomEvent("range", { detail: { from, to }, bubbles: true }));
+    this.#tell("range", { from, to });
   }
 
   #clicked(plot) {
     const { idx } = plot.cursor;
     if (idx === null || idx === undefined) return;
-    this.dispatchEvent(new CustomEvent("pick", { detail: { ts: plot.data[0][idx] }, bubbles: true }));
+    this.#tell("pick", { ts: plot.data[0][idx] });
   }
+
+  #tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
+  }
+}
+
+/** Where a moment is on the canvas; at the edge where it is outside. */
+function across(plot, ts) {
+  const { left, width } = plot.bbox;
+  return Math.min(Math.max(plot.valToPos(ts, "x", true), left), left + width);
+}
+
+/** The index of the time that is the closest. */
+export function nearest(ts, wanted) {
+  let low = 0;
+  let high = ts.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (ts[middle] <= wanted) low = middle;
+    else high = middle;
+  }
+  return high > low && ts[high] - wanted < wanted - ts[low] ? high : low;
+}
+
+/** What stands at the axis: the time of day, and the date where it is another. */
+function times(splits, step) {
+  let before = "";
+  return splits.map((ts) => {
+    const [date, time] = moment(ts).split(" ");
+    const told = step >= 86400 ? date.slice(5) : step >= 60 ? time.slice(0, 5) : time;
+    const changed = before && date !== before && step < 86400;
+    before = date;
+    return changed ? `${told}\n${date.slice(5)}` : told;
+  });
 }
 
 customElements.define("laggard-chart", Chart);
