@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
 import time
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 LISTED: Final = 10
 """Applications that an error names."""
-
-NEAR: Final = 5
-"""Metrics that an error names."""
 
 STANDARD_INPUT: Final = "-"
 
@@ -319,52 +315,25 @@ _wishing(
 
 
 def _publish(settings: Settings, application: str, metric: str, wish: WishKind) -> None:
-    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
+    from laggard.pipeline.applications.wishing import (  # noqa: PLC0415
+        UnknownApplicationError,
+        UnknownMetricError,
+        publish,
+    )
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.records import RecordError, Wish, encode  # noqa: PLC0415
-    from laggard.pipeline.topics import APPLICATIONS  # noqa: PLC0415
+    from laggard.pipeline.records import RecordError, Wish  # noqa: PLC0415
+    from laggard.pipeline.wiring import regressing  # noqa: PLC0415
 
-    now = time.time()
-    try:
-        value = encode(Wish(application, now, metric, wish))
-    except RecordError as error:
-        raise CommandError(str(error), USAGE) from None
     with existing_bus(settings) as bus:
-        _check_metric(settings, bus, application, metric)
-        bus.append([Outgoing(topics_of(settings).name(APPLICATIONS), application, value, now)])
+        try:
+            wished = Wish(application, time.time(), metric, wish)
+            publish(bus, topics_of(settings), lambda: regressing(settings), wished)
+        except RecordError as error:
+            raise CommandError(str(error), USAGE) from None
+        except UnknownApplicationError:
+            _check_there(settings, bus, (), application)
+        except UnknownMetricError as error:
+            meant = f"; near it are {', '.join(error.near)}" if error.near else ""
+            raise CommandError(f"{error}{meant}", NO_DATA) from None
     click.echo(f"{_DONE[wish]} {metric}: this holds from the next interval of {application} on.")
     click.echo(f"Next: `{to_type(settings, 'models', application)}`")
-
-
-def _check_metric(settings: Settings, bus: Bus, application: str, metric: str) -> None:
-    """Raise `CommandError` for a metric that the application does not have, naming those that may be meant."""
-    from laggard.pipeline.applications.past import known_metrics  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-
-    known = known_metrics(bus, topics_of(settings), application)
-    if metric in known:
-        return
-    # One that is gone may have been wished for while it was there.
-    state = _state(settings, bus, application)
-    if state is None:
-        _check_there(settings, bus, (), application)
-    assert state is not None
-    wished = {*state.operator.pinned, *state.operator.banned, *(each for _, each, _ in state.wishes)}
-    if metric in wished:
-        return
-    near = nearest(metric, [*known, *wished])
-    meant = f"; near it are {', '.join(near)}" if near else ""
-    raise CommandError(f"{application} has no metric {metric} among its {len(known):,}{meant}", NO_DATA)
-
-
-def nearest(metric: str, known: Sequence[str]) -> list[str]:
-    """Metrics whose names are most like this one: those that contain it first, then by likeness.
-
-    Example:
-        >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])
-        ['web-1:cpu_busy_ratio', 'db-1:cpu_busy_ratio']
-
-    """
-    containing = sorted((each for each in known if metric in each), key=len)[:NEAR]
-    like = difflib.get_close_matches(metric, known, n=NEAR, cutoff=0.7)
-    return list(dict.fromkeys((*containing, *like)))[:NEAR]

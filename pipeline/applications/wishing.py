@@ -1,0 +1,80 @@
+"""Wishes of people for the models of an application: have a metric in them, have it in none, neither any more."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.applications.past import application_now, known_metrics
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.records import Wish, encode
+from laggard.pipeline.topics import APPLICATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.topics import Topics
+
+NEAR: Final = 5
+"""Metrics that an error names."""
+
+
+class UnknownApplicationError(LookupError):
+    """Nothing is recorded of the application, but maybe its performance or its counters."""
+
+
+class UnknownMetricError(LookupError):
+    """An application does not have this metric.
+
+    Attributes:
+        near: those that may be meant.
+
+    """
+
+    def __init__(self, application: str, metric: str, known: int, near: Sequence[str]) -> None:
+        super().__init__(f"{printable(application)} has no metric {printable(metric)} among its {known:,}")
+        self.near = tuple(near)
+
+
+def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wish) -> None:
+    """Make a wish: it holds from the application's next interval on.
+
+    Args:
+        bus: where it goes.
+        topics: the names of the topics.
+        stage: makes what builds the models; called for a metric that the newest records do not have.
+        wish: of which application and metric.
+
+    Raises:
+        RecordError: a name is none.
+        UnknownApplicationError: nothing is recorded of the application.
+        UnknownMetricError: the application has no such metric.
+
+    """
+    value = encode(wish)
+    known = known_metrics(bus, topics, wish.application)
+    if wish.metric not in known:
+        # One that is gone may have been wished for while it was there.
+        state = application_now(bus, topics, stage(), wish.application)
+        if state is None:
+            raise UnknownApplicationError(wish.application)
+        wished = {*state.operator.pinned, *state.operator.banned, *(each for _, each, _ in state.wishes)}
+        if wish.metric not in wished:
+            raise UnknownMetricError(wish.application, wish.metric, len(known), nearest(wish.metric, [*known, *wished]))
+    bus.append([Outgoing(topics.name(APPLICATIONS), wish.application, value, wish.ts)])
+
+
+def nearest(metric: str, known: Sequence[str], most: int = NEAR) -> list[str]:
+    """Metrics whose names are most like this one: those that contain it first, then by likeness.
+
+    Example:
+        >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])
+        ['web-1:cpu_busy_ratio', 'db-1:cpu_busy_ratio']
+
+    """
+    containing = sorted((each for each in known if metric in each), key=len)[:most]
+    like = difflib.get_close_matches(metric, known, n=most, cutoff=0.7)
+    return list(dict.fromkeys((*containing, *like)))[:most]
