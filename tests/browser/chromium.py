@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest import mock
+
+from playwright.sync_api import sync_playwright
 
 from tests.programs import kept, take_debian_packages
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Playwright
+    from collections.abc import Iterator
 
-PACKAGES: Final = ("chromium", "fontconfig-config", "fonts-dejavu-core")
+    from playwright.sync_api import Browser
+
+PACKAGES: Final = ("chromium", "fontconfig-config", "fonts-dejavu-core", "libatomic1")
+"""Fonts, so that text is drawn; the last one is what Playwright's own program needs."""
 
 _FONTS: Final = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
@@ -32,7 +39,7 @@ class Chromium:
 
     Attributes:
         path: of the program.
-        environment: what it needs beyond that of this process.
+        environment: what it and Playwright need beyond that of this process.
 
     """
 
@@ -46,20 +53,22 @@ def chromium() -> Chromium:
     if found := shutil.which("chromium"):
         return Chromium(Path(found), {})
     packages = kept("debian-chromium", _take_packages)
-    libraries = sorted({str(library.parent) for library in packages.rglob("*.so.*")})
+    libraries = sorted({str(library.parent) for library in packages.rglob("lib*.so*")})
     environment = {"LD_LIBRARY_PATH": ":".join(libraries), "FONTCONFIG_FILE": str(packages / "fonts.conf")}
     return Chromium(packages / "usr/lib/chromium/chromium", environment)
 
 
-def launch(playwright: Playwright) -> Browser:
-    """Start it."""
+@contextmanager
+def started() -> Iterator[Browser]:
+    """Chromium, driven by Playwright. Until it ends nothing else in this process can run an event loop of its own."""
     program = chromium()
-    return playwright.chromium.launch(
-        executable_path=program.path,
-        env={**os.environ, **program.environment},
-        # Its sandbox does not work for root; what it opens here is laggard's own page.
-        chromium_sandbox=os.geteuid() != 0,
-    )
+    with ExitStack() as stack:
+        # Playwright's own program needs the same libraries, and passes on its environment.
+        with mock.patch.dict(os.environ, program.environment):
+            playwright = stack.enter_context(sync_playwright())
+        # Its sandbox does not work for root, nor in most containers; what is opened here is laggard's own page.
+        with playwright.chromium.launch(executable_path=program.path, chromium_sandbox=False) as browser:
+            yield browser
 
 
 def _take_packages(folder: Path) -> Path:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.browser.chromium import launch
+from tests.browser.chromium import started
 from tests.browser.watch import Watch
 
 if TYPE_CHECKING:
@@ -30,14 +30,11 @@ class NewTab(Protocol):
     def __call__(self, **options: Any) -> Page: ...
 
 
-# One a file of tests: while Playwright runs, nothing else in its process can run an event loop of its own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, started once for a file of tests."""
-    with sync_playwright() as playwright:
-        chromium = launch(playwright)
+    """Chromium, started once for a file of tests; see `started` why not for all."""
+    with started() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture
