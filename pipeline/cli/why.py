@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 LAST: Final = "last"
 
-SILENT_S: Final = 15.0
-"""A newest frame that is older than this, and than three ticks, is told to be."""
-
 LISTED: Final = 10
 """Hosts that an error names."""
 
@@ -86,7 +83,7 @@ def why(
             answer = history.ask(host, ts, rows, features, asking=asking)
         except OutsideError as error:
             raise CommandError(_outside(error), NO_DATA) from None
-        silent_s = _silent_s(answer, now) if ts is None else 0.0
+        silent_s = answer.silent_s(now) if ts is None else 0.0
         if silent_s:
             click.secho(_silent(settings, answer, silent_s), fg="yellow", err=as_json)
         doing = _doing(settings, bus, answer)
@@ -130,12 +127,6 @@ def _outside(error: OutsideError) -> str:
     if error.first <= error.ts <= error.last:
         reach += ", with a gap there"
     return f"nothing is recorded of {error.host} at {moment(error.ts)}; {reach}"
-
-
-def _silent_s(answer: Answer, now: float) -> float:
-    """How old the newest frame is, 0 where it is as new as it can be."""
-    age_s = now - answer.frame.ts
-    return age_s if age_s > max(SILENT_S, 3.0 * answer.tick_s) else 0.0
 
 
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:

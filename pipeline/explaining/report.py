@@ -16,6 +16,7 @@ from laggard.pipeline.explaining.explain import judged, over, pid_of, printable,
 from laggard.pipeline.explaining.telling import FAINT, compared, story
 from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_duration, readable_usual
 from laggard.pipeline.explaining.verdict import judge, only_waits
+from laggard.pipeline.history.series import value_of
 from laggard.pipeline.history.short_lived import listed
 from laggard.pipeline.history.sparkline import ASCII, BLOCKS, columns, sparkline
 from laggard.pipeline.own import is_own
@@ -74,12 +75,12 @@ class Page:
 
 def findings(answer: Answer) -> Iterator[Text]:
     """What was found among the processes and of the host, since when, and how far it is to be believed."""
-    first, *others = told(answer, since=_since(answer))
+    first, *others = told(answer, since=since(answer))
     leads = unusual(answer.ranking) or (answer.verdict.causes and not answer.verdict.culprits)
     yield Text(first, "bold" if leads else "")
     for line in others:
         yield Text(line)
-    yield Text(_belief(answer), "dim")
+    yield Text(belief(answer), "dim")
 
 
 def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
@@ -167,13 +168,16 @@ def plotted(series: Series, name: str, page: Page) -> Iterator[Text]:
 
 def host_summary(host: str, frame: Frame) -> Text:
     """The host's own counters in a line."""
-    shown = []
-    for feature, label in HOST_SUMMARY:
-        if feature in frame.layout.features:
-            value = float(frame.values[0, frame.layout.features.index(feature)])
-            if not math.isnan(value):
-                shown.append(f"{label} {readable(feature, value)}")
+    shown = [f"{label} {readable(feature, value)}" for label, feature, value in host_figures(frame)]
     return Text(f"{printable(host)}: {', '.join(shown)}" if shown else "", "dim")
+
+
+def host_figures(frame: Frame) -> Iterator[tuple[str, str, float]]:
+    """What is told of a host in any case, as far as its counters have it: label, feature, value."""
+    for feature, label in HOST_SUMMARY:
+        value = value_of(frame, frame.layout.rows[0], feature)
+        if not math.isnan(value):
+            yield label, feature, value
 
 
 def look_closer(verdict: Verdict, about: Subject) -> str:
@@ -212,7 +216,7 @@ def _heading(row: RowScore, command: str, page: Page) -> Text:
     return line
 
 
-def _since(answer: Answer) -> str:
+def since(answer: Answer) -> str:
     """Since when it has been so; empty where nobody knows, or it has just begun."""
     until, about, growth = answer.frame.ts, answer.begins, answer.grown
     if about is not None and growth is not None:
@@ -228,7 +232,8 @@ def _since(answer: Answer) -> str:
     return f", since {(clock if same_day else moment)(answer.began)} ({readable_duration(lasted_s)})"
 
 
-def _belief(answer: Answer) -> str:
+def belief(answer: Answer) -> str:
+    """How far an answer is to be believed, in plain words."""
     ranking, worst = answer.ranking, answer.verdict.culprits[0] if answer.verdict.culprits else answer.verdict.taker
     learned = readable_duration(ranking.age_s)
     age = (

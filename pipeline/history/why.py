@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore, Ranking
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.stream import Stream
+    from laggard.pipeline.engine.stream import Scores, Stream
     from laggard.pipeline.history.lookback import Beginning
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.short_lived import Counts
@@ -47,6 +47,9 @@ BEFORE: Final = 1.25
 
 LATELY: Final = 500
 """Records of a partition: every host that is alive is among the newest of them."""
+
+SILENT_S: Final = 15.0
+"""A newest frame that is older than this, and than three ticks, is told to be."""
 
 _PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
 
@@ -116,6 +119,8 @@ class Answer:
             steadily, or not for long. Then `began` is when it left its usual, an hour before at most.
         short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
             have no part in it, or none was seen.
+        scores: of the frame's rows, for whoever wants more of them than the ranking has.
+        host_scores: the same of the host's own counters.
 
     """
 
@@ -132,6 +137,8 @@ class Answer:
     began_before: bool = False
     grown: Beginning | None = None
     short_lived: Counts = ()
+    scores: Scores | None = None
+    host_scores: Scores | None = None
 
     @property
     def subject(self) -> Subject | None:
@@ -146,6 +153,11 @@ class Answer:
     def commands(self) -> dict[str, str]:
         """Command lines by row id."""
         return dict(zip(self.frame.layout.rows, self.frame.layout.commands, strict=False))
+
+    def silent_s(self, now: float) -> float:
+        """How old the frame is, as the newest one; 0 where it is as new as it can be."""
+        age_s = now - self.frame.ts
+        return age_s if age_s > max(SILENT_S, 3.0 * self.tick_s) else 0.0
 
     @property
     def begins(self) -> Subject | None:
@@ -395,6 +407,8 @@ def answer(
         verdict=verdict,
         host_frame=None if about_host is None else about_host.frame,
         host_ranking=host_ranking,
+        scores=scores,
+        host_scores=host_scores,
     )
 
 

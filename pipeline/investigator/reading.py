@@ -6,6 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
+from laggard.pipeline.investigator.columns import Columns
+from laggard.pipeline.investigator.events import Events
+from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.marks import Allowance
 
@@ -32,6 +35,10 @@ class Reading:
         clock: now, seconds since the Unix epoch.
 
     Attributes:
+        history: of hosts, as commands ask it.
+        moments: of hosts as they were judged.
+        columns: time series of hosts.
+        events: marks and incidents.
         allowance: how many marks may come.
 
     """
@@ -44,6 +51,9 @@ class Reading:
         self.settings = settings
         self.clock = clock
         self.history = History(bus, topics, wired)
+        self.moments = Moments(self.history)
+        self.columns = Columns(self.history)
+        self.events = Events(bus, topics, self.history)
         self.allowance = Allowance()
 
     @property

@@ -1,10 +1,434 @@
-"""Now, and at a moment: processes by anomaly, their features, and time series (S0, Figure 2)."""
+"""Now, and at a moment (S0, section 4): processes by anomaly, features of each, what differs between two moments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.explaining.explain import clause, judged, pid_of
+from laggard.pipeline.explaining.report import belief, host_figures, since, told
+from laggard.pipeline.explaining.telling import compared
+from laggard.pipeline.explaining.verdict import only_waits
+from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.own import is_own
+from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.endpoint import Endpoint
+    from laggard.operators.ranking import FeatureScore, RowScore
+    from laggard.pipeline.investigator.moments import Judged
+    from laggard.pipeline.investigator.reading import Reading
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ()
+MARKS_WITHIN_S: Final = 600.0
+"""Marks that are so near to a moment are told with it."""
+
+HOST: Final = "host"
+"""The scope, and the id on the page, of the row of the host's own counters."""
+
+Role = Literal["culprit", "victim", "own", "other"]
+"""To blame; waits for others; laggard's own; none of these."""
+
+
+class Feature(Answer, frozen=True):
+    """One counter of a row, beside what is usual for it."""
+
+    feature: Annotated[str, msgspec.Meta(description="its name, with its base unit")]
+    value: Number
+    mean: Annotated[Number, msgspec.Meta(description="what is usual")]
+    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
+    score: Annotated[Number, msgspec.Meta(description="how unusual, comparable between the features of a row")]
+    recent: Annotated[Number, msgspec.Meta(description="what was judged: a mean of the last values")]
+
+
+class Row(Answer, frozen=True):
+    """A process, or the host itself, at a moment."""
+
+    row: Annotated[str, msgspec.Meta(description="its id")]
+    name: str
+    pid: int | None
+    user: Annotated[str, msgspec.Meta(description="empty where it is not recorded")]
+    container: Annotated[str, msgspec.Meta(description="or control group; empty where it is not recorded, or none")]
+    command: Annotated[str, msgspec.Meta(description="empty where it is not recorded")]
+    score: Annotated[Number, msgspec.Meta(description="above 1 is anomalous; null where it is not judged yet")]
+    role: Role
+    basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
+    basis_told: Annotated[str, msgspec.Meta(description="that in plain words; empty where it is its own past")]
+    age_s: Annotated[Number, msgspec.Meta(description="for how long it has been learned from")]
+    gone_s: Annotated[float, msgspec.Meta(description="since when it has ended; 0 where it is there")]
+    took: Annotated[str, msgspec.Meta(description="what it does that is most unusual, in plain words")]
+    features: Annotated[list[Feature], msgspec.Meta(description="worst first")]
+    features_left_out: int
+
+
+class Belief(Answer, frozen=True):
+    """How far what was found is to be believed."""
+
+    told: str
+    young: bool
+    age_s: Annotated[float, msgspec.Meta(description="for how long the model has learned")]
+
+
+class Growth(Answer, frozen=True):
+    """Since when the subject has grown steadily to what it is, and from what."""
+
+    ts: Seconds
+    value: Number
+    before: Annotated[bool, msgspec.Meta(description="whether it began before that: no older frame is there")]
+
+
+class Figure(Answer, frozen=True):
+    """A counter of the host that is told in any case."""
+
+    label: str
+    feature: str
+    value: Number
+
+
+class ShortLived(Answer, frozen=True):
+    """How many processes of a name came and went just before."""
+
+    name: str
+    count: int
+
+
+class Subject(Answer, frozen=True):
+    """What the answer is about before all; what a page selects where nothing else is chosen."""
+
+    scope: str
+    row: str
+    feature: str
+
+
+class Moment(Answer, frozen=True):
+    """What was slow at a moment, and what is to blame."""
+
+    host: str
+    ts: Annotated[float, msgspec.Meta(description="of the frame that was judged, the nearest, in seconds")]
+    asked_ts: Annotated[Number, msgspec.Meta(description="that was asked for; null for now")]
+    tick_s: Annotated[float, msgspec.Meta(description="the time between two frames")]
+    live: Annotated[bool, msgspec.Meta(description="whether it is the newest frame, as far as is known")]
+    silent_s: Annotated[float, msgspec.Meta(description="how old the newest frame is where it should be newer, else 0")]
+    scope: Annotated[str, msgspec.Meta(description="what the rows are")]
+    score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
+    told: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
+    belief: Belief
+    subject: Subject | None
+    rows: Annotated[list[Row], msgspec.Meta(description="worst first; then those that are not judged yet")]
+    rows_left_out: int
+    host_row: Annotated[Row | None, msgspec.Meta(description="the host's own counters; null where there are none")]
+    host_summary: list[Figure]
+    short_lived: list[ShortLived]
+    since: Annotated[Number, msgspec.Meta(description="what was before could not be learned; null where all was")]
+    began: Annotated[Number, msgspec.Meta(description="since when it has been so; null where nothing is unusual")]
+    began_before: Annotated[bool, msgspec.Meta(description="whether it began before that")]
+    grown: Growth | None
+    marks: Annotated[list[MarkNear], msgspec.Meta(description="of the host, near the moment, the newest first")]
+    incidents: Annotated[list[OpenIncident], msgspec.Meta(description="of the host, that were open then")]
+
+
+class OneRow(Answer, frozen=True):
+    """One row at a moment, with all of its features."""
+
+    host: str
+    ts: Seconds
+    asked_ts: Number
+    tick_s: float
+    live: bool
+    scope: str
+    row: Row
+
+
+class FeatureDifference(Answer, frozen=True):
+    """One counter of a row at two moments."""
+
+    feature: str
+    at: Feature | None
+    other: Feature | None = msgspec.field(name="with")
+    differs: Annotated[Number, msgspec.Meta(description="the difference of the two scores")]
+
+
+class RowDifference(Answer, frozen=True):
+    """One row at two moments."""
+
+    row: str
+    name: str
+    pid: int | None
+    user: str
+    container: str
+    command: str
+    score_at: Annotated[Number, msgspec.Meta(description="null where it was not there, or not judged")]
+    score_with: Number
+    there: Literal["both", "at", "with"]
+    differs: Annotated[float, msgspec.Meta(description="the difference of the two scores; those not there count 0")]
+    features: Annotated[list[FeatureDifference], msgspec.Meta(description="what differs most first")]
+
+
+class Comparison(Answer, frozen=True):
+    """Two moments side by side."""
+
+    host: str
+    at: Seconds
+    other: float = msgspec.field(name="with")
+    tick_s: float
+    told_at: list[str]
+    told_with: list[str]
+    scope: str
+    host_row: RowDifference | None
+    rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
+    rows_left_out: int
+
+
+class MomentQuestion(Question, frozen=True):
+    """Of which host, and when; without `at` the newest frame."""
+
+    host: Text = ""
+    at: float | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
+    features: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
+
+
+class RowQuestion(Question, frozen=True):
+    """Which row; `host` for the host's own counters, where no process has that id."""
+
+    row: Text
+    host: Text = ""
+    at: float | None = None
+
+
+class CompareQuestion(Question, frozen=True):
+    """Which two moments; without `at` the newest frame."""
+
+    other: float = msgspec.field(name="with")
+    host: Text = ""
+    at: float | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    features: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+
+
+def moment(reading: Reading, question: MomentQuestion) -> Moment:
+    """What was slow, and what is to blame."""
+    host = reading.choose_host(question.host)
+    found = reading.moments.at(host, question.at)
+    why, ranking = found.why, found.ranking
+    rows = [_row(found, each, question.features) for each in ranking.rows[: question.rows]]
+    unjudged = found.unjudged
+    rows += [_unjudged(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
+    about, grown = why.subject, why.grown
+    ts = why.frame.ts
+    return Moment(
+        host=host,
+        ts=ts,
+        asked_ts=question.at,
+        tick_s=why.tick_s,
+        live=found.live,
+        silent_s=why.silent_s(reading.clock()) if found.live else 0.0,
+        scope=why.frame.scope,
+        score=_number(ranking.score),
+        told=told(why, since=since(why)),
+        belief=Belief(belief(why), ranking.young, ranking.age_s),
+        subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
+        rows=rows,
+        rows_left_out=len(ranking.rows) + len(unjudged) - len(rows),
+        host_row=_host_row(found, question.features),
+        host_summary=[] if why.host_frame is None else [Figure(*each) for each in host_figures(why.host_frame)],
+        short_lived=[ShortLived(name, count) for name, count in why.short_lived],
+        since=_number(why.since),
+        began=_number(why.began),
+        began_before=why.began_before,
+        grown=None if grown is None else Growth(grown.ts, _number(grown.value), grown.before),
+        marks=reading.events.marks(host, ts - MARKS_WITHIN_S, ts + MARKS_WITHIN_S),
+        incidents=reading.events.incidents_at(host, ts),
+    )
+
+
+def one_row(reading: Reading, question: RowQuestion) -> OneRow:
+    """All features of one row."""
+    host = reading.choose_host(question.host)
+    found = reading.moments.at(host, question.at)
+    why = found.why
+    scope, row = why.frame.scope, _find(found, question.row)
+    if row is None and (row := _host_row(found, None)) is not None:
+        scope = HOST
+        row = row if question.row in {HOST, row.row} else None
+    if row is None:
+        raise RequestError(
+            404, f"no row {question.row[:100]!r} in the frame of that moment", "the id of one that /moment has"
+        )
+    return OneRow(host, why.frame.ts, question.at, why.tick_s, found.live, scope, row)
+
+
+def compare(reading: Reading, question: CompareQuestion) -> Comparison:
+    """Two moments side by side."""
+    host = reading.choose_host(question.host)
+    one, other = reading.moments.at(host, question.at), reading.moments.at(host, question.other)
+    rows = {each.row: each for each in _rows(one)}
+    others = {each.row: each for each in _rows(other)}
+    found = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
+    found.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
+    host_rows = _host_row(one, None), _host_row(other, None)
+    return Comparison(
+        host=host,
+        at=one.why.frame.ts,
+        other=other.why.frame.ts,
+        tick_s=one.why.tick_s,
+        told_at=told(one.why, since=since(one.why)),
+        told_with=told(other.why, since=since(other.why)),
+        scope=one.why.frame.scope,
+        host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
+        rows=found[: question.rows],
+        rows_left_out=max(len(found) - question.rows, 0),
+    )
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _feature(each: FeatureScore) -> Feature:
+    return Feature(
+        each.feature,
+        _number(each.value),
+        _number(each.mean),
+        _number(each.standard_deviation),
+        _number(each.score),
+        None if each.recent is None else _number(each.recent),
+    )
+
+
+def _role(found: Judged, row: RowScore) -> Role:
+    if is_own(row.name):
+        return "own"
+    if row.row in found.culprits:
+        return "culprit"
+    return "victim" if row.row in found.victims or only_waits(row) else "other"
+
+
+def _row(found: Judged, row: RowScore, features: int | None) -> Row:
+    who = found.who(row.row)
+    scope = found.why.frame.scope
+    return Row(
+        row=row.row,
+        name=row.name,
+        pid=pid_of(row.row),
+        user=who.user,
+        container=who.container,
+        command=who.command,
+        score=_number(row.score),
+        role=_role(found, row),
+        basis=row.basis,
+        basis_told=compared(row),
+        age_s=_number(row.age_s),
+        gone_s=row.gone_s,
+        took=clause(row.features[0].feature, judged(row.features[0]), scope) if row.features else "",
+        features=[_feature(each) for each in row.features[:features]],
+        features_left_out=len(row.features) - len(row.features[:features]),
+    )
+
+
+def _unjudged(found: Judged, row: str, features: int | None) -> Row:
+    """A row that is too new to be judged, with the values that it has."""
+    frame = found.why.frame
+    number = frame.layout.rows.index(row)
+    name, who = frame.layout.names[number], found.who(row)
+    there = [
+        Feature(feature, value, None, None, None, None)
+        for feature, value in zip(frame.layout.features, frame.values[number].tolist(), strict=True)
+        if math.isfinite(value)
+    ]
+    return Row(
+        row=row,
+        name=name,
+        pid=pid_of(row),
+        user=who.user,
+        container=who.container,
+        command=who.command,
+        score=None,
+        role="own" if is_own(name) else "other",
+        basis="itself",
+        basis_told="",
+        age_s=None,
+        gone_s=0.0,
+        took="",
+        features=there[:features],
+        features_left_out=len(there) - len(there[:features]),
+    )
+
+
+def _host_row(found: Judged, features: int | None) -> Row | None:
+    ranking = found.why.host_ranking
+    if ranking is None or not ranking.rows:
+        return None
+    row = ranking.rows[0]
+    return Row(
+        row=row.row,
+        name=row.name,
+        pid=None,
+        user="",
+        container="",
+        command="",
+        score=_number(row.score),
+        role="other",
+        basis=row.basis,
+        basis_told="",
+        age_s=_number(row.age_s),
+        gone_s=0.0,
+        took=clause(row.features[0].feature, judged(row.features[0]), HOST) if row.features else "",
+        features=[_feature(each) for each in row.features[:features]],
+        features_left_out=len(row.features) - len(row.features[:features]),
+    )
+
+
+def _find(found: Judged, row: str) -> Row | None:
+    for each in found.ranking.rows:
+        if each.row == row:
+            return _row(found, each, None)
+    return _unjudged(found, row, None) if row in found.unjudged else None
+
+
+def _rows(found: Judged) -> list[Row]:
+    return [_row(found, each, None) for each in found.ranking.rows]
+
+
+def _row_difference(one: Row | None, other: Row | None, features: int) -> RowDifference:
+    there = one or other
+    assert there is not None
+    of_one = {each.feature: each for each in one.features} if one else {}
+    of_other = {each.feature: each for each in other.features} if other else {}
+    found = [
+        FeatureDifference(
+            feature=name,
+            at=of_one.get(name),
+            other=of_other.get(name),
+            differs=_score(of_one.get(name)) - _score(of_other.get(name)),
+        )
+        for name in {**of_one, **of_other}
+    ]
+    found.sort(key=lambda each: -abs(each.differs or 0.0))
+    return RowDifference(
+        row=there.row,
+        name=there.name,
+        pid=there.pid,
+        user=there.user,
+        container=there.container,
+        command=there.command,
+        score_at=one.score if one else None,
+        score_with=other.score if other else None,
+        there="both" if one and other else "at" if one else "with",
+        differs=_score(one) - _score(other),
+        features=found[:features],
+    )
+
+
+def _score(scored: Row | Feature | None) -> float:
+    return 0.0 if scored is None or scored.score is None else scored.score
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("/moment", "What was slow at a moment, and what is to blame.", Moment, moment, MomentQuestion),
+    Endpoint("/row", "All features of one row at a moment, worst first.", OneRow, one_row, RowQuestion),
+    Endpoint("/compare", "Two moments side by side, what differs most first.", Comparison, compare, CompareQuestion),
+    *SERIES_ENDPOINTS,
+)

@@ -1,0 +1,215 @@
+"""Time series of one counter, and of a host: thinned to as many points as a page can draw, no spike lost."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.history.series import CONTEXT_S
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.columns import Thinned
+    from laggard.pipeline.investigator.moments import Judged
+    from laggard.pipeline.investigator.reading import Reading
+
+AFTER_S: Final = 300.0
+"""So long after the moment a series goes on, where nobody says how far: the recovery is told by it."""
+
+TIMELINE: Final = "cpu_busy_ratio"
+"""The counter of the host that a timeline shows."""
+
+HOST: Final = "host"
+
+
+class Usual(Answer, frozen=True):
+    """What was usual, as it was judged at the moment."""
+
+    mean: Number
+    standard_deviation: Number
+    score: Number
+
+
+class Band(Answer, frozen=True):
+    """The usual mean less and plus its spread."""
+
+    low: float
+    high: float
+
+
+class Series(Answer, frozen=True):
+    """One counter of one row over time. Lists are of one length, and in the order of time."""
+
+    host: str
+    row: str
+    scope: str
+    feature: str
+    begin: float = msgspec.field(name="from")
+    end: float = msgspec.field(name="to")
+    moment: Annotated[Number, msgspec.Meta(description="that is asked about, in seconds; null for none")]
+    ts: list[float]
+    values: Annotated[list[Number], msgspec.Meta(description="or their means; null where it was not there")]
+    low: Annotated[list[Number], msgspec.Meta(description="the least of the ticks that make a point")]
+    high: Annotated[list[Number], msgspec.Meta(description="the greatest of them")]
+    tick_s: float
+    step_s: Annotated[float, msgspec.Meta(description="the time between two points; a tick where none is thinned")]
+    complete: Annotated[bool, msgspec.Meta(description="whether every tick was read: else ask again soon for the rest")]
+    usual: Usual | None
+    band: Band | None
+    marks: list[MarkNear]
+    incidents: list[OpenIncident]
+
+
+class Timeline(Answer, frozen=True):
+    """A host over time: a counter of its own, and what happened. Lists are as those of a series."""
+
+    host: str
+    begin: float = msgspec.field(name="from")
+    end: float = msgspec.field(name="to")
+    first_ts: Annotated[float, msgspec.Meta(description="of the oldest frame that is there, in seconds")]
+    last_ts: Annotated[float, msgspec.Meta(description="of the newest frame")]
+    feature: str
+    ts: list[float]
+    values: list[Number]
+    low: list[Number]
+    high: list[Number]
+    tick_s: float
+    step_s: float
+    complete: bool
+    marks: list[MarkNear]
+    incidents: list[OpenIncident]
+
+
+Points = Annotated[int, msgspec.Meta(ge=10, le=20_000)]
+
+
+class SeriesQuestion(Question, frozen=True):
+    """Of which counter, round which moment, from when to when; without them four hours until now."""
+
+    row: Text
+    feature: Text
+    host: Text = ""
+    scope: Text = "process"
+    at: float | None = None
+    begin: float | None = msgspec.field(name="from", default=None)
+    end: float | None = msgspec.field(name="to", default=None)
+    points: Points = 1500
+
+
+class TimelineQuestion(Question, frozen=True):
+    """Of which host, from when to when; without them all that is there."""
+
+    host: Text = ""
+    begin: float | None = msgspec.field(name="from", default=None)
+    end: float | None = msgspec.field(name="to", default=None)
+    points: Points = 500
+
+
+def series(reading: Reading, question: SeriesQuestion) -> Series:
+    """One counter over time."""
+    host = reading.choose_host(question.host)
+    judged = _judged(reading, host, question.at)
+    row = question.row
+    if question.scope == HOST and row == HOST and judged is not None and judged.why.host_frame is not None:
+        row = judged.why.host_frame.layout.rows[0]
+    newest = reading.columns.bounds(host)[1] if judged is None else judged.why.frame.ts
+    moment = newest if question.at is None else question.at
+    begin = moment - CONTEXT_S if question.begin is None else question.begin
+    end = moment + AFTER_S if question.end is None else question.end
+    _check_range(begin, end)
+    found = reading.columns.thinned(
+        host, question.scope, row, question.feature, begin=begin, end=end, points=question.points
+    )
+    if found.complete and not found.ts and not any_value(found):
+        raise RequestError(
+            404,
+            f"no {question.feature[:100]!r} of row {row[:100]!r} of scope {question.scope[:100]!r} from {begin!r} "
+            f"to {end!r}",
+            "a row, and a feature of it, that /row has",
+        )
+    usual = None if judged is None else judged.usual(question.scope, row, question.feature)
+    told = None
+    band = None
+    if usual is not None:
+        told = Usual(_number(usual.mean), _number(usual.standard_deviation), _number(usual.score))
+        if math.isfinite(usual.mean) and math.isfinite(usual.standard_deviation):
+            band = Band(usual.mean - usual.standard_deviation, usual.mean + usual.standard_deviation)
+    return Series(
+        host=host,
+        row=row,
+        scope=question.scope,
+        feature=question.feature,
+        begin=begin,
+        end=end,
+        moment=moment if judged is None else judged.why.frame.ts,
+        ts=found.ts,
+        values=found.values,
+        low=found.low,
+        high=found.high,
+        tick_s=found.tick_s,
+        step_s=found.step_s,
+        complete=found.complete,
+        usual=told,
+        band=band,
+        marks=reading.events.marks(host, begin, end),
+        incidents=reading.events.incidents(host, begin, end),
+    )
+
+
+def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
+    """A host over time."""
+    host = reading.choose_host(question.host)
+    first, last = reading.columns.bounds(host)
+    begin = first if question.begin is None else question.begin
+    end = last if question.end is None else question.end
+    _check_range(begin, end)
+    found = reading.columns.thinned(host, HOST, None, TIMELINE, begin=begin, end=end, points=question.points)
+    return Timeline(
+        host=host,
+        begin=begin,
+        end=end,
+        first_ts=first,
+        last_ts=last,
+        feature=TIMELINE,
+        ts=found.ts,
+        values=found.values,
+        low=found.low,
+        high=found.high,
+        tick_s=found.tick_s,
+        step_s=found.step_s,
+        complete=found.complete,
+        marks=reading.events.marks(host, begin, end),
+        incidents=reading.events.incidents(host, begin, end),
+    )
+
+
+def any_value(found: Thinned) -> bool:
+    """Whether there is a value at any time."""
+    return any(each is not None for each in found.values)
+
+
+def _judged(reading: Reading, host: str, at: float | None) -> Judged | None:
+    """The moment, None where there is no frame near it: its series may be looked at all the same."""
+    try:
+        return reading.moments.at(host, at)
+    except RequestError:
+        return None
+
+
+def _check_range(begin: float, end: float) -> None:
+    if not (math.isfinite(begin) and math.isfinite(end) and begin <= end):
+        raise RequestError(400, f"parameters 'from' and 'to' are {begin!r} and {end!r}", "times, the earlier one first")
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("/series", "One counter of one row over time.", Series, series, SeriesQuestion),
+    Endpoint("/timeline", "A host over time, with marks and incidents.", Timeline, timeline, TimelineQuestion),
+)
