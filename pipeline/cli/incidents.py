@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
-
-DIAGNOSED_S: Final = 3600.0
-"""Of an incident, so much from its beginning is looked through for what processes were doing."""
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:  # noqa: ARG001
@@ -165,30 +162,15 @@ def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, on
 
 def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     """What processes were doing while it lasted, as far as that is recorded; those who are blamed come first."""
-    if incident.keyed_by != "host":
-        return []
     from laggard.pipeline.bus import BusError  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import Recorded  # noqa: PLC0415
+    from laggard.pipeline.diagnoses.recorded import during  # noqa: PLC0415
 
-    begin = incident.opened_ts
-    end = (
-        begin + DIAGNOSED_S if incident.change != "closed" else max(min(begin + DIAGNOSED_S, incident.until_ts), begin)
-    )
-    blamed = _blamed(incident)
     try:
-        found = Recorded(bus, topics_of(settings), incident.key).around(
-            incident.opened_ts, max(end, incident.opened_ts)
-        )
+        return during(bus, topics_of(settings), incident)
     except BusError as error:
         click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
         return []
-    return sorted(found, key=lambda each: each.row not in blamed)
-
-
-def _blamed(incident: Incident) -> set[str]:
-    """The rows that it, or an operator that saw it, blames."""
-    return {blame.row for blame in (incident.blame, *(each.blame for each in incident.evidence)) if blame}
 
 
 def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float) -> Mapping[str, float]:
@@ -245,12 +227,12 @@ def _write_one(
 ) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.cli.why import write_doing  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID, blamed_rows  # noqa: PLC0415
     from laggard.pipeline.incidents.report import incident_lines  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), silent, now), console)
-    write_doing(settings, doing, incident.opened_ts, _blamed(incident))
+    write_doing(settings, doing, incident.opened_ts, blamed_rows(incident))
     following, others = [], ["incidents"]
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])

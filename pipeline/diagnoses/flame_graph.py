@@ -1,14 +1,16 @@
-"""A flame graph as one SVG file that needs nothing else: no script, no font, no other file.
+"""Flame graphs: their boxes, for whoever draws them, and one SVG file that needs nothing else.
 
 Drawn after B. Gregg, "The Flame Graph", CACM 59(6), 2016: functions stand on those that called them, as wide as they
 were found often, in the order of the alphabet; colours mean nothing but their family. What ran is warm, the kernel's
 orange, what was blocked blue, each phase and the blocked threads in a graph of their own: thirty idle threads would
-leave no room for the one that runs. No package of Python draws one from stacks that is kept up: pyinferno, which binds
-inferno, has wheels of single versions of Python, and needs a profiler that is not used here.
+leave no room for the one that runs. The file has no script, no font and no other file in it. No package of Python draws
+one from stacks that is kept up: pyinferno, which binds inferno, has wheels of single versions of Python, and needs a
+profiler that is not used here.
 """
 
 from __future__ import annotations
 
+import heapq
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,9 +23,9 @@ from laggard.pipeline.explaining.report import clock, moment
 from laggard.pipeline.explaining.units import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from laggard.pipeline.records.diagnosis import Diagnosis, Phase, Stack, ThreadUse
+    from laggard.pipeline.records.diagnosis import Diagnosis, Phase, Stack, ThreadState, ThreadUse
 
 WIDTH: Final = 1200
 MARGIN: Final = 10
@@ -45,27 +47,34 @@ _STYLE: Final = (
 
 
 @dataclass(slots=True)
-class _Box:
-    """One function on a stack, with what stands on it."""
+class Box:
+    """One function on a stack, with what stands on it.
+
+    Attributes:
+        samples: how often it was found there.
+        module: where it is, as `Location` has it.
+        above: those that it called, by their labels.
+
+    """
 
     samples: int = 0
     module: str = ""
-    above: dict[str, _Box] = field(default_factory=dict)
+    above: dict[str, Box] = field(default_factory=dict)
 
     def add(self, stack: Iterable[tuple[str, str]], samples: int) -> None:
         """Add a stack: labels and modules, the outermost first."""
         box = self
         box.samples += samples
         for label, module in stack:
-            box = box.above.setdefault(label, _Box(module=module))
+            box = box.above.setdefault(label, Box(module=module))
             box.samples += samples
 
 
-class _Placed(NamedTuple):
-    """A box where it is drawn: `x` and `width` in pixels, and on how many others it stands."""
+class Placed(NamedTuple):
+    """A box where it is drawn: `x` and `width` in the unit of the picture, and on how many others it stands."""
 
     label: str
-    box: _Box
+    box: Box
     x: float
     width: float
     below: int
@@ -78,7 +87,7 @@ def flame_graph(diagnosis: Diagnosis) -> str:
     for heading, cold, root in _graphs(diagnosis):
         top += _HEADING
         body.append(f'<text class="h" x="{MARGIN}" y="{top - 8}">{_text(heading)}</text>')
-        placed = _placed(root)
+        placed = boxes(root, NARROWEST, MARGIN, WIDTH - 2 * MARGIN)
         base = top + max((each.below + 1 for each in placed), default=0) * ROW
         body += (_drawn(each, root.samples, base, cold=cold) for each in placed)
         top = base + MARGIN
@@ -97,24 +106,34 @@ def flame_graph(diagnosis: Diagnosis) -> str:
     )
 
 
-def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, _Box]]:
+def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, Box]]:
     """Heading, whether it is of blocked threads, and what stands on each other."""
     several = len(diagnosis.phases) > 1
     for number, phase in enumerate(diagnosis.phases, 1):
-        root = _stacked((phase,), "running")
+        root = stacked((phase,), "running")
         if root.samples:
             when = f"{clock(phase.begin_ts)} to {clock(phase.end_ts)}"
             where = f", {phase_label(phase, number)}, {when}" if several else ""
             yield f"Running{where}: {_counted(root.samples)}", False, root
-    root = _stacked(diagnosis.phases, "blocked")
+    root = stacked(diagnosis.phases, "blocked")
     if root.samples:
         yield f"Blocked: {_counted(root.samples)}", True, root
 
 
-def _stacked(phases: Iterable[Phase], state: str) -> _Box:
-    root = _Box()
+def stacked(phases: Iterable[Phase], state: ThreadState, tid: int | None = None) -> Box:
+    """The ground on which all stands that was found in these phases.
+
+    Args:
+        phases: of one diagnosis.
+        state: whether what ran is wanted, or what was blocked.
+        tid: of which thread; None for all.
+
+    """
+    root = Box()
     for phase in phases:
         for thread in phase.threads:
+            if tid not in {None, thread.tid}:
+                continue
             for stack in thread.stacks:
                 if stack.state == state:
                     root.add(_labels(thread, stack), stack.samples)
@@ -126,27 +145,68 @@ def _labels(thread: ThreadUse, stack: Stack) -> Iterator[tuple[str, str]]:
     yield from ((frame_label(each), each.module) for each in frames(stack) if each is not BLOCKED)
 
 
-def _placed(root: _Box) -> list[_Placed]:
-    """What is wide enough to be drawn, from the ground up."""
-    scale = (WIDTH - 2 * MARGIN) / root.samples
-    placed = [_Placed("", root, MARGIN, WIDTH - 2 * MARGIN, -1)]
+def boxes(root: Box, narrowest: float, left: float = 0.0, width: float | None = None) -> list[Placed]:
+    """What is wide enough to be drawn, from the ground up; the ground itself is not among it.
+
+    Args:
+        root: the ground; with samples.
+        narrowest: what is narrower is left out, with all that stands on it.
+        left: where the ground begins.
+        width: of the ground; None to measure in samples.
+
+    """
+    across = float(root.samples) if width is None else width
+    scale = across / root.samples
+    placed = [Placed("", root, left, across, -1)]
     for each in placed:  # grows meanwhile
         x = each.x
         for label, box in sorted(each.box.above.items()):
-            width = box.samples * scale
-            if width >= NARROWEST:
-                placed.append(_Placed(label, box, x, width, each.below + 1))
-            x += width
+            wide = box.samples * scale
+            if wide >= narrowest:
+                placed.append(Placed(label, box, x, wide, each.below + 1))
+            x += wide
     return placed[1:]
 
 
-def _drawn(placed: _Placed, samples: int, base: int, *, cold: bool) -> str:
+def widest(placed: Sequence[Placed], most: int) -> list[Placed]:
+    """At most so many boxes, the widest, each after that on which it stands."""
+    if len(placed) <= most:
+        return list(placed)
+    # Of equal ones the first: what a box stands on is at least as wide, and before it.
+    kept = heapq.nsmallest(most, enumerate(placed), key=lambda each: (-each[1].width, each[0]))
+    return [each for _, each in sorted(kept, key=lambda each: each[0])]
+
+
+class Occupied(NamedTuple):
+    """How often one function was found at all, and how often it was the innermost."""
+
+    label: str
+    samples: int
+    own: int
+
+
+def functions(root: Box) -> list[Occupied]:
+    """The functions of a flame graph, that which was the innermost most often first; a recursion counts once."""
+    totals: dict[str, int] = {}
+    own: dict[str, int] = {}
+    left: list[tuple[str, Box, frozenset[str]]] = [(label, box, frozenset()) for label, box in root.above.items()]
+    while left:
+        label, box, below = left.pop()
+        if label not in below:
+            totals[label] = totals.get(label, 0) + box.samples
+        own[label] = own.get(label, 0) + box.samples - sum(each.samples for each in box.above.values())
+        left += [(above, each, below | {label}) for above, each in box.above.items()]
+    found = (Occupied(label, totals[label], own[label]) for label in totals)
+    return sorted(found, key=lambda each: (-each.own, -each.samples, each.label))
+
+
+def _drawn(placed: Placed, samples: int, base: int, *, cold: bool) -> str:
     """A box, and what a browser says of it."""
     label, box, x, width, below = placed
     title = _text(f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}")
     if box.module and box.module != KERNEL:
         title += f"\n{_text(box.module)}"
-    fill = _colour(label, box.module, cold=cold)
+    fill = colour(label, box.module, cold=cold)
     at = f'x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}"'
     if width < LETTER:
         return f'<g><title>{title}</title><rect {at} height="{ROW - 1}" fill="{fill}"/></g>'
@@ -158,7 +218,7 @@ def _drawn(placed: _Placed, samples: int, base: int, *, cold: bool) -> str:
     )
 
 
-def _colour(label: str, module: str, *, cold: bool) -> str:
+def colour(label: str, module: str, *, cold: bool) -> str:
     """A shade that is the same for a function wherever it stands."""
     shade = zlib.crc32(label.encode("utf-8", "backslashreplace")) % 1000 / 1000.0
     if cold:

@@ -1,10 +1,11 @@
-"""The diagnoses on a bus: the newest ones, and those of a moment."""
+"""The diagnoses on a bus: the newest ones, those of a moment, and those of an incident."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.history.series import Reader
+from laggard.pipeline.incidents.past import blamed_rows
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.topics import DIAGNOSES
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Incoming
     from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.topics import Topics
 
 BEFORE_S: Final = 60.0
@@ -21,6 +23,9 @@ BEFORE_S: Final = 60.0
 
 LONGEST_S: Final = 900.0
 """The records of a diagnosis that has to do with a moment are looked for so long behind it."""
+
+INCIDENT_S: Final = 3600.0
+"""Of an incident, so much from its beginning is looked through."""
 
 SHORT_ID: Final = 8
 """Characters of an id that are enough to find it again."""
@@ -108,3 +113,28 @@ def concerning(recorded: Recorded, ts: float, began_ts: float, blamed: Sequence[
     found = [each for each in recorded.around(begin_ts, ts) if each.row in blamed or overlaps(each, ts - BEFORE_S, ts)]
     ranks = {row: rank for rank, row in enumerate(blamed)}
     return sorted(found, key=lambda each: (ranks.get(each.row, len(ranks)), -each.phases[-1].end_ts))
+
+
+def during(bus: Bus, topics: Topics, incident: Incident) -> list[Diagnosis]:
+    """What processes were doing while an incident lasted, see `INCIDENT_S`; those who are blamed come first.
+
+    Of one of an application they are those of the host that is to blame; of a pool and of a service there are none.
+    """
+    if (host := diagnosed_host(incident)) is None:
+        return []
+    begin_ts = end_ts = incident.opened_ts
+    if incident.change != "closed":
+        end_ts += INCIDENT_S
+    elif incident.until_ts > begin_ts:
+        end_ts = min(begin_ts + INCIDENT_S, incident.until_ts)
+    blamed = blamed_rows(incident)
+    return sorted(Recorded(bus, topics, host).around(begin_ts, end_ts), key=lambda each: each.row not in blamed)
+
+
+def diagnosed_host(incident: Incident) -> str | None:
+    """The host on which an incident is to be looked into; None where none is known."""
+    if incident.keyed_by == "host":
+        return incident.key
+    if incident.keyed_by == "application" and incident.blame is not None:
+        return incident.blame.name  # of an application's blame the row is of the host, and the name is it
+    return None

@@ -83,6 +83,16 @@ def lasted_s(incident: Incident, now: float) -> float:
     return max((incident.until_ts if incident.change == "closed" else now) - incident.opened_ts, 0.0)
 
 
+def worst(score: float) -> float:
+    """The score of an incident or of its evidence, as it was: JSON has no infinity."""
+    return math.inf if math.isnan(score) else score
+
+
+def blamed_rows(incident: Incident) -> set[str]:
+    """The rows that it, or an operator that saw it, blames."""
+    return {blame.row for blame in (incident.blame, *(each.blame for each in incident.evidence)) if blame}
+
+
 def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = None, identity: str = "") -> Past:
     """The live incidents that were open at `since` or after it.
 
@@ -107,7 +117,7 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
             first = next(Reader(bus, partition).stored(start, end), None)
             begins = max(begins, since - REACH_S if first is None else first.ts)
         # By partition, so that only the last record of each is kept.
-        found += folded(_tellings(reader, start, end, since))
+        found += folded(_tellings(reader, start, end, since, identity.encode()))
     wanted = [
         each
         for each in folded(found)
@@ -117,9 +127,11 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
     return Past([each for each in read if each is not None], begins if begins > -math.inf else math.nan)
 
 
-def _tellings(reader: Reader, start: int, end: int, since: float) -> Iterator[Telling]:
+def _tellings(reader: Reader, start: int, end: int, since: float, identity: bytes) -> Iterator[Telling]:
     for record in reader.stored(start, end):
-        if _TYPE in record.headers and (telling := _told(record)) is not None:
+        if _TYPE not in record.headers or identity not in record.value:
+            continue
+        if (telling := _told(record)) is not None:
             # What was over before is nobody's concern, but that it was.
             yield telling if telling.until_ts >= since else telling._replace(value=b"")
 

@@ -12,7 +12,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.report import clock, moment, ranked, score_digits
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
-from laggard.pipeline.incidents.past import SHORT_ID, lasted_s
+from laggard.pipeline.incidents.past import SHORT_ID, lasted_s, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ def table_lines(incidents: Sequence[Incident], silent: Mapping[str, float], now:
     for one, row in zip(incidents, rows, strict=True):
         yield Text(_aligned(row, widths), "" if one.change == "closed" else "bold red")
         yield Text(f"{'':{widths[0] + 2}}{printable(one.sentence)}")
-        if said := _silence(one, silent, now):
+        if said := silence(one, silent, now):
             yield Text(f"{'':{widths[0] + 2}}{said}", "yellow")
 
 
-def _silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
+def silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
     """Say that nobody knows whether it goes on; nothing where its host is heard."""
     if incident.change == "closed" or incident.keyed_by != "host" or incident.key not in silent:
         return ""
@@ -63,7 +63,7 @@ def _row(incident: Incident, now: float) -> tuple[str, ...]:
         whose(incident),
         moment(incident.opened_ts),
         readable_duration(lasted_s(incident, now)),
-        score_digits(_score(incident.score)),
+        score_digits(worst(incident.score)),
         ", ".join(sorted({printable(each.operator) for each in incident.evidence})),
     )
 
@@ -98,7 +98,7 @@ def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], 
     yield Text(f"{whose(incident)} from {moment(incident.opened_ts)} {until}, {lasted}: {incident.id}", "dim")
     yield Text()
     yield Text(printable(incident.sentence), "bold" if is_open else "")
-    if said := _silence(incident, silent, now):
+    if said := silence(incident, silent, now):
         yield Text(said, "yellow")
     if not incident.live:
         yield Text("It is of recorded data that was replayed.", "dim")
@@ -121,12 +121,7 @@ def _seen(evidence: Evidence) -> Iterator[Text]:
     when = (
         f"{clock(evidence.opened_ts)} to {clock(evidence.until_ts)}" if ended else f"from {clock(evidence.opened_ts)}"
     )
-    line = Text(f"{score_digits(_score(evidence.score)):>6}  ", "dim" if ended else "bold red")
+    line = Text(f"{score_digits(worst(evidence.score)):>6}  ", "dim" if ended else "bold red")
     line.append(printable(evidence.operator), "bold")
     yield line.append(f"  {when}" + (", when its model was young" if evidence.young else ""))
     yield Text(f"{'':8}{printable(evidence.sentence)}")
-
-
-def _score(score: float) -> float:
-    """A score as it was: JSON has no infinity."""
-    return math.inf if math.isnan(score) else score

@@ -1,0 +1,96 @@
+"""All that was told of one incident, in the order of time: what operators said, how bad it was, and who marked it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.incidents.courses import JOINED_S
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.outputs import Anomaly, Found, Progress, RankingOutput, read_output
+from laggard.pipeline.topics import ANOMALIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.topics import Topics
+
+MOST_RECORDS: Final = 20_000
+"""Records of the partition that are read at most, from before the incident on."""
+
+MOST_TOLD: Final = 1_000
+"""What is given at most of what was told, the oldest."""
+
+BEFORE_S: Final = 900.0
+"""Marks are given from so long before it opened."""
+
+_KINDS: Final = {f"laggard.{kind.kind}".encode(): kind for kind in (Anomaly, Progress, RankingOutput)}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What was told of one incident.
+
+    Attributes:
+        told: what operators said of its anomalies, the oldest first.
+        left_out: how many more there were.
+        newest: by anomaly, the newest of it that has a ranking.
+        marks: those of its host about then, the oldest first.
+
+    """
+
+    told: Sequence[Anomaly | Progress]
+    left_out: int
+    newest: Mapping[str, Found]
+    marks: Sequence[RankingOutput]
+
+
+def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
+    """Read what was told of an incident.
+
+    Args:
+        bus: where it is.
+        topics: the names of the topics.
+        incident: as its last record says.
+
+    """
+    partition = bus.partition_of(topics.name(ANOMALIES), incident.key)
+    begin = min([incident.opened_ts, *(each.opened_ts for each in incident.evidence)]) - BEFORE_S
+    is_open = incident.change != "closed"
+    start, end = bus.offset_at(partition, begin), bus.bounds(partition)[1]
+    stop = end if is_open else bus.offset_at(partition, max(incident.until_ts, incident.ts) + JOINED_S)
+    wanted = [each.anomaly.encode() for each in incident.evidence]
+    told: list[Anomaly | Progress] = []
+    newest: dict[str, Found] = {}
+    marks: list[RankingOutput] = []
+    for output in _outputs(Reader(bus, partition, incident.key), start, min(stop, start + MOST_RECORDS), wanted):
+        if isinstance(output, RankingOutput):
+            if incident.keyed_by == "host":
+                marks.append(output)
+        else:
+            told.append(output)
+            if output.ranking.rows:
+                newest[output.id] = output
+    told.sort(key=lambda each: (each.ts, each.number if isinstance(each, Progress) else 0))
+    marks.sort(key=lambda each: each.ts)
+    return Account(told[:MOST_TOLD], max(len(told) - MOST_TOLD, 0), newest, marks)
+
+
+def _outputs(
+    reader: Reader, start: int, stop: int, wanted: Sequence[bytes]
+) -> Iterator[Anomaly | Progress | RankingOutput]:
+    """Of what is there, the marks, and what is about these anomalies."""
+    known = {each.decode() for each in wanted}
+    for record in reader.stored(start, stop):
+        kind = _KINDS.get(dict(record.headers).get("ce_type", b""))
+        if kind is None or (kind is not RankingOutput and not any(each in record.value for each in wanted)):
+            continue
+        try:
+            output = read_output(record.value, reader.partition.topic)
+        except RecordError:
+            continue
+        if isinstance(output, RankingOutput) or (isinstance(output, Anomaly | Progress) and output.id in known):
+            yield output
