@@ -158,12 +158,8 @@ def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
     metric = term.metric
     line = Text(f"      {printable(metric_of(metric))}", "cyan")
     yield line.append(f"  {RESOURCES[metric.resource]} of {printable(metric.host)}", "default")
-    told = f"          {metric.description}"
-    if math.isfinite(term.coefficient):
-        unit = unit_of(metric.feature)
-        effect = readable(model.performance, abs(term.coefficient * unit.more))
-        told += f"; with {unit.told} more of it {effect} {'less' if term.coefficient < 0.0 else 'more'}"
-    yield Text(told)
+    told = effect(model, term)
+    yield Text(f"          {metric.description}{'; ' if told else ''}{told}")
     if term.family:
         others = ", ".join(map(printable, term.family[:SHOWN_FAMILY]))
         left_out = ", ..." if len(term.family) > SHOWN_FAMILY else ""
@@ -171,6 +167,15 @@ def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
         yield Text(
             f"          and {counted(len(term.family), 'metric')} that {say} the same: {others}{left_out}", "dim"
         )
+
+
+def effect(model: ModelOutput, term: TermOutput) -> str:
+    """What more of a metric brings, as a part of a sentence; empty in a model that is no equation."""
+    if not math.isfinite(term.coefficient):
+        return ""
+    unit = unit_of(term.metric.feature)
+    by = readable(model.performance, abs(term.coefficient * unit.more))
+    return f"with {unit.told} more of it {by} {'less' if term.coefficient < 0.0 else 'more'}"
 
 
 def _quality(model: ModelOutput) -> str:
@@ -182,7 +187,7 @@ def _quality(model: ModelOutput) -> str:
 def _origin(model: ModelOutput, now: float) -> str:
     """When and why it was built."""
     ago = readable_duration(max(now - model.ts, 0.0))
-    told = f"Built {moment(model.ts)} ({ago} ago), for {_reason(model)}."
+    told = f"Built {moment(model.ts)} ({ago} ago), for {reason_told(model)}."
     return told if model.live else f"{told} It is of recorded data."
 
 
@@ -215,10 +220,10 @@ def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], n
         for one, before in zip(course.models[1:], (*course.models[2:], None), strict=True):
             yield Text(f"    {moment(one.ts)}  R2 {one.r2:.2f}  {equation_with_units(one)}")
             different = "" if before is None else f"; {changed(one, before)}"
-            yield Text(f"        {_reason(one)}{different}", "dim")
+            yield Text(f"        {reason_told(one)}{different}", "dim")
 
 
-def _reason(model: ModelOutput) -> str:
+def reason_told(model: ModelOutput) -> str:
     """Why it was built, and with which p-value the residuals of the one before were still those that it had."""
     p_value = f" (p-value {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
     return f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"

@@ -88,7 +88,7 @@ class Judged:
 
     def sentence(self) -> str:
         """What it is: how slow the application is, and which host is short of what."""
-        told = [_slow(self.application, self.judgement)]
+        told = [how_slow(self.application, self.judgement)]
         if self.judgement.suspects:
             told += _short(self.judgement.suspects)
         else:
@@ -98,7 +98,8 @@ class Judged:
         return " ".join(told)
 
 
-def _slow(application: str, judgement: Judgement) -> str:
+def how_slow(application: str, judgement: Judgement) -> str:
+    """A sentence on how long an application takes now, and how long it usually does."""
     said = [each for each in judgement.predictions if math.isfinite(each.value)]
     if not said:
         return f"The performance of {printable(application)} is not what it was."

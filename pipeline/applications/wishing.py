@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.past import application_now, known_metrics
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.records import Wish, encode
 from laggard.pipeline.topics import APPLICATIONS
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
-
-NEAR: Final = 5
-"""Metrics that an error names."""
 
 
 class UnknownApplicationError(LookupError):
@@ -65,16 +62,3 @@ def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wis
         if wish.metric not in wished:
             raise UnknownMetricError(wish.application, wish.metric, len(known), nearest(wish.metric, [*known, *wished]))
     bus.append([Outgoing(topics.name(APPLICATIONS), wish.application, value, wish.ts)])
-
-
-def nearest(metric: str, known: Sequence[str], most: int = NEAR) -> list[str]:
-    """Metrics whose names are most like this one: those that contain it first, then by likeness.
-
-    Example:
-        >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])
-        ['web-1:cpu_busy_ratio', 'db-1:cpu_busy_ratio']
-
-    """
-    containing = sorted((each for each in known if metric in each), key=len)[:most]
-    like = difflib.get_close_matches(metric, known, n=most, cutoff=0.7)
-    return list(dict.fromkeys((*containing, *like)))[:most]

@@ -163,8 +163,8 @@ def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:
 
 def _others(pool: str, known: Sequence[str]) -> str:
     """Say of which pools there is something: near ones, or the first."""
-    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
 
     near = nearest(pool, known)
     others = ", ".join(map(printable, near or known[:LISTED]))

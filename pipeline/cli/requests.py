@@ -180,7 +180,7 @@ def _bus(settings: Settings) -> Bus:
 
 def _of_bus(settings: Settings, begin: float, end: float, service: str) -> Told:
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.requests.past import told_on  # noqa: PLC0415
+    from laggard.pipeline.requests.stored import told_on  # noqa: PLC0415
 
     with _bus(settings) as bus:
         return told_on(bus, topics_of(settings), begin, end, service)
@@ -255,8 +255,8 @@ def no_requests(settings: Settings) -> str:
 
 
 def _others(service: str, known: Sequence[str]) -> str:
-    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
 
     near = nearest(service, known)
     more = ", ..." if not near and len(known) > LISTED else ""
@@ -271,8 +271,8 @@ def _unknown(
     paths: Sequence[str],
 ) -> str:
     """Say which ids are near, or the newest ones."""
-    from laggard.pipeline.cli.models import nearest  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
     from laggard.pipeline.requests.report import listed  # noqa: PLC0415
 
     if not known:

@@ -17,7 +17,6 @@ from laggard.pipeline.applications.past import application_now, known_metrics, p
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.report import equation_with_units, model_lines
 from laggard.pipeline.applications.resources import trait
-from laggard.pipeline.applications.wishing import nearest
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
@@ -25,6 +24,7 @@ from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.models import Described, ModelOutput, TermOutput
 from laggard.pipeline.records.outputs import read_output

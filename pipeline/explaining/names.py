@@ -1,0 +1,25 @@
+"""Names that are like one that does not exist: what a person may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NEAR: Final = 5
+"""Names that an error tells."""
+
+
+def nearest(name: str, known: Sequence[str], most: int = NEAR) -> list[str]:
+    """Names that are most like this one: those that contain it first, then by likeness.
+
+    Example:
+        >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])
+        ['web-1:cpu_busy_ratio', 'db-1:cpu_busy_ratio']
+
+    """
+    containing = sorted((each for each in known if name in each), key=len)[:most]
+    like = difflib.get_close_matches(name, known, n=most, cutoff=0.7)
+    return list(dict.fromkeys((*containing, *like)))[:most]
