@@ -147,13 +147,9 @@ def _standings(settings: Settings, ts: float | None) -> list[Standing]:
 
 
 def _none(settings: Settings) -> str:
-    """Say where pools come from."""
-    start = to_type(settings, "up")
-    finds = f"`{start}` finds prefork workers by itself"
-    if not settings.flag("pools.discover"):
-        finds = "pools.discover = true lets the agent find prefork workers by itself"
-    more = "pools.threads names processes whose threads are compared, pools.members processes and hosts that are"
-    return f"nothing is recorded of any pool; {finds}, {more}, and [[sources]] with a pool replicas"
+    from laggard.pipeline.pools.report import where_from  # noqa: PLC0415
+
+    return where_from(to_type(settings, "up"), discovers=settings.flag("pools.discover"))
 
 
 def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:

@@ -79,6 +79,19 @@ def order(level: LevelOutput) -> list[int]:
     return ordered
 
 
+def places(level: LevelOutput) -> list[float]:
+    """Where leaves, and then merges, stand beside each other: leaves 0, 1, ... in their `order`, merges midway.
+
+    A merge is midway between the two clusters that it joins, as R draws it.
+    """
+    found = [0.0] * len(level.leaves)
+    for place, number in enumerate(order(level)):
+        found[number] = float(place)
+    for merge in level.merges:
+        found.append((found[merge.first] + found[merge.second]) / 2)
+    return found
+
+
 def folded(level: LevelOutput, most: int = MOST, ordinary: int = ORDINARY) -> LevelOutput:
     """The same dendrogram with at most `most` leaves; none is folded where there are no more.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.pools.dendrogram import highest, order, ticks
+from laggard.pipeline.pools.dendrogram import highest, order, places, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 
 if TYPE_CHECKING:
@@ -127,10 +127,9 @@ class _Drawn:
         yield f'<text class="h" x="{MARGIN}" y="{self._top + 14}">{_text(self._heading)}</text>'
         yield from self._axis()
         merges, count = self._level.merges, len(self._level.leaves)
-        xs: dict[int, float] = {number: self._left + place * self._apart for place, number in enumerate(self._order)}
+        xs = [self._left + place * self._apart for place in places(self._level)]
         above = {}  # by leaf, the height of the merge that takes it
-        for number, merge in enumerate(merges, count):
-            xs[number] = (xs[merge.first] + xs[merge.second]) / 2
+        for merge in merges:
             above.update(dict.fromkeys((merge.first, merge.second), merge.height))
         labels = []
         for number, (merge, p_value) in enumerate(zip(merges, self._level.p_values, strict=True), count):

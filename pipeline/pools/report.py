@@ -13,6 +13,7 @@ from laggard.pipeline.explaining.units import counted, readable, readable_durati
 from laggard.pipeline.pools.dendrogram import folded, members_of, without_starts
 from laggard.pipeline.pools.drawing import HARMLESS, dendrogram_lines
 from laggard.pipeline.pools.drawing_svg import Picture, dendrogram_svg
+from laggard.pipeline.pools.telling import NOBODY
 from laggard.pipeline.records.strict_json import json_number
 
 if TYPE_CHECKING:
@@ -40,6 +41,21 @@ _NUMBERS: Final = ("members", "score")
 
 _LONGEST_NAME: Final = 40
 _FEATURE: Final = 48  # columns right of a feature's name
+
+
+def where_from(start: str, *, discovers: bool) -> str:
+    """Say where pools come from, when there are none.
+
+    Args:
+        start: the command that starts laggard here.
+        discovers: whether the agent finds some by itself.
+
+    """
+    finds = f"`{start}` finds prefork workers by itself"
+    if not discovers:
+        finds = "pools.discover = true lets the agent find prefork workers by itself"
+    more = "pools.threads names processes whose threads are compared, pools.members processes and hosts that are"
+    return f"nothing is recorded of any pool; {finds}, {more}, and [[sources]] with a pool replicas"
 
 
 def pools_lines(standings: Sequence[Standing], now: float) -> Iterator[Text]:
@@ -109,12 +125,12 @@ def pool_lines(output: PoolOutput, page: Page, now: float) -> Iterator[Text]:
     yield Text(f"{printable(output.pool)} at {moment(output.ts)}{ago}: {counted(output.members, 'member')}", "dim")
     yield Text()
     if not output.ranking:
-        yield Text("No member behaves unlike the others.")
+        yield Text(NOBODY)
     shown = [feature for each in output.ranking for feature in each.features[:SHOWN_FEATURES]]
     longest = min(max((len(each.feature) for each in shown), default=0), max(page.width - _FEATURE, 8))
     for each in output.ranking:
         yield from _ranked_lines(each, longest, page)
-    yield Text(_belief(output), "dim")
+    yield Text(belief(output), "dim")
     levels = [level for level in output.levels if level.merges]
     paths = _paths(output)
     for level in levels:
@@ -153,7 +169,8 @@ def _feature_lines(feature: FeatureScore, longest: int, page: Page) -> Iterator[
         yield line.append(f"  {usual}", "dim")
 
 
-def _belief(output: PoolOutput) -> str:
+def belief(output: PoolOutput) -> str:
+    """How far a comparison is to be relied on, in a sentence."""
     age = readable_duration(output.age_s)
     if output.young:
         return f"The comparison is young: it knows the pool for {age}, so take this with care."
@@ -170,6 +187,6 @@ def _legend(levels: Sequence[LevelOutput]) -> Iterator[str]:
 def pool_svg(output: PoolOutput) -> str:
     """The dendrograms of a pool as one SVG, from the top down."""
     title = f"{output.pool} at {moment(output.ts)}: {counted(output.members, 'member')}"
-    told = [each.sentence for each in output.ranking] or ["No member behaves unlike the others."]
+    told = [each.sentence for each in output.ranking] or [NOBODY]
     pictures = [Picture(level_heading(level), folded(level, MOST_PICTURED)) for level in output.levels if level.merges]
     return dendrogram_svg(title, " ".join(told), pictures)

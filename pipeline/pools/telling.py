@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NAMED: Final = 3
 """So many deviations are told in a sentence."""
 
+NOBODY: Final = "No member behaves unlike the others."
+
 _SPIKES: Final[Mapping[str, str]] = {"cpu": "a CPU spike", "io": "an I/O spike", "memory": "a memory spike"}
 """By the first word of the feature that shows it, what a short rise is called."""
 
@@ -81,7 +83,7 @@ def pool_sentence(deviations: Sequence[Deviation], ts: float, *, young: bool) ->
         left = len(deviations) - NAMED
         told.append(f"So {'does 1 more' if left == 1 else f'do {left:,} more'}.")
     if not told:
-        told.append("No member behaves unlike the others.")
+        told.append(NOBODY)
     if young:
         told.append("The comparison is young.")
     return " ".join(told)
