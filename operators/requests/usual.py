@@ -172,6 +172,14 @@ class Moments:
         }
 
 
+def moments(requests: Sequence[Traced]) -> Moments:
+    """Means and spreads over some requests, each of which counts alike."""
+    found = Moments(max(len(requests), 1))
+    for each in requests:
+        found.add(each, profile(each))
+    return found
+
+
 def evidence(some: Moments, usual: Moments) -> Evidence:
     """What sets some requests apart from normal ones.
 

@@ -16,16 +16,10 @@ from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Partition
     from laggard.pipeline.topics import Topic, Topics
-
-MOST_REQUESTS: Final = 20_000
-"""Of each partition the newest: a bound on what is read of a busy topic."""
-
-LONGEST_REQUEST_S: Final = 3600.0
-"""What is told of a request comes at most so long after it began, as far as one looks for it."""
 
 LATELY: Final = 500
 """So many of the newest records say which services and requests there are."""
@@ -42,7 +36,27 @@ class Durations(NamedTuple):
     requests: int
     median_s: float
     p95_s: float
+    p99_s: float
     longest_s: float
+
+
+class Took(NamedTuple):
+    """What is known of every request.
+
+    Attributes:
+        ts: when it began, seconds since the Unix epoch.
+        duration_s: how long it took.
+        name: what was asked for; may be empty.
+        host: which one recorded it; may be empty.
+        times_s: how long it was in each state.
+
+    """
+
+    ts: float
+    duration_s: float
+    name: str
+    host: str
+    times_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,7 @@ class Summary:
         service: its name.
         begin_ts: when the first of them began, seconds since the Unix epoch.
         newest_ts: when the newest did.
+        every: all of them.
         normal: those that are not out of line.
         outlying: those that are.
         usual_s: what normal requests took when the newest outlying one came, on average; NaN without one.
@@ -93,6 +108,7 @@ class Summary:
     service: str
     begin_ts: float
     newest_ts: float
+    every: Durations
     normal: Durations
     outlying: Durations
     usual_s: float
@@ -113,28 +129,36 @@ class Told:
     """What is told of requests.
 
     Attributes:
-        took: by service and id, when a request began and how long it took.
+        took: by service and id, what is known of a request.
         outputs: by service and id, what was said of it.
         cut: services of which not everything was read.
 
     """
 
-    took: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    took: dict[tuple[str, str], Took] = field(default_factory=dict)
     outputs: dict[tuple[str, str], RequestOutput] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
 
     def add(self, record: Request | RequestOutput) -> None:
         """Count one more; the same request counts once."""
-        key = record.service, record.request
-        self.took[key] = record.ts, record.duration_s
+        self.put(record.service, record.request, took(record))
         if isinstance(record, RequestOutput):
-            self.outputs[key] = record
+            self.outputs[record.service, record.request] = record
+
+    def put(self, service: str, request: str, what: Took) -> None:
+        """The same, of a request by its id."""
+        self.took[service, request] = what
 
     def within(self, begin: float, end: float, service: str = "") -> Iterator[tuple[str, str]]:
         """Those that began from one moment to another, of one service or of all."""
-        for key, (ts, _) in self.took.items():
-            if begin <= ts <= end and (not service or key[0] == service):
+        for key, each in self.took.items():
+            if begin <= each.ts <= end and (not service or key[0] == service):
                 yield key
+
+
+def took(record: Request | RequestOutput) -> Took:
+    """What is known of a request by its record, or by what was said of it."""
+    return Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
 
 
 def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
@@ -148,7 +172,7 @@ def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, servi
 
 def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summary:
     outputs = sorted((told.outputs[key] for key in keys if key in told.outputs), key=lambda each: each.ts)
-    began = [told.took[key][0] for key in keys]
+    began = [told.took[key].ts for key in keys]
     clusters: dict[str, list[RequestOutput]] = defaultdict(list)
     for each in outputs:
         clusters[each.cluster].append(each)
@@ -160,7 +184,8 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summa
         service,
         min(began),
         max(began),
-        _durations([told.took[key][1] for key in keys if key not in told.outputs]),
+        _durations([told.took[key].duration_s for key in keys]),
+        _durations([told.took[key].duration_s for key in keys if key not in told.outputs]),
         _durations([each.duration_s for each in outputs]),
         math.fsum(newest.usual_s.values()) if newest is not None and newest.usual_s else math.nan,
         tuple(ranked),
@@ -187,10 +212,10 @@ def _clustered(outputs: Sequence[RequestOutput]) -> Clustered:
 
 def _durations(durations_s: Sequence[float]) -> Durations:
     if not durations_s:
-        return Durations(0, math.nan, math.nan, math.nan)
+        return Durations(0, math.nan, math.nan, math.nan, math.nan)
     ranked = sorted(durations_s)
-    p95_s = ranked[math.ceil(0.95 * len(ranked)) - 1]  # the nearest rank
-    return Durations(len(ranked), statistics.median(ranked), p95_s, ranked[-1])
+    p95_s, p99_s = (ranked[math.ceil(share * len(ranked)) - 1] for share in (0.95, 0.99))  # the nearest rank
+    return Durations(len(ranked), statistics.median(ranked), p95_s, p99_s, ranked[-1])
 
 
 def request_of(output: RequestOutput) -> Request:
@@ -246,28 +271,6 @@ def named(records: Iterable[Request | RequestOutput], identity: str, service: st
 # Of a bus.
 
 
-def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> Told:
-    """What is told of the requests that began from one moment to another, of one service or of all."""
-    told = Told()
-    decoder = Decoder()
-    cut = set()
-    for partition in _partitions(bus, topics, REQUESTS, service):
-        records, more = _between(bus, partition, begin, end, MOST_REQUESTS)
-        if more:
-            cut.add(partition)
-        for record in records:
-            if (request := _request(decoder, record)) is not None:
-                told.add(request)
-    for partition in _partitions(bus, topics, ANOMALIES, service):
-        for record in _between(bus, partition, begin, end, MOST_REQUESTS)[0]:
-            if (output := _output(record)) is not None:
-                told.add(output)
-    # Those of another service in the partition may have pushed out all the normal ones of one.
-    name = topics.name(REQUESTS)
-    told.cut = {each for each in {key[0] for key in told.took} if bus.partition_of(name, each) in cut}
-    return told
-
-
 def find(bus: Bus, topics: Topics, identity: str, service: str = "") -> list[Found]:
     """The requests with this id, or, where there is none, those whose id begins so; see `named`."""
     decoder = Decoder()
@@ -277,7 +280,7 @@ def find(bus: Bus, topics: Topics, identity: str, service: str = "") -> list[Fou
         services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
         for partition in _partitions(bus, topics, topic, service):
             for record in _holding(bus, partition, identity):
-                one = _request(decoder, record) if topic is REQUESTS else _output(record)
+                one = _request(decoder, record) if topic is REQUESTS else read_told(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
                     if one.request == identity:
@@ -310,15 +313,6 @@ def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequenc
     return [bus.partition_of(name, service)] if service else bus.partitions(name)
 
 
-def _between(bus: Bus, partition: Partition, begin: float, end: float, most: int) -> tuple[Iterator[Incoming], bool]:
-    """The newest records of a stretch of time, oldest first, and whether there were more."""
-    oldest, newest = bus.bounds(partition)
-    start = oldest if math.isinf(begin) else max(bus.offset_at(partition, begin), oldest)
-    # What a record's time is, its producer decides, and one that took long comes late.
-    stop = newest if math.isinf(end) else bus.offset_at(partition, end + LONGEST_REQUEST_S)
-    return Reader(bus, partition).stored(max(start, stop - most), stop), stop - start > most
-
-
 def _holding(bus: Bus, partition: Partition, text: str) -> Iterator[Incoming]:
     """The records in whose bytes a text is, newest first."""
     reader, wanted = Reader(bus, partition), text.encode()
@@ -339,7 +333,8 @@ def _request(decoder: Decoder, record: Incoming) -> Request | None:
     return found if isinstance(found, Request) else None
 
 
-def _output(record: Incoming) -> RequestOutput | None:
+def read_told(record: Incoming) -> RequestOutput | None:
+    """What a record of the topic of anomalies says of a request; None where it is about anything else."""
     if _KIND not in record.value[:_PEEKED]:
         return None
     try:

@@ -20,7 +20,7 @@ from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.records import Request, encode, read_line, write_line
 from laggard.pipeline.records.outputs import read_output, write_output
-from laggard.pipeline.requests import past
+from laggard.pipeline.requests import stored
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from tests.pipeline.requests.paths import FIGURE_2
 from tests.pipeline.requests.told import LOCKED, normal, outlying
@@ -145,7 +145,7 @@ def test_as_json(here: Called) -> None:
     wordpress, shop = map(json.loads, out.splitlines())
     assert (wordpress["service"], shop["service"]) == ("wordpress", "shop")
     assert wordpress["normal"] == {
-        "requests": 200, "median_s": 0.1245, "p95_s": 0.147, "longest_s": 0.149, "mean_s": 0.124,
+        "requests": 200, "median_s": 0.1245, "p95_s": 0.147, "p99_s": 0.149, "longest_s": 0.149, "mean_s": 0.124,
     }  # fmt: skip
     assert wordpress["outlying"]["requests"] == 11
     locked, odd = wordpress["clusters"]
@@ -153,7 +153,7 @@ def test_as_json(here: Called) -> None:
     assert locked["newest_ts"] - locked["begin_ts"] == pytest.approx(90.0)
     assert (odd["cluster"], odd["requests"], odd["example"], odd["odd"]) == ("", 1, "slow-10", 1)
     assert shop["clusters"] == []
-    assert shop["outlying"] == {"requests": 0, "median_s": None, "p95_s": None, "longest_s": None}
+    assert shop["outlying"] == {"requests": 0, "median_s": None, "p95_s": None, "p99_s": None, "longest_s": None}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_of_a_stretch_of_time(here: Called, arguments: tuple[str, ...], requests
 
 
 def test_of_a_busy_topic_the_newest_are_read(here: Called, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "MOST_REQUESTS", 50)
+    monkeypatch.setattr(stored, "MOST_REQUESTS", 50)
     code, out, _ = here("wordpress")
     assert code == 0
     assert "There were more normal ones; the newest are counted." in out
@@ -177,7 +177,7 @@ def test_of_a_busy_topic_the_newest_are_read(here: Called, monkeypatch: pytest.M
 def test_a_busy_service_pushes_out_what_was_normal_of_another(
     here: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "MOST_REQUESTS", 50)
+    monkeypatch.setattr(stored, "MOST_REQUESTS", 50)
     with EmbeddedBus(tmp_path / "laggard.db") as bus:
         for request in normal("api", 60, begin=time.time() - AGO_S + 200):
             bus.append([Outgoing(TOPICS.name(REQUESTS), request.service, encode(request), request.ts)])

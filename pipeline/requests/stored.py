@@ -1,0 +1,205 @@
+"""What a bus says of requests in a stretch of time. What was read is kept: who looks again reads what is new alone."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.records import Decoder, RecordError, Request
+from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.requests.past import Told, Took, read_told
+from laggard.pipeline.topics import ANOMALIES, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from laggard.pipeline.bus import Bus, Incoming, Partition
+    from laggard.pipeline.topics import Topic, Topics
+
+MOST_REQUESTS: Final = 20_000
+"""Of each partition the newest: a bound on what is read of a busy topic."""
+
+LONGEST_REQUEST_S: Final = 3600.0
+"""What is told of a request comes at most so long after it began, as far as one looks for it."""
+
+MOST_KEPT: Final = 100_000
+"""Records of all partitions together, some 1 kB each. Beyond, the partition asked for least recently is forgotten."""
+
+_GAP: Final = 64  # records: fewer between two that are wanted are read with them
+
+_Amount = Annotated[float, msgspec.Meta(ge=0.0)]
+
+
+class _Brief(msgspec.Struct, gc=False):
+    """Of an encoded request what is told of all: a tenth of the time that it takes to check and build the whole."""
+
+    service: str
+    request: str
+    ts: Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS)]
+    duration_s: _Amount
+    times_s: dict[str, _Amount]
+    name: str = ""
+    host: str = ""
+
+
+_brief: Final = msgspec.msgpack.Decoder(_Brief)
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """What was read of a partition.
+
+    Attributes:
+        start: the first offset that was read.
+        stop: the one behind the last.
+        records: by their offsets, ascending.
+
+    """
+
+    start: int
+    stop: int
+    records: deque[tuple[int, _Brief | RequestOutput]] = field(default_factory=deque)
+
+
+class Stored:
+    """Requests, and what is said of them, on a bus. Safe to use from several threads.
+
+    Parameters:
+        bus: where they are.
+        topics: the names of the topics.
+
+    """
+
+    def __init__(self, bus: Bus, topics: Topics) -> None:
+        self._bus, self._topics = bus, topics
+        self._kept: dict[Partition, _Kept] = {}  # the one asked for least recently first
+        self._lock = threading.Lock()
+
+    def told(self, begin: float, end: float, service: str = "") -> Told:
+        """What is told of the requests that began from one moment to another, of one service or of all."""
+        told, cut = Told(), set()
+        with self._lock:
+            for partition in self._partitions(REQUESTS, service):
+                records, more = self._between(partition, begin, end)
+                if more:
+                    cut.add(partition)
+                for _, record in records:
+                    if isinstance(record, _Brief):
+                        what = Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
+                        told.put(record.service, record.request, what)
+            for partition in self._partitions(ANOMALIES, service):
+                for _, record in self._between(partition, begin, end)[0]:
+                    if isinstance(record, RequestOutput):
+                        told.add(record)
+        # Those of another service in the partition may have pushed out all the normal ones of one.
+        name = self._topics.name(REQUESTS)
+        told.cut = {each for each in {key[0] for key in told.took} if self._bus.partition_of(name, each) in cut}
+        return told
+
+    def requests(self, service: str, identities: Iterable[str], begin: float, end: float) -> list[Request]:
+        """All that is recorded of some requests of a service that began from one moment to another.
+
+        Those that are on the bus no more are left out.
+        """
+        wanted = set(identities)
+        partition = self._bus.partition_of(self._topics.name(REQUESTS), service)
+        with self._lock:
+            records, _ = self._between(partition, begin, end)
+            offsets = [
+                offset
+                for offset, record in records
+                if isinstance(record, _Brief) and record.service == service and record.request in wanted
+            ]
+        found: dict[str, Request] = {}
+        decoder = Decoder()
+        for first, last in _runs(offsets):
+            for record in Reader(self._bus, partition, service).stored(first, last + 1):
+                try:
+                    request = decoder.decode(record.value, record.key)
+                except RecordError:
+                    continue  # a dead letter by now
+                if isinstance(request, Request) and request.request in wanted:
+                    found[request.request] = request
+        return list(found.values())
+
+    def _partitions(self, topic: Topic, service: str) -> Sequence[Partition]:
+        name = self._topics.name(topic)
+        return [self._bus.partition_of(name, service)] if service else self._bus.partitions(name)
+
+    def _between(
+        self, partition: Partition, begin: float, end: float
+    ) -> tuple[Iterator[tuple[int, _Brief | RequestOutput]], bool]:
+        """The newest records of a stretch of time, oldest first, and whether there were more."""
+        bus = self._bus
+        oldest, newest = bus.bounds(partition)
+        start = oldest if math.isinf(begin) else max(bus.offset_at(partition, begin), oldest)
+        # What a record's time is, its producer decides, and one that took long comes late.
+        stop = newest if math.isinf(end) else bus.offset_at(partition, end + LONGEST_REQUEST_S)
+        more = stop - start > MOST_REQUESTS
+        start = max(start, stop - MOST_REQUESTS)
+        kept = self._read(partition, start, stop)
+        within = (each for each in kept.records if start <= each[0] < stop)
+        return within, more
+
+    def _read(self, partition: Partition, start: int, stop: int) -> _Kept:
+        """All that is known of a stretch of a partition, of which what is not known yet is read."""
+        kept = self._kept.pop(partition, None)
+        if kept is None or start > kept.stop or stop < kept.start:
+            kept = _Kept(start, start)
+        if start < kept.start:
+            kept.records.extendleft(reversed(list(self._records(partition, start, kept.start))))
+            kept.start = start
+        if stop > kept.stop:
+            kept.records.extend(self._records(partition, kept.stop, stop))
+            kept.stop = stop
+        while kept.stop - kept.start > 2 * MOST_REQUESTS:
+            if kept.start < start:  # what was not asked for goes
+                kept.start = start
+                while kept.records and kept.records[0][0] < start:
+                    kept.records.popleft()
+            else:
+                kept.stop = stop
+                while kept.records and kept.records[-1][0] >= stop:
+                    kept.records.pop()
+        self._kept[partition] = kept
+        while len(self._kept) > 1 and sum(len(each.records) for each in self._kept.values()) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+    def _records(self, partition: Partition, start: int, stop: int) -> Iterator[tuple[int, _Brief | RequestOutput]]:
+        of_requests = partition.topic == self._topics.name(REQUESTS)
+        for record in Reader(self._bus, partition).stored(start, stop):
+            found = _briefly(record) if of_requests else read_told(record)
+            if found is not None:
+                yield record.offset, found
+
+
+def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> Told:
+    """What is told of the requests that began from one moment to another, of one service or of all."""
+    return Stored(bus, topics).told(begin, end, service)
+
+
+def _briefly(record: Incoming) -> _Brief | None:
+    try:
+        found = _brief.decode(record.value)
+    except (msgspec.DecodeError, ValueError):
+        return None  # a dead letter by now, or no request
+    fits = found.service == record.key and math.isfinite(math.fsum((found.duration_s, *found.times_s.values())))
+    return found if fits else None
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of those that are read together."""
+    begin = 0
+    for place, offset in enumerate(offsets):
+        last = place + 1 == len(offsets)
+        if last or offsets[place + 1] - offset > _GAP:
+            yield offsets[begin], offset
+            begin = place + 1
