@@ -112,6 +112,9 @@ class Chart extends HTMLElement {
     }
     this.#shape = shape;
     this.#plot?.destroy();
+    this.#tip = document.createElement("div");
+    this.#tip.className = "chart-tip";
+    this.#tip.hidden = true;
     this.#plot = new uPlot(this.#options(chart), this.#data(), this);
   }
 
@@ -259,9 +262,6 @@ class Chart extends HTMLElement {
   }
 
   #ready(plot) {
-    this.#tip = document.createElement("div");
-    this.#tip.className = "chart-tip";
-    this.#tip.hidden = true;
     plot.over.append(this.#tip);
     plot.over.addEventListener("click", () => this.#clicked(plot));
     if (this.#chart.wheel) plot.over.addEventListener("wheel", (event) => this.#wheeled(plot, event), { passive: false });
