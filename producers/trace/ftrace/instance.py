@@ -316,7 +316,7 @@ def _removed(path: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError as error:
-        if error.errno == errno.EBUSY:
+        if error.errno in {errno.EBUSY, errno.ENODEV}:  # the latter while another program removes it, too
             return False
         raise
     return True
