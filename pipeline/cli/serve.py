@@ -12,7 +12,6 @@ from laggard.pipeline.cli.part import session, supervised_option
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.web.listen import Listen
 
 REPORT_S = 1.0
 
@@ -30,6 +29,7 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     """
     with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415 - not for a refused claim
+        from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415
         from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
         from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
         from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
@@ -57,10 +57,3 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                         return
             finally:
                 serving.close()
-
-
-def page_listen(settings: Settings) -> Listen:
-    """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
-    from laggard.pipeline.web.listen import Listen  # noqa: PLC0415 - see above
-
-    return Listen.resolve(settings.address("serve.listen"), settings.text("serve.token"))

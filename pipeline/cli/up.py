@@ -65,7 +65,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
             holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
-        _try_port(settings)
+        _try_ports(settings)
         _try_bus(settings)
         terminal = Terminal(settings)
         supervised = ["--supervised", *same_settings()]
@@ -98,13 +98,13 @@ def parts_of(settings: Settings) -> tuple[Part, ...]:
     return (*parts, "trace") if traces(settings) else parts
 
 
-def _try_port(settings: Settings) -> None:
-    """Say at once where the worker could not listen, before the agent runs. Raises `CommandError`."""
-    from laggard.pipeline.cli.serve import page_listen  # noqa: PLC0415 - for a moment only
-    from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
+def _try_ports(settings: Settings) -> None:
+    """Say at once where the worker or the page could not listen, before the agent runs. Raises `CommandError`."""
+    from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415 - for a moment only
+    from laggard.pipeline.web.listen import ListenError, worker_listen  # noqa: PLC0415
 
     try:
-        Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
+        worker_listen(settings).bind().close()
         page_listen(settings).bind().close()
     except ListenError as error:
         raise CommandError(str(error), BUSY) from None

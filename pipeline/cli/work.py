@@ -41,7 +41,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
         from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
-        from laggard.pipeline.web.listen import Listen, ListenError  # noqa: PLC0415
+        from laggard.pipeline.web.listen import ListenError, worker_listen  # noqa: PLC0415
         from laggard.pipeline.web.server import serve  # noqa: PLC0415
         from laggard.pipeline.wiring import Wired, stages  # noqa: PLC0415
 
@@ -68,7 +68,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
                 bus.append([Outgoing(topics.name(COUNTERS), mark.host, encode(mark), mark.ts)])
 
             try:
-                listen = Listen.resolve(settings.address("web.listen"), settings.text("web.token"))
+                listen = worker_listen(settings)
                 app = create_app(
                     listen=listen,
                     registry=metrics_registry(exporter),

@@ -20,19 +20,21 @@ from laggard.pipeline.doctor.profilers import examine_profilers
 from laggard.pipeline.doctor.sources import examine_hosts, examine_sources
 from laggard.pipeline.doctor.tracing import examine_tracing
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
 from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.web.listen import Listen, ListenError
+from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.wiring import inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.claims import Holder, Part
     from laggard.pipeline.doctor.finding import Level
     from laggard.pipeline.settings import Settings
+    from laggard.pipeline.web.listen import Listen
 
 SPARE_BYTES = 64 << 20
 """Less room than this is a problem at once."""
@@ -65,7 +67,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     location, state = settings.text("bus.location"), settings.path("state")
     try:
         agent, worker = holder_of(location, state, "agent"), holder_of(location, state, "work")
-        measuring = holder_of(location, state, "measure")
+        measuring, serving = holder_of(location, state, "measure"), holder_of(location, state, "serve")
     except PermissionError as error:
         yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
         return
@@ -77,7 +79,9 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     yield running("work", worker, elsewhere=bus is None)
     if settings.sources:
         yield running("measure", measuring, elsewhere=bus is None)
-    yield port(settings, worker, elsewhere=bus is None)
+    yield port("port", lambda: worker_listen(settings), worker, elsewhere=bus is None)
+    yield running("serve", serving, elsewhere=True)  # nothing is missed where nobody looks
+    yield port("page", lambda: page_listen(settings), serving, elsewhere=bus is None)
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:
@@ -232,22 +236,32 @@ def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Fi
     return Finding(name, "ok", f"runs as process {holder.pid} since {since}")
 
 
-def port(settings: Settings, worker: Holder | None, *, elsewhere: bool = False) -> Finding:
-    """Whether the worker's port answers or, while no worker runs, is free; on a bus for many it need not run here."""
-    if worker is not None and worker.url:
+def port(check: str, listening: Callable[[], Listen], holder: Holder | None, *, elsewhere: bool = False) -> Finding:
+    """Whether a part's port answers or, while the part does not run, is free; on a bus for many it need not run here.
+
+    Args:
+        check: what the finding is called.
+        listening: where the part listens; may raise `ListenError`.
+        holder: the part that runs.
+        elsewhere: whether it may run on another machine.
+
+    """
+    if holder is not None and holder.url:
         try:
-            with urllib.request.urlopen(f"{worker.url}/-/healthy", timeout=_ANSWER_S):  # noqa: S310 - its own address
-                return Finding("port", "ok", f"{worker.url} answers")
+            with urllib.request.urlopen(f"{holder.url}/-/healthy", timeout=_ANSWER_S):  # noqa: S310 - its own address
+                return Finding(check, "ok", f"{holder.url} answers")
         except (OSError, urllib.error.URLError) as error:
-            return Finding("port", "problem", f"{worker.url} does not answer: {error}", "restart the worker")
+            advice = f"stop process {holder.pid}, and start it again"
+            return Finding(check, "problem", f"{holder.url} does not answer: {error}", advice)
     try:
-        Listen.resolve(settings.address("web.listen"), settings.text("web.token")).bind().close()
+        listen = listening()
+        listen.bind().close()
     except ListenError as error:
         found, _, advice = str(error).rpartition("; ")
         level: Level = "warning" if elsewhere else "problem"
-        return Finding("port", level, found or advice, advice if found else "set web.listen or web.token")
-    address = settings.address("web.listen")
-    return Finding("port", "ok", f"{address} is free" if address.port else f"any that is free on {address.host}")
+        return Finding(check, level, found or advice, advice if found else "change that setting")
+    address = listen.address
+    return Finding(check, "ok", f"{address} is free" if address.port else f"any that is free on {address.host}")
 
 
 def _size(count: float) -> str:

@@ -55,6 +55,7 @@ class Endpoint:
         question: the type of its query.
         body: the type of its body; None for a GET.
         status: of an answer.
+        asks_caller: whether `handle` is also told who asks, as `caller`: a `Caller`.
 
     """
 
@@ -65,6 +66,7 @@ class Endpoint:
     question: type[Question] = Nothing
     body: type[msgspec.Struct] | None = None
     status: int = 200
+    asks_caller: bool = False
 
     @property
     def method(self) -> Literal["GET", "POST"]:

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.web.guard import Guard
+from starlette.requests import cookie_parser
+
+from laggard.pipeline.investigator.access import Access
+from laggard.pipeline.investigator.api.session import END, OPEN
+from laggard.pipeline.investigator.app import ASSETS_PATH, HEALTH, VIEWS
+from laggard.pipeline.investigator.caller import CALLER, Caller
+from laggard.pipeline.investigator.openapi import KEY_HEADER, PREFIX
+from laggard.pipeline.investigator.sessions import Sessions
+from laggard.pipeline.web.errors import RequestError, too_often
+from laggard.pipeline.web.guard import (
+    SAFE_METHODS,
+    SECURITY_HEADERS,
+    Secured,
+    bearer,
+    cross_site,
+    digest,
+    is_loopback,
+    name_of,
+)
+from laggard.pipeline.web.limits import Buckets
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.datastructures import Headers, MutableHeaders
+    from starlette.types import ASGIApp, Scope
 
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.web.listen import Listen
 
 MOST_CONNECTIONS: Final = 256
+
+MAX_QUERY_BYTES: Final = 8 * 1024
+
+REQUESTS_AT_ONCE: Final = 200
+REQUESTS_PER_S: Final = 50.0
+"""For data, of one caller: so many at once, and so many a second for ever. A page asks a few times a second."""
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -20,7 +48,138 @@ CONTENT_SECURITY_POLICY: Final = (
     "require-trusted-types-for 'script'; trusted-types lit-html"
 )
 
+PAGE_HEADERS: Final = SECURITY_HEADERS | {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 
-def guarded(app: ASGIApp, listen: Listen, settings: Settings) -> ASGIApp:  # noqa: ARG001
-    """The application behind what says who may ask."""
-    return Guard(app, listen, CONTENT_SECURITY_POLICY)
+_SESSIONS: Final = (PREFIX + OPEN, PREFIX + END)
+
+
+def guarded(app: ASGIApp, listen: Listen, settings: Settings) -> ASGIApp:
+    """The application behind what says who may ask. Raises `ListenError` for settings that cannot be meant."""
+    return PageGuard(app, listen, Access(settings), Sessions(), Buckets(REQUESTS_AT_ONCE, REQUESTS_PER_S))
+
+
+class PageGuard(Secured):
+    """ASGI wrapper before the page and its API.
+
+    The page itself and its assets hold no data and are for everybody who reaches the port by its name; everything else
+    is for a caller who is known, where the rules ask who it is.
+
+    Parameters:
+        app: what is behind it.
+        listen: where it is served.
+        access: the rules.
+        sessions: those that are open.
+        asked: how often each caller may ask.
+
+    """
+
+    def __init__(self, app: ASGIApp, listen: Listen, access: Access, sessions: Sessions, asked: Buckets) -> None:
+        super().__init__(app)
+        self._access = access
+        self._sessions = sessions
+        self._asked = asked
+        self._loopback = listen.loopback
+        self._hosts = {listen.address.host.lower(), *access.hosts}
+        if not listen.loopback:
+            self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    def check(self, scope: Scope, headers: Headers) -> None:
+        """Everything that is known before the body. Leaves who asks in the scope."""
+        host, path = headers.get("host", ""), scope["path"]
+        if not self._serves(name_of(host)):
+            raise RequestError(
+                403,
+                f"Host {host[:100]!r} is not a name of this page: it looks like DNS rebinding",
+                "a name of this machine, or one of serve.hosts",
+            )
+        if len(scope["query_string"]) > MAX_QUERY_BYTES:
+            raise RequestError(414, "the query is too long", f"at most {MAX_QUERY_BYTES} bytes")
+        if cross_site(headers) and not _follows_link(scope, headers):
+            raise RequestError(
+                403, "cross-site request", "one of this page; a proxy has to pass on the Host that the browser sends"
+            )
+        if path in VIEWS or path == HEALTH or path.startswith(ASSETS_PATH):
+            return
+        caller = self._caller(scope, headers)
+        if wait_s := self._asked.of(caller.counted).take():
+            expected = f"at most {REQUESTS_AT_ONCE} at once, and {REQUESTS_PER_S:g} a second"
+            raise too_often("too many requests", expected, wait_s)
+        if scope["method"] not in SAFE_METHODS and path not in _SESSIONS and not caller.writes:
+            raise RequestError(403, "a reader changes nothing", "serve.token, or a name among serve.editors")
+        scope[CALLER] = caller
+
+    def secure(self, scope: Scope, headers: MutableHeaders) -> None:
+        """The same for every answer, but for what may be kept, and a session's cookie."""
+        for name, value in PAGE_HEADERS.items():
+            headers.setdefault(name, value)
+        if scope["path"].startswith(ASSETS_PATH):
+            headers["Cache-Control"] = "no-cache"  # they hold no data, and an update of laggard is seen at once
+        caller: Caller | None = scope.get(CALLER)
+        if caller is not None and caller.cookie is not None:
+            attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
+            attributes += ["Secure"] if self._is_https(scope) else []
+            attributes += [] if caller.cookie else ["Max-Age=0"]
+            headers.append("Set-Cookie", "; ".join([f"{_cookie_name(scope)}={caller.cookie}", *attributes]))
+
+    def _serves(self, name: str) -> bool:
+        if name in self._hosts or is_loopback(name):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return not self._loopback  # no name server can make an address mean another machine
+
+    def _caller(self, scope: Scope, headers: Headers) -> Caller:
+        """Who asks. Raises `RequestError` where that has to be known, and is not."""
+        peer = _peer(scope)
+
+        def caller(counted: str, *, writes: bool, who: str = "", shown: tuple[str, str] | None = None) -> Caller:
+            return Caller(self._access, self._sessions, peer, counted, writes, who, shown)
+
+        if not self._access.asks:
+            return caller(peer, writes=True)
+        if self._access.trusts(peer) and (who := self._access.named(headers)):
+            return caller(f"person {who}", writes=self._access.edits(who), who=who)
+        if token := bearer(headers):
+            return caller(peer, writes=self._access.writes(token, peer))
+        if key := headers.get(KEY_HEADER, ""):
+            shown = _cookie(scope, headers), key
+            writes = self._sessions.writes(*shown)
+            if writes is not None:
+                return caller(f"session {digest(shown[0]).hex()}", writes=writes, shown=shown)
+        if scope["path"] in _SESSIONS:
+            return caller(peer, writes=False)
+        raise self._access.refusal("nobody has said who asks")
+
+    def _is_https(self, scope: Scope) -> bool:
+        if scope["scheme"] == "https":
+            return True
+        told = dict(scope["headers"]).get(b"x-forwarded-proto", b"")
+        return self._access.trusts(_peer(scope)) and told.strip().lower() == b"https"
+
+
+def _peer(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def _follows_link(scope: Scope, headers: Headers) -> bool:
+    """Whether a person follows another site's link to the page, in a window of its own: an alert has one."""
+    return (
+        scope["path"] in VIEWS
+        and scope["method"] == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+
+
+def _cookie_name(scope: Scope) -> str:
+    # Browsers send cookies to every port of a host: two pages on one machine must not take each other's.
+    return f"laggard-{scope['server'][1]}"
+
+
+def _cookie(scope: Scope, headers: Headers) -> str:
+    return cookie_parser(headers.get("cookie", "")).get(_cookie_name(scope), "")

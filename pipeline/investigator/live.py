@@ -16,7 +16,7 @@ from laggard.pipeline.bus import BusError
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS, POOLS, REQUESTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from laggard.pipeline.investigator.reading import Reading
 
@@ -50,7 +50,7 @@ class News:
         """How many listen now."""
         return len(self._listeners)
 
-    async def listen(self) -> AsyncIterator[bytes]:
+    async def listen(self) -> AsyncGenerator[bytes, None]:
         """Events for one listener, for as long as it is read."""
         loop, woken, topics = asyncio.get_running_loop(), asyncio.Event(), set[str]()
         with self._changed:

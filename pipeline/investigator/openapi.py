@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/api/v1"
 
+KEY_HEADER: Final = "X-Laggard-Session"
+"""In which a session's key is sent."""
+
 REFUSALS: Final = {
     400: "a parameter or a field is wrong",
     401: "no token, or none that is known",
     403: "another site, another host, or a reader that wants to change something",
     404: "nothing is recorded of what was asked for",
+    408: "the body did not come",
     413: "the body is too long",
+    414: "the query is too long",
     415: "the body is not application/json",
     429: "too much was asked for at once",
     500: "it failed; the log of laggard tells why",
@@ -70,11 +75,20 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"cookie": [], "key": []}],
         "paths": paths,
         "components": {
             "schemas": {**components, "Refusal": _REFUSAL},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "serve.token, or serve.read_token"},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "laggard-PORT",
+                    "description": "of a session, which needs its key, too",
+                },
+                "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER},
+            },
         },
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
@@ -23,3 +24,8 @@ class RequestError(Exception):
     def response(self) -> JSONResponse:
         """The answer to send: `{"error": ..., "expected": ...}`."""
         return JSONResponse({"error": self.error, "expected": self.expected}, self.status, self.headers)
+
+
+def too_often(error: str, expected: str, wait_s: float) -> RequestError:
+    """Status 429, with how long to wait."""
+    return RequestError(429, error, expected, {"Retry-After": str(math.ceil(wait_s))})

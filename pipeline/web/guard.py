@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 HEALTH = ("/-/healthy", "/-/ready")
 """Paths that need no token: an orchestrator's probe carries none, and they tell nothing but a state."""
 
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+"""That change nothing."""
+
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -33,19 +38,16 @@ SECURITY_HEADERS = {
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]/@]+))(?::[0-9]{1,5})?")
 
 
-class Guard:
-    """ASGI wrapper that refuses what a web page or a stranger must not do, and adds the security headers.
+class Secured(ABC):
+    """ASGI wrapper that refuses what `check` refuses, and adds headers to every answer, a refusal too.
 
-    A page that a user of this machine has open can send requests to loopback. Its name may even be made to resolve to
-    127.0.0.1 (DNS rebinding), and then it can read the answers too; but it cannot change what the browser says in
-    `Host` and `Origin`. With a token there is nothing that a browser would send by itself, so that behind one any
-    `Host` is served: a scraper may know this machine by a name that it does not know itself.
+    Parameters:
+        app: what is behind it.
+
     """
 
-    def __init__(self, app: ASGIApp, listen: Listen, policy: str = "") -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._listen = listen
-        self._headers = SECURITY_HEADERS | ({"Content-Security-Policy": policy} if policy else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -55,60 +57,102 @@ class Guard:
 
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                self.secure(scope, MutableHeaders(scope=message))
             await send(message)
 
         try:
-            self._check(scope["method"], scope["path"], Headers(scope=scope))
+            self.check(scope, Headers(scope=scope))
         except RequestError as error:
             await error.response()(scope, receive, send_secured)
         else:
             await self._app(scope, receive, send_secured)
 
-    def _check(self, method: str, path: str, headers: Headers) -> None:
+    @abstractmethod
+    def check(self, scope: Scope, headers: Headers) -> None:
+        """Raises `RequestError` for a request that is refused."""
+
+    @abstractmethod
+    def secure(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Adds headers to an answer."""
+
+
+class Guard(Secured):
+    """What stands before the worker's port, which programs ask.
+
+    A page that a user of this machine has open can send requests to loopback. Its name may even be made to resolve to
+    127.0.0.1 (DNS rebinding), and then it can read the answers too; but it cannot change what the browser says in
+    `Host` and `Origin`. With a token there is nothing that a browser would send by itself, so that behind one any
+    `Host` is served: a scraper may know this machine by a name that it does not know itself.
+    """
+
+    def __init__(self, app: ASGIApp, listen: Listen) -> None:
+        super().__init__(app)
+        self._listen = listen
+        self._token = digest(listen.token)
+
+    def check(self, scope: Scope, headers: Headers) -> None:
+        """The host, the token, the origin."""
         host = headers.get("host", "")
-        token = self._listen.token
-        if not token and not self._serves(host):
+        wanted = bool(self._listen.token)
+        if not wanted and not self._serves(host):
             raise RequestError(
                 403,
                 f"Host {host[:100]!r} is not a name of this port: it looks like DNS rebinding",
                 f"a request to {self._listen.address.host} or localhost",
             )
-        if token and path not in HEALTH and not _shows(headers.get("authorization", ""), token):
+        if wanted and scope["path"] not in HEALTH and not same(bearer(headers), self._token):
             raise RequestError(
                 401, "no valid token", "Authorization: Bearer with web.token", {"WWW-Authenticate": "Bearer"}
             )
-        if method not in ("GET", "HEAD", "OPTIONS") and _cross_site(headers, host):
+        if scope["method"] not in SAFE_METHODS and cross_site(headers):
             raise RequestError(403, "cross-site request", "no Origin header, or the one of this port")
 
+    def secure(self, scope: Scope, headers: MutableHeaders) -> None:  # noqa: ARG002 - as in the base class
+        """The same for every answer."""
+        for name, value in SECURITY_HEADERS.items():
+            headers.setdefault(name, value)
+
     def _serves(self, host: str) -> bool:
-        name = _name_of(host)
-        if name in ("localhost", self._listen.address.host.lower()):
-            return True
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        name = name_of(host)
+        return name == self._listen.address.host.lower() or is_loopback(name)
 
 
-def _name_of(host: str) -> str:
+def name_of(host: str) -> str:
     """The name in a `Host` header, without its port and brackets; empty where it is malformed."""
     match = _HOST.fullmatch(host)
     return (match["v6"] or match["name"]).lower() if match else ""
 
 
-def _shows(authorization: str, token: str) -> bool:
-    scheme, _, shown = authorization.partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), token.encode())
+def is_loopback(name: str) -> bool:
+    """Whether a name in a `Host` header can only be this machine's own, whatever a name server says."""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
-def _cross_site(headers: Headers, host: str) -> bool:
+def digest(secret: str) -> bytes:
+    """What is kept of a secret, and compared: of one length for all."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def same(shown: str, kept: bytes) -> bool:
+    """Whether a secret is the one whose digest this is, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(digest(shown), kept)
+
+
+def bearer(headers: Headers) -> str:
+    """The token in `Authorization: Bearer`; empty where there is none."""
+    scheme, _, shown = headers.get("authorization", "").partition(" ")
+    return shown.strip() if scheme.lower() == "bearer" else ""
+
+
+def cross_site(headers: Headers) -> bool:
+    """Whether a browser says that a page of another site sent this."""
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True
     origin = headers.get("origin")
     try:
-        return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
     except ValueError:
         return True

@@ -1,4 +1,4 @@
-"""Where the port listens, and who may ask there: loopback freely, anything else only with a token."""
+"""Where a port listens, and who may ask there: loopback freely, anything else only with a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from laggard.pipeline.settings import Address
+    from laggard.pipeline.settings import Address, Settings
 
 MINIMUM_TOKEN = 16
 """Characters of the shortest token that is accepted."""
@@ -19,7 +19,16 @@ _TOKEN = re.compile(r"[!-~]+")
 
 
 class ListenError(Exception):
-    """The port cannot be opened as configured; the message names the address and says what to do."""
+    """The port cannot be opened as configured; the message names the setting and says what to do."""
+
+
+def check_token(token: str, setting: str) -> None:
+    """Raises `ListenError` for a token that is not empty and weak, or that no header can carry."""
+    if token and (len(token) < MINIMUM_TOKEN or not _TOKEN.fullmatch(token)):
+        raise ListenError(
+            f"{setting}: expected at least {MINIMUM_TOKEN} printable ASCII characters without blanks, "
+            f"got {len(token)} characters"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class Listen:
         resolved: what its host resolves to, as (family, socket address).
         loopback: whether only this machine can reach all of them.
         token: what a caller must show as `Authorization: Bearer`; empty for nothing.
+        setting: the name of the setting that holds the address.
 
     """
 
@@ -38,34 +48,35 @@ class Listen:
     resolved: tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...]
     loopback: bool
     token: str = field(default="", repr=False)
+    setting: str = "web.listen"
 
     @classmethod
     def resolve(cls, address: Address, token: str = "") -> Listen:
-        """Look the address up and check it.
+        """Look the worker's address up and check it and its token, settings `web.listen` and `web.token`.
 
         Raises:
             ListenError: it does not resolve, can be reached from elsewhere without a token, or the token is weak.
 
         """
-        if token and (len(token) < MINIMUM_TOKEN or not _TOKEN.fullmatch(token)):
-            raise ListenError(
-                f"web.token: expected at least {MINIMUM_TOKEN} printable ASCII characters without blanks, "
-                f"got {len(token)} characters"
-            )
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise ListenError(
-                f"web.listen: {address.host!r} cannot be resolved ({error}); set it to an address of this machine"
-            ) from error
-        resolved = tuple((family, where) for family, _, _, _, where in found)
-        loopback = all(ipaddress.ip_address(where[0]).is_loopback for _, where in resolved)
-        if not loopback and not token:
-            raise ListenError(
-                f"web.listen: {address} can be reached from other machines, so it needs a token; "
-                "set web.token, or listen on 127.0.0.1"
-            )
+        check_token(token, "web.token")
+        resolved, loopback = _looked_up(address, "web.listen", () if token else ("web.token",))
         return cls(address, resolved, loopback, token)
+
+    @classmethod
+    def resolve_page(cls, address: Address, *, asks: bool) -> Listen:
+        """Look the page's address up and check it, setting `serve.listen`.
+
+        Args:
+            address: where it is served.
+            asks: whether callers are asked who they are.
+
+        Raises:
+            ListenError: it does not resolve, or can be reached from elsewhere and asks nobody.
+
+        """
+        keys = () if asks else ("serve.token", "serve.proxies")
+        resolved, loopback = _looked_up(address, "serve.listen", keys)
+        return cls(address, resolved, loopback, setting="serve.listen")
 
     def bind(self) -> socket.socket:
         """Open the listening socket.
@@ -86,21 +97,46 @@ class Listen:
                 opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return opened
         raise ListenError(
-            f"web.listen: cannot listen on {self.address}: {_advice(refused, self.address.port)}"
+            f"{self.setting}: cannot listen on {self.address}: {_advice(refused, self.address.port, self.setting)}"
         ) from refused
 
 
-def _advice(error: OSError, port: int) -> str:
+def worker_listen(settings: Settings) -> Listen:
+    """Where the worker serves metrics. Raises `ListenError` where that is nowhere, or open to anybody."""
+    return Listen.resolve(settings.address("web.listen"), settings.text("web.token"))
+
+
+def _looked_up(
+    address: Address, setting: str, wanted: tuple[str, ...]
+) -> tuple[tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...], bool]:
+    """What an address resolves to, and whether all of that is loopback; `wanted` are the settings it needs if not."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ListenError(
+            f"{setting}: {address.host!r} cannot be resolved ({error}); set it to an address of this machine"
+        ) from error
+    resolved = tuple((family, where) for family, _, _, _, where in found)
+    loopback = all(ipaddress.ip_address(where[0]).is_loopback for _, where in resolved)
+    if not loopback and wanted:
+        raise ListenError(
+            f"{setting}: {address} can be reached from other machines, so it needs a token; "
+            f"set {' or '.join(wanted)}, or listen on 127.0.0.1"
+        )
+    return resolved, loopback
+
+
+def _advice(error: OSError, port: int, setting: str) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             free = port + 1 if port < 65535 else port - 1
             return (
                 "another program, perhaps another laggard, has it; "
-                f"stop that one or set web.listen to another port, such as {free}, or to 0 for any free one"
+                f"stop that one or set {setting} to another port, such as {free}, or to 0 for any free one"
             )
         case errno.EACCES:
-            return "not permitted; set web.listen to a port above 1023"
+            return f"not permitted; set {setting} to a port above 1023"
         case errno.EADDRNOTAVAIL:
-            return "no address of this machine; set web.listen to one, such as 127.0.0.1"
+            return f"no address of this machine; set {setting} to one, such as 127.0.0.1"
         case _:
-            return f"{error.strerror or error}; set web.listen to another address"
+            return f"{error.strerror or error}; set {setting} to another address"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import Mark, RecordError, checks
 from laggard.pipeline.records.limits import MAX_NOTE
-from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.errors import RequestError, too_often
+from laggard.pipeline.web.limits import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _EXPECTED = '{"note": text, "ts": seconds since the Unix epoch (optional), "host
 
 
 class Allowance:
-    """How many marks may still come: fills up with time. For one thread at a time.
+    """How many marks may still come: fills up with time. Safe to use from several threads.
 
     Args:
         clock: seconds on a clock that never steps.
@@ -38,20 +38,12 @@ class Allowance:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._left = float(MARKS_AT_ONCE)
-        self._at = clock()
+        self._bucket = Bucket(MARKS_AT_ONCE, MARKS_PER_S, clock)
 
     def take(self) -> None:
         """Take one. Raises `RequestError` where none is left."""
-        now = self._clock()
-        self._left = min(float(MARKS_AT_ONCE), self._left + (now - self._at) * MARKS_PER_S)
-        self._at = now
-        if self._left < 1.0:
-            wait_s = math.ceil((1.0 - self._left) / MARKS_PER_S)
-            expected = f"at most {MARKS_AT_ONCE} at once, and {MARKS_PER_S:g} a second"
-            raise RequestError(429, "too many marks", expected, {"Retry-After": str(wait_s)})
-        self._left -= 1.0
+        if wait_s := self._bucket.take():
+            raise too_often("too many marks", f"at most {MARKS_AT_ONCE} at once, and {MARKS_PER_S:g} a second", wait_s)
 
 
 def read_mark(body: bytes, host: str, now: float) -> Mark:

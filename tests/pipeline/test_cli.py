@@ -310,12 +310,13 @@ def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str])
 
 
 def test_doctor_prints_each_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = called(["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0"], capsys)
+    asked = ["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0"]
+    code, out, err = called(asked, capsys)
     assert (code, err) == (0, "")
     assert "ok       bus              nothing is recorded yet" in out
     assert "warning  agent            does not run on this bus" in out
     assert "start `laggard up`, or `laggard agent`" in out
     (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
-    code, out, _ = called(["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0"], capsys)
+    code, out, _ = called(asked, capsys)
     assert code == FAILED
     assert f"problem  bus              {tmp_path}/text: " in out

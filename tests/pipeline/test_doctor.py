@@ -28,6 +28,7 @@ from laggard.pipeline.doctor.sources import examine_hosts
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.web.listen import worker_listen
 from tests.brokers.ports import free_port
 
 PROC = {
@@ -204,7 +205,7 @@ def test_a_boundary_that_is_not_there(tmp_path: Path) -> None:
 
 
 def settings(tmp_path: Path, *assignments: str) -> Settings:
-    given = ["host=web-1", "web.listen=127.0.0.1:0", *assignments]
+    given = ["host=web-1", "web.listen=127.0.0.1:0", "serve.listen=127.0.0.1:0", *assignments]
     return read_settings(
         environ={"HOME": str(tmp_path), "LAGGARD_STATE": str(tmp_path / "state")},
         flags=[parse_assignment(assignment) for assignment in given],
@@ -279,9 +280,12 @@ def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "agent",
         "worker",
         "port",
+        "serve",
+        "page",
     ]
     assert found["bus"].found == "nothing is recorded yet"
     assert found["agent"].level == found["worker"].level == "warning"
+    assert found["serve"].level == "ok"
     assert not (tmp_path / "state").exists(), "looking changes nothing"
 
 
@@ -420,22 +424,27 @@ def test_secrets_that_others_may_read(tmp_path: Path) -> None:
     assert "0123456789abcdef" not in installation.configuration(read).found
 
 
-def test_the_port(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("check", "setting"), [("port", "web.listen"), ("page", "serve.listen")])
+def test_the_ports(tmp_path: Path, check: str, setting: str) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        finding = examined(tmp_path, f"web.listen={address}")["port"]
+        finding = examined(tmp_path, f"{setting}={address}")[check]
         assert finding.level == "problem"
         assert address in finding.found
-        # With Kafka the worker may be on another machine.
-        elsewhere = examined(tmp_path, f"web.listen={address}", "bus.location=kafka://127.0.0.1:1")["port"]
+        # With Kafka the part may be on another machine.
+        elsewhere = examined(tmp_path, f"{setting}={address}", "bus.location=kafka://127.0.0.1:1")[check]
         assert elsewhere == replace(finding, level="warning")
-    assert examined(tmp_path, f"web.listen={address}")["port"] == Finding("port", "ok", f"{address} is free")
-    assert examined(tmp_path, "web.listen=127.0.0.1:0")["port"].found == "any that is free on 127.0.0.1"
-    open_to_all = examined(tmp_path, "web.listen=0.0.0.0:0")["port"]
+    assert examined(tmp_path, f"{setting}={address}")[check] == Finding(check, "ok", f"{address} is free")
+    assert examined(tmp_path, f"{setting}=127.0.0.1:0")[check].found == "any that is free on 127.0.0.1"
+    open_to_all = examined(tmp_path, f"{setting}=0.0.0.0:0")[check]
     assert open_to_all.level == "problem"
     assert "token" in open_to_all.found + open_to_all.advice
-    silent = installation.port(settings(tmp_path), Holder(1, 0.0, f"http://{address}"))
-    assert (silent.level, silent.advice) == ("problem", "restart the worker")
+
+
+def test_a_port_that_is_silent(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    silent = installation.port("port", lambda: worker_listen(settings(tmp_path)), Holder(17, 0.0, url))
+    assert (silent.level, silent.advice) == ("problem", "stop process 17, and start it again")
 
 
 def test_pools_that_are_here_and_processes_that_are_not(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Measures:
         self.folder = folder
         self.bus = location or str(folder / "laggard.db")
         (folder / "laggard.toml").write_text(
-            f'host = "web-1"\nbus.location = "{self.bus}"\nweb.listen = "127.0.0.1:0"\n'
+            f'host = "web-1"\nbus.location = "{self.bus}"\nweb.listen = "127.0.0.1:0"\nserve.listen = "127.0.0.1:0"\n'
             f'kafka.request_timeout = "2s"\n{sources}'
         )
         self._environment = {name: text for name, text in os.environ.items() if not name.startswith("LAGGARD_")}

@@ -170,6 +170,7 @@ def test_agent_worker_and_up_tell_it(manager: Manager, tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "LAGGARD_STATE": str(tmp_path / "state"),
         "LAGGARD_WEB_LISTEN": "127.0.0.1:0",
+        "LAGGARD_SERVE_LISTEN": "127.0.0.1:0",
         "LAGGARD_AGENT_INTERVAL": "0.5s",
         "NOTIFY_SOCKET": manager.address,
         "WATCHDOG_USEC": "1000000",

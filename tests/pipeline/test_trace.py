@@ -98,6 +98,7 @@ class Traced:
             "LAGGARD_HOST": "web-1",
             "LAGGARD_TRACE_MARKER": str(self.marker),
             "LAGGARD_WEB_LISTEN": "127.0.0.1:0",
+            "LAGGARD_SERVE_LISTEN": "127.0.0.1:0",
         }
         self._started: list[subprocess.Popen[str]] = []
         self.port = 0

@@ -1,4 +1,4 @@
-"""`laggard up` for real: two processes, a bus and a port, watched over by a third."""
+"""`laggard up` for real: three processes, a bus and a port, watched over by a fourth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE
-from laggard.pipeline.cli.up import introduction, status
+from laggard.pipeline.cli.up import PARTS, introduction, status
 from laggard.pipeline.records import Decoder, Frame, Mark
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
@@ -42,7 +42,7 @@ class Up:
         self.process = subprocess.Popen(
             [
                 *(*LAGGARD, "up", "--bus", str(self.bus), "--interval", "500ms"),
-                *("--set", "web.listen=127.0.0.1:0", "--set", "host=web-1", *more),
+                *("--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0", "--set", "host=web-1", *more),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -125,10 +125,10 @@ def test_it_starts_says_what_to_do_next_and_stops(start: Callable[..., Up]) -> N
     lines = up.introduced()
     assert lines[0] == "laggard watches web-1: every process and the host itself, every 0.5 s.\n"
     assert f"  laggard why --bus {up.bus}  " in "".join(lines)
-    parts = [up.holder("agent"), up.holder("work")]
+    parts = [up.holder("agent"), up.holder("work"), up.holder("serve")]
     names = [Path(f"/proc/{pid}/comm").read_text() for pid in (up.process.pid, *(pid for pid, _ in parts))]
-    assert names == ["laggard-up\n", "laggard-agent\n", "laggard-worker\n"]
-    assert f"{parts[1][1]}/metrics\n" in lines[2]
+    assert names == ["laggard-up\n", "laggard-agent\n", "laggard-worker\n", "laggard-serve\n"]
+    assert lines[2:4] == [f"  page     {parts[2][1]}\n", f"  metrics  {parts[1][1]}/metrics\n"]
     until(lambda: len(up.frames()) >= 6 and up.committed() > 0)
     code, out, err = up.ended(signal.SIGTERM)
     assert (code, out, err) == (0, "", "")
@@ -176,9 +176,9 @@ def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> 
         capture_output=True,
     )
     levels = {finding["check"]: finding["level"] for finding in json.loads(doctor.stdout)["findings"]}
-    assert [levels[check] for check in ("bus", "agent", "worker", "port")] == ["ok"] * 4
+    assert [levels[check] for check in ("bus", "agent", "worker", "port", "serve", "page")] == ["ok"] * 6
 
-    pids = [up.holder("agent")[0], up.holder("work")[0]]
+    pids = [up.holder(part)[0] for part in PARTS]
     code, out, err = up.ended(signal.SIGINT)
     assert (code, out) == (0, "")
     assert err.splitlines() == [
@@ -196,7 +196,7 @@ def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> 
 def test_parts_end_when_it_is_killed(start: Callable[..., Up]) -> None:
     up = start()
     up.introduced()
-    pids = [up.holder("agent")[0], up.holder("work")[0]]
+    pids = [up.holder(part)[0] for part in PARTS]
     up.ended(signal.SIGKILL)
     until(lambda: not any(map(alive, pids)))
     again = start()
@@ -205,30 +205,41 @@ def test_parts_end_when_it_is_killed(start: Callable[..., Up]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "said"),
+    ("setting", "listen", "said"),
     [
-        ("0.0.0.0:0", "can be reached from other machines, so it needs a token; set web.token, or listen on 127.0.0.1"),
-        ("192.0.2.7:9464", "cannot listen on 192.0.2.7:9464: no address of this machine; "),
+        (
+            "web",
+            "0.0.0.0:0",
+            "can be reached from other machines, so it needs a token; set web.token, or listen on 127.0.0.1",
+        ),
+        ("web", "192.0.2.7:9464", "cannot listen on 192.0.2.7:9464: no address of this machine; "),
+        (
+            "serve",
+            "0.0.0.0:0",
+            "can be reached from other machines, so it needs a token; set serve.token or serve.proxies, or listen on",
+        ),
+        ("serve", "192.0.2.7:9463", "cannot listen on 192.0.2.7:9463: no address of this machine; set serve.listen "),
     ],
 )
 def test_an_address_that_cannot_be_listened_on_starts_nothing(
-    start: Callable[..., Up], tmp_path: Path, listen: str, said: str
+    start: Callable[..., Up], tmp_path: Path, setting: str, listen: str, said: str
 ) -> None:
-    (tmp_path / "laggard.toml").write_text("" if listen.startswith("0") else f'web.token = "{16 * "t"}"')
-    up = start("--set", f"web.listen={listen}")
+    (tmp_path / "laggard.toml").write_text("" if listen.startswith("0") else f'{setting}.token = "{16 * "t"}"')
+    up = start("--set", f"{setting}.listen={listen}")
     code, out, err = up.ended()
     assert (code, out) == (BUSY, "")
-    assert err.startswith("laggard: web.listen: ")
+    assert err.startswith(f"laggard: {setting}.listen: ")
     assert said in err
     assert not up.bus.exists(), "the agent has not written anything"
 
 
-def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up]) -> None:
+@pytest.mark.parametrize("setting", ["web.listen", "serve.listen"])
+def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up], setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        up = start("--set", f"web.listen=127.0.0.1:{taken.getsockname()[1]}")
+        up = start("--set", f"{setting}=127.0.0.1:{taken.getsockname()[1]}")
         code, out, err = up.ended()
     assert (code, out) == (BUSY, "")
-    assert err.startswith("laggard: web.listen: cannot listen on 127.0.0.1:")
+    assert err.startswith(f"laggard: {setting}: cannot listen on 127.0.0.1:")
     assert len(err.splitlines()) == 1
 
 
@@ -240,8 +251,8 @@ def test_the_line_on_a_terminal(tmp_path: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(LAGGARD_STATE=str(tmp_path), COLUMNS="40")
-        options = ["--interval", "500ms", "--set", "web.listen=127.0.0.1:0"]
-        os.execv(sys.executable, [*LAGGARD, "up", *options])
+        listen = ["--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0"]
+        os.execv(sys.executable, [*LAGGARD, "up", "--interval", "500ms", *listen])
     shown, told = b"", False
     try:
         while read := os.read(terminal, 4096):
@@ -265,13 +276,15 @@ def settings(*given: str) -> Any:
 
 def test_the_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    text = introduction(settings("state=/s", "bus.retention=90m", "agent.interval=0.5s"), "http://[::1]:1")
+    text = introduction(
+        settings("state=/s", "bus.retention=90m", "agent.interval=0.5s"), "http://[::1]:1", "http://[::1]:2"
+    )
     assert "every 0.5 s.\n" in text
     assert "  data     /s/laggard.db (at most 1 GiB, 1.5 h)\n" in text
-    assert "  metrics  http://[::1]:1/metrics\nIt learns" in text
+    assert "  page     http://[::1]:2\n  metrics  http://[::1]:1/metrics\nIt learns" in text
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
-    assert "  note     not root, so I/O" in (text := introduction(settings(), ""))
+    assert "  note     not root, so I/O" in (text := introduction(settings(), "", ""))
     assert "  deploy/laggard why " in text
 
 

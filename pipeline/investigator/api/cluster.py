@@ -17,6 +17,7 @@ from laggard.pipeline.web.marks import checked_mark
 
 if TYPE_CHECKING:
     from laggard.pipeline.history.why import Marked
+    from laggard.pipeline.investigator.caller import Caller
     from laggard.pipeline.investigator.reading import Reading
 
 
@@ -27,6 +28,9 @@ class Cluster(Answer, frozen=True):
     host: Annotated[str, msgspec.Meta(description="the machine that serves this page, as it is named in records")]
     hosts: list[str]
     now: Seconds
+    writes: Annotated[bool, msgspec.Meta(description="whether who asks may change things")]
+    who: Annotated[str, msgspec.Meta(description="who asks, as a proxy says; empty without one")]
+    session: Annotated[bool, msgspec.Meta(description="whether there is a session to end")]
 
 
 class OneMark(Answer, frozen=True):
@@ -67,9 +71,17 @@ class Marking(Answer, frozen=True):
     mark: OneMark
 
 
-def cluster(reading: Reading, _: Question) -> Cluster:
-    """Which hosts there are."""
-    return Cluster(version("laggard"), reading.host, list(reading.history.hosts()), reading.clock())
+def cluster(reading: Reading, _: Question, *, caller: Caller) -> Cluster:
+    """Which hosts there are, and who asks."""
+    return Cluster(
+        version("laggard"),
+        reading.host,
+        list(reading.history.hosts()),
+        reading.clock(),
+        caller.writes,
+        caller.who,
+        caller.shown is not None,
+    )
 
 
 def marks(reading: Reading, question: MarksQuestion) -> Marks:
@@ -92,7 +104,7 @@ def _told(mark: Marked) -> OneMark:
 
 
 ENDPOINTS: Final = (
-    Endpoint("/cluster", "The hosts that something is recorded of.", Cluster, cluster),
+    Endpoint("/cluster", "The hosts that something is recorded of.", Cluster, cluster, asks_caller=True),
     Endpoint("/marks", "The marks of a host, or of all, the newest first.", Marks, marks, MarksQuestion),
     Endpoint("/marks", "Say that it is slow, or was.", Marking, set_mark, body=NewMark, status=201),
 )

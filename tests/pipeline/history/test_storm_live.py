@@ -61,7 +61,10 @@ def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_pat
         return found
 
     up = subprocess.Popen(
-        [*LAGGARD, "up", "--bus", bus, "--interval", "500ms", "--set", "web.listen=127.0.0.1:0"],
+        [
+            *(*LAGGARD, "up", "--bus", bus, "--interval", "500ms"),
+            *("--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0"),
+        ],
         stdout=subprocess.DEVNULL,
         cwd=tmp_path,
         env={**environment, "LAGGARD_STATE": str(tmp_path)},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from laggard.pipeline.cli.opening import bus_of, topics_of
-from laggard.pipeline.cli.serve import page_listen
+from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.investigator.app import create_app
 from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded
 from laggard.pipeline.investigator.reading import Reading

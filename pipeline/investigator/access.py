@@ -1,0 +1,167 @@
+"""Who may see the page, and who may change anything, as the settings say it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import threading
+import time
+from collections import OrderedDict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.web.errors import RequestError, too_often
+from laggard.pipeline.web.guard import digest, name_of, same
+from laggard.pipeline.web.limits import Bucket, Buckets
+from laggard.pipeline.web.listen import Listen, ListenError, check_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.datastructures import Headers
+
+    from laggard.pipeline.settings import Settings
+
+WRONG_AT_ONCE: Final = 10
+WRONG_PER_S: Final = 0.1
+"""Wrong tokens that one address may show: so many at once, and so many a second for ever."""
+
+ALL_WRONG_AT_ONCE: Final = 100
+ALL_WRONG_PER_S: Final = 1.0
+"""The same for all addresses together, without those that have shown a right one."""
+
+MAX_NAME: Final = 256
+"""Characters of a person's name, as a proxy says it."""
+
+_MOST_KNOWN: Final = 1024
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110, section 5.6.2
+
+
+class Access:
+    """The rules. Raises `ListenError`, naming the setting, for one that cannot be meant. Safe to use from threads.
+
+    Parameters:
+        settings: `serve.*`.
+        clock: seconds on a clock that never steps.
+
+    Attributes:
+        hosts: names by which the page is called, in lower case.
+        takes_tokens: whether there is a token.
+
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        token, read_token = settings.text("serve.token"), settings.text("serve.read_token")
+        check_token(token, "serve.token")
+        check_token(read_token, "serve.read_token")
+        if token and token == read_token:
+            raise ListenError("serve.read_token: expected another one than serve.token, which may change things")
+        self._tokens = [(digest(each), writes) for each, writes in ((token, True), (read_token, False)) if each]
+        self.takes_tokens = bool(self._tokens)
+        self.hosts = tuple(_host(word) for word in settings.words("serve.hosts"))
+        self._proxies = tuple(_network(word) for word in settings.words("serve.proxies"))
+        self._header = settings.text("serve.proxy_header")
+        if not _HEADER.fullmatch(self._header):
+            raise ListenError(f"serve.proxy_header: expected the name of a header, got {self._header!r}")
+        self._editors = settings.words("serve.editors")
+        self._wrong = Buckets(WRONG_AT_ONCE, WRONG_PER_S, clock)
+        self._all_wrong = Bucket(ALL_WRONG_AT_ONCE, ALL_WRONG_PER_S, clock)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers are asked who they are; else everybody who reaches the port may do everything."""
+        return bool(self._tokens or self._proxies)
+
+    def trusts(self, peer: str) -> bool:
+        """Whether an address is that of a proxy, whose word about others is believed."""
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._proxies)
+
+    def named(self, headers: Headers) -> str:
+        """Who asks, as a trusted proxy says; empty where it says nothing. Raises `RequestError` where it is unclear."""
+        names = headers.getlist(self._header)
+        if len(names) > 1:
+            raise RequestError(401, f"the header {self._header} is there twice", "a proxy that replaces it")
+        # What is sent as UTF-8 arrives as Latin-1.
+        name = names[0].encode("latin-1").decode("utf-8", "replace").strip() if names else ""
+        if len(name) > MAX_NAME:
+            raise RequestError(401, f"the name in {self._header} is too long", f"at most {MAX_NAME} characters")
+        return name
+
+    def edits(self, name: str) -> bool:
+        """Whether a person whom a proxy names may change things."""
+        return any(fnmatchcase(name, pattern) for pattern in self._editors)
+
+    def writes(self, token: str, peer: str) -> bool:
+        """Whether a token is for changing things, too.
+
+        Args:
+            token: as it was shown.
+            peer: the address that shows it.
+
+        Raises:
+            RequestError: it is wrong, or wrong ones were shown too often.
+
+        """
+        wrong = self._wrong.of(_limited(peer))
+        wait_s = max(wrong.wait_s(), 0.0 if peer in self._known else self._all_wrong.wait_s())
+        if wait_s:
+            raise too_often("too many wrong tokens", "the right one, later", wait_s)
+        # All are compared, so that the time does not tell which one is near.
+        found = [writes for kept, writes in self._tokens if same(token, kept)]
+        if not found:
+            wrong.take()
+            self._all_wrong.take()
+            raise self.refusal("the token is wrong")
+        with self._lock:
+            self._known[peer] = None
+            self._known.move_to_end(peer)
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return found[0]
+
+    def refusal(self, error: str) -> RequestError:
+        """Status 401, saying what is expected here; it asks for a token only where there is one."""
+        expected = [] if self.asks else ["nothing: who reaches this port may ask"]
+        if self.takes_tokens:
+            expected.append("Authorization: Bearer with serve.token or serve.read_token, or a session opened by one")
+        if self._proxies:
+            expected.append(f"a proxy of serve.proxies that names who asks in {self._header}")
+        challenge = {"WWW-Authenticate": "Bearer"} if self.takes_tokens else {}
+        return RequestError(401, error, "; or ".join(expected), challenge)
+
+
+def page_listen(settings: Settings) -> Listen:
+    """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
+    return Listen.resolve_page(settings.address("serve.listen"), asks=Access(settings).asks)
+
+
+def _limited(peer: str) -> str:
+    """What counts as one address: of IPv6 a network of 64 bits, which is what one customer gets."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address) and not address.ipv4_mapped:
+        return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return peer
+
+
+def _host(word: str) -> str:
+    if name_of(word) != word.lower():
+        raise ListenError(f"serve.hosts: expected names without port such as laggard.example.com, got {word!r}")
+    return word.lower()
+
+
+def _network(word: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(word)
+    except ValueError as error:
+        raise ListenError(f"serve.proxies: expected addresses or networks such as 10.0.0.0/24, {error}") from None

@@ -1,0 +1,55 @@
+"""Sessions: a person types a token once, and the browser shows a session instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.investigator.endpoint import MAX_TEXT, Answer, Endpoint, Question
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.caller import Caller
+    from laggard.pipeline.investigator.reading import Reading
+
+OPEN: Final = "/session"
+END: Final = "/session/end"
+
+
+class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What opens a session."""
+
+    token: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+
+
+class Opened(Answer, frozen=True):
+    """A session; its cookie comes with the answer."""
+
+    key: Annotated[str, msgspec.Meta(description="to be sent as X-Laggard-Session, beside the cookie")]
+    writes: Annotated[bool, msgspec.Meta(description="whether it may change things")]
+
+
+class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing more need be said."""
+
+
+class Ended(Answer, frozen=True):
+    """The session that was shown is no more."""
+
+
+def open_session(_: Reading, __: Question, opening: Opening, *, caller: Caller) -> Opened:
+    """Open one."""
+    key = caller.open_session(opening.token)
+    return Opened(key, caller.writes)
+
+
+def end_session(_: Reading, __: Question, ___: Ending, *, caller: Caller) -> Ended:
+    """End the one that was shown."""
+    caller.end_session()
+    return Ended()
+
+
+ENDPOINTS: Final = (
+    Endpoint(OPEN, "Open a session by a token.", Opened, open_session, body=Opening, asks_caller=True),
+    Endpoint(END, "End the session that is shown.", Ended, end_session, body=Ending, asks_caller=True),
+)

@@ -1,0 +1,82 @@
+"""How often something may be done: token buckets, one or one for each of many."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_KEYS = 4096
+"""That are remembered at once; the one that was heard of least recently is forgotten, and starts afresh."""
+
+
+class Bucket:
+    """A token bucket: so many at once, and so many a second for ever. Safe to use from several threads.
+
+    Parameters:
+        burst: how many at once.
+        per_s: how many a second.
+        clock: seconds on a clock that never steps.
+
+    """
+
+    def __init__(self, burst: float, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._burst, self._per_s, self._clock = burst, per_s, clock
+        self._left, self._at = burst, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """Take one. Returns 0, or where none is left, how many seconds it is until the next; then nothing is taken."""
+        with self._lock:
+            wait_s = self._wait_s()
+            if not wait_s:
+                self._left -= 1.0
+            return wait_s
+
+    def wait_s(self) -> float:
+        """What `take` would return; takes nothing."""
+        with self._lock:
+            return self._wait_s()
+
+    def _wait_s(self) -> float:
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
+        self._at = now
+        return max(0.0, (1.0 - self._left) / self._per_s)
+
+
+class Buckets:
+    """One bucket for each key, such as an address. Safe to use from several threads.
+
+    Parameters:
+        burst: how many at once, by one key.
+        per_s: how many a second, by one key.
+        clock: seconds on a clock that never steps.
+        most: keys that are remembered.
+
+    """
+
+    def __init__(
+        self, burst: float, per_s: float, clock: Callable[[], float] = time.monotonic, most: int = MOST_KEYS
+    ) -> None:
+        self._burst, self._per_s, self._clock, self._most = burst, per_s, clock, most
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def of(self, key: str) -> Bucket:
+        """The bucket of a key."""
+        with self._lock:
+            bucket = self._buckets.get(key)
+            if bucket is None:
+                bucket = self._buckets[key] = Bucket(self._burst, self._per_s, self._clock)
+                if len(self._buckets) > self._most:
+                    self._buckets.popitem(last=False)
+            self._buckets.move_to_end(key)
+            return bucket
