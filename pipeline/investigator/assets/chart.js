@@ -7,7 +7,6 @@
 import uPlot from "./packages/uplot/uPlot.esm.js";
 import { clock, moment, readable } from "./format.js";
 
-const color = (element, name) => getComputedStyle(element).getPropertyValue(name).trim();
 const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 
 /** A turn of the wheel shows so much more or less. */
@@ -50,7 +49,11 @@ class Chart extends HTMLElement {
   #height = 220;
   #resized = new ResizeObserver(() => this.#resize());
   #scheme = window.matchMedia("(prefers-color-scheme: dark)");
-  #recolored = () => this.#draw(true);
+  #colors = new Map();
+  #recolored = () => {
+    this.#colors.clear();
+    this.#draw(true);
+  };
 
   set chart(chart) {
     this.#chart = chart;
@@ -84,6 +87,16 @@ class Chart extends HTMLElement {
     window.removeEventListener("laggard-theme", this.#recolored);
     this.#plot?.destroy();
     this.#plot = undefined;
+  }
+
+  /** A variable of the style sheet as a canvas takes it: `light-dark()` is resolved where it is the value of `color`. */
+  #color(name) {
+    if (!this.#colors.has(name)) {
+      this.style.setProperty("color", `var(${name})`);
+      this.#colors.set(name, getComputedStyle(this).color);
+      this.style.removeProperty("color");
+    }
+    return this.#colors.get(name);
   }
 
   #size() {
@@ -124,10 +137,10 @@ class Chart extends HTMLElement {
   }
 
   #options(chart) {
-    const grid = { stroke: color(this, "--grid"), width: 1 };
-    const axis = { stroke: color(this, "--muted"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const grid = { stroke: this.#color("--grid"), width: 1 };
+    const axis = { stroke: this.#color("--muted"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const range = this.#range();
-    const first = color(this, PALETTE[0]);
+    const first = this.#color(PALETTE[0]);
     const bound = { stroke: "transparent", width: 0, points: { show: false } };
     const count = chart.lines.length;
     return {
@@ -139,12 +152,12 @@ class Chart extends HTMLElement {
         { ...axis, size: 34, space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
         { ...axis, size: 76, values: (_, splits) => splits.map((value) => readable(chart.feature, value)) },
       ],
-      bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: color(this, "--extremes-fill") }] : [],
+      bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
       series: [
         { label: "Time", value: (_, ts) => (ts === null ? "" : moment(ts)) },
         ...chart.lines.map((line, number) => ({
           label: line.label,
-          stroke: color(this, PALETTE[number % PALETTE.length]),
+          stroke: this.#color(PALETTE[number % PALETTE.length]),
           width: 1.5,
           dash: line.dashed ? [6, 4] : undefined,
           points: { show: chart.ts.length < DOTS, size: 5, fill: number === 0 ? first : undefined },
@@ -174,7 +187,7 @@ class Chart extends HTMLElement {
     const { spans = [] } = this.#chart;
     const { ctx, bbox } = plot;
     ctx.save();
-    ctx.fillStyle = color(this, "--incident-fill");
+    ctx.fillStyle = this.#color("--incident-fill");
     for (const span of spans) {
       const begin = across(plot, span.from);
       ctx.fillRect(begin, bbox.top, Math.max(across(plot, span.to ?? plot.scales.x.max) - begin, 2), bbox.height);
@@ -188,7 +201,7 @@ class Chart extends HTMLElement {
     if (!band || !ts.length) return;
     const { ctx, bbox } = plot;
     const y = (value) => Math.min(Math.max(plot.valToPos(value, "y", true), bbox.top), bbox.top + bbox.height);
-    ctx.fillStyle = color(this, "--usual-fill");
+    ctx.fillStyle = this.#color("--usual-fill");
     if (!Array.isArray(band.low)) {
       if (band.low === null || band.high === null) return;
       ctx.fillRect(bbox.left, y(band.high), bbox.width, Math.max(y(band.low) - y(band.high), 2));
@@ -228,7 +241,7 @@ class Chart extends HTMLElement {
     const y = Math.round(plot.valToPos(values[index], "y", true)) + 0.5;
     const x = across(plot, ts[index]);
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = color(this, "--crosshair");
+    ctx.strokeStyle = ctx.fillStyle = this.#color("--crosshair");
     ctx.lineWidth = devicePixelRatio;
     ctx.beginPath();
     ctx.moveTo(bbox.left, y);
@@ -245,7 +258,7 @@ class Chart extends HTMLElement {
     const x = Math.round(plot.valToPos(ts, "x", true)) + 0.5;
     if (x < bbox.left || x > bbox.left + bbox.width) return;
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = color(this, name);
+    ctx.strokeStyle = ctx.fillStyle = this.#color(name);
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash(dash);
     ctx.beginPath();

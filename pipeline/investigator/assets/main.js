@@ -181,17 +181,20 @@ class Page {
       this.#error = error;
       if (!(error instanceof Refusal)) console.error(error);
     }
+    if (this.#loading === loading) this.#loading = undefined;
     this.update();
+    this.#heard([]);
   }
 
+  /** What is new is read when what was asked for before is there: else nothing would be, where answers take long. */
   #heard(topics) {
     const wanted = this.#view?.topics ?? [];
     for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
-    if (!this.#stale.size || this.#timer) return;
+    if (!this.#stale.size || this.#timer || this.#loading) return;
     const wait = Math.max(0, this.#lastRead + REFRESH_MS - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#stale.size && !document.hidden) this.#load(new Set(this.#stale));
+      if (this.#stale.size && !document.hidden && !this.#loading) this.#load(new Set(this.#stale));
     }, wait);
   }
 

@@ -32,3 +32,8 @@ export function number(params, name) {
   const value = params[name] === undefined || params[name] === "" ? NaN : Number(params[name]);
   return Number.isFinite(value) ? value : undefined;
 }
+
+/** A time in an address: in milliseconds, as a frame's time is told. */
+export function seconds(ts) {
+  return Math.round(ts * 1000) / 1000;
+}

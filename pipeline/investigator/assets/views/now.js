@@ -1,15 +1,333 @@
+/** Now, and at a moment: processes by anomaly, the features of one, and the time series of one feature. */
+
+import { get, Refusal } from "../api.js";
 import { html } from "../packages/lit-html/lit-html.js";
+import { number, seconds } from "../state.js";
+import { dialogs, openKeys, openMark } from "./now/dialogs.js";
+import { comparedFeatures, comparedRanking } from "./now/compare.js";
+import { features } from "./now/features.js";
+import { focusRow, openRow, ranking, shownRows } from "./now/ranking.js";
+import { series, shownRange } from "./now/series.js";
+import { times, timeWindow } from "./now/times.js";
+import { nothingRecorded, told } from "./now/told.js";
+
+/** The row of the host's own counters. */
+const HOST = "host";
+
+const COUNTERS = "counters";
+const POINTS = 1200;
+const TIMELINE_POINTS = 400;
+
+/** What is compared: so many rows, and features of each. */
+const COMPARED_ROWS = 200;
+const COMPARED_FEATURES = 20;
+
+/** A series that was read in part is asked for again after so long, and the timeline when it is so old. */
+const REFINE_MS = 350;
+const TIMELINE_MS = 15_000;
+
+/** What follows the moment in the series: whether it got better. */
+const AFTER_S = 300;
 
 export default class View {
-  topics = [];
+  topics = [COUNTERS, "anomalies"];
+
+  /** What was read: /moment, /row, /series, /timeline, /compare. */
+  moment;
+  row;
+  series;
+  timeline;
+  comparison;
+
+  /** Why there is no moment, or no series. */
+  problem;
+  seriesProblem;
+
+  /** What is shown beyond the first rows, and as a table. */
+  all = false;
+  table = false;
+
+  /** What a screen reader is told. */
+  announced = "";
+
+  #keys = {};
+  #sticky = {};
+  #timelineRead = 0;
+  #refining;
+  #pressed = (event) => this.#press(event);
 
   constructor(page) {
     this.page = page;
+    document.addEventListener("keydown", this.#pressed);
   }
 
-  async load(signal) {}
+  leave() {
+    document.removeEventListener("keydown", this.#pressed);
+    this.#refining?.abort();
+  }
+
+  shows() {
+    return this.moment !== undefined;
+  }
+
+  /** The moment that is asked about; undefined for now. */
+  get at() {
+    return number(this.page.params, "at");
+  }
+
+  /** The moment that it is compared with; undefined for none. */
+  get other() {
+    return number(this.page.params, "compare");
+  }
+
+  /** The host whose moment it is. */
+  get host() {
+    return this.moment?.host ?? (this.page.params.host || this.page.cluster.host);
+  }
+
+  /** The id of the chosen row; what the answer is about where none was chosen. */
+  get chosen() {
+    const { params } = this.page;
+    if (params.row) return params.row;
+    if (this.comparison) return this.comparison.rows[0]?.row ?? HOST;
+    const { moment } = this;
+    if (!moment) return undefined;
+    const sticky = this.#sticky.row;
+    if (sticky && this.find(sticky)) return sticky;
+    const { subject } = moment;
+    this.#sticky.row = subject?.scope === HOST ? HOST : (subject?.row ?? moment.rows[0]?.row ?? HOST);
+    return this.#sticky.row;
+  }
+
+  /** The chosen row's feature that is drawn. */
+  get feature() {
+    if (this.page.params.feature) return this.page.params.feature;
+    const { chosen } = this;
+    if (this.comparison) return this.compared(chosen)?.features[0]?.feature;
+    const sticky = this.#sticky.features?.[chosen];
+    if (sticky) return sticky;
+    const { subject } = this.moment;
+    const about = subject && (subject.row === chosen || (subject.scope === HOST && chosen === HOST));
+    const feature = about ? subject.feature : this.find(chosen)?.features[0]?.feature;
+    this.#sticky.features = { [chosen]: feature };
+    return feature;
+  }
+
+  /** A row of the moment by its id. */
+  find(row) {
+    if (row === HOST) return this.moment?.host_row ?? undefined;
+    return this.moment?.rows.find((each) => each.row === row);
+  }
+
+  /** A row of the comparison by its id. */
+  compared(row) {
+    if (row === HOST) return this.comparison?.host_row ?? undefined;
+    return this.comparison?.rows.find((each) => each.row === row);
+  }
+
+  choose(row, options = {}) {
+    this.page.go({ row, feature: undefined }, options);
+  }
+
+  async load(signal, news) {
+    this.#refining?.abort();
+    this.#refining = new AbortController();
+    if (!this.page.cluster.hosts.length) {
+      this.moment = undefined;
+      return;
+    }
+    const timeline = this.#readTimeline(signal, news.size > 0);
+    await this.#readMoment(signal, news);
+    if (this.moment) {
+      this.page.update();
+      await Promise.all([this.#readRow(signal), this.#readSeries(signal)]);
+    }
+    await timeline;
+  }
+
+  async #readMoment(signal, news) {
+    const { at, other } = this;
+    const { host } = this.page.params;
+    const key = JSON.stringify([host, at, other]);
+    const same = key === this.#keys.moment;
+    // The newest frame may give way to one that is nearer, or have been judged in the meantime.
+    if (same && !(news.size && (at === undefined || !this.moment || this.moment.live))) return;
+    if (!same) this.#sticky = {};
+    try {
+      const [moment, comparison] = await Promise.all([
+        get("/moment", { host, at, features: 1 }, signal),
+        other === undefined ? undefined : get("/compare", { host, at, with: other, rows: COMPARED_ROWS, features: COMPARED_FEATURES }, signal),
+      ]);
+      this.moment = moment;
+      this.comparison = comparison;
+      this.problem = undefined;
+      if (!same && this.#keys.moment) this.announced = moment.told[0] ?? "";
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 404) throw error;
+      this.moment = this.comparison = this.row = this.series = undefined;
+      this.problem = error;
+    }
+    this.#keys.moment = key;
+  }
+
+  async #readRow(signal) {
+    const { at, chosen, moment } = this;
+    if (this.comparison) return;
+    const key = JSON.stringify([moment.host, moment.ts, chosen]);
+    if (key === this.#keys.row && this.row) return;
+    if (!this.find(chosen) && !moment.rows_left_out) {
+      this.row = undefined;
+      this.#keys.row = key;
+      return;
+    }
+    const row = await this.#known(get("/row", { host: moment.host, at: at === undefined ? undefined : moment.ts, row: chosen }, signal));
+    this.row = row;
+    this.#keys.row = key;
+    this.page.update();
+  }
+
+  async #readSeries(signal) {
+    const { chosen, feature, moment } = this;
+    if (!feature) {
+      this.series = undefined;
+      return;
+    }
+    const { from, to } = this.range;
+    const question = {
+      host: moment.host,
+      row: chosen,
+      feature,
+      scope: chosen === HOST ? HOST : moment.scope,
+      at: this.at === undefined ? undefined : moment.ts,
+      from,
+      to,
+      points: POINTS,
+    };
+    const key = JSON.stringify([question, moment.ts]);
+    if (key === this.#keys.series && this.series?.complete) return;
+    try {
+      this.series = await get("/series", question, signal);
+      this.seriesProblem = undefined;
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 404) throw error;
+      this.series = undefined;
+      this.seriesProblem = error;
+    }
+    this.#keys.series = key;
+    this.page.update();
+    if (this.series && !this.series.complete) this.#refine("/series", question, (whole) => (this.series = whole));
+  }
+
+  /** What was read in part is asked for again until all of it is there, or something else is asked for. */
+  #refine(path, question, take) {
+    const { signal } = this.#refining;
+    const timer = setTimeout(async () => {
+      try {
+        const answer = await get(path, question, signal);
+        if (signal.aborted) return;
+        take(answer);
+        this.page.update();
+        if (!answer.complete) this.#refine(path, question, take);
+      } catch (error) {
+        if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
+      }
+    }, REFINE_MS);
+    signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  }
+
+  async #readTimeline(signal, fresh) {
+    const { host, range } = this.page.params;
+    const { at, timeline } = this;
+    const key = JSON.stringify([host, range, at === undefined]);
+    const covers = timeline && (at === undefined || (at >= timeline.from && at <= timeline.to));
+    const old = performance.now() - this.#timelineRead > TIMELINE_MS;
+    if (key === this.#keys.timeline && covers && timeline.complete && !(fresh && old)) return;
+    const question = { host, ...timeWindow(this), points: TIMELINE_POINTS };
+    const answer = await this.#known(get("/timeline", question, signal));
+    if (!answer) return;
+    this.timeline = answer;
+    this.#keys.timeline = key;
+    this.#timelineRead = performance.now();
+    if (!answer.complete) this.#refine("/timeline", question, (whole) => (this.timeline = whole));
+  }
+
+  /** After a mark was set: it is on the timeline. */
+  marked() {
+    this.#keys.timeline = undefined;
+  }
+
+  /** The answer; undefined where there is none. */
+  async #known(asked) {
+    try {
+      return await asked;
+    } catch (error) {
+      if (error instanceof Refusal && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** What the chart shows: what the address says, else the context of the moment. */
+  get range() {
+    const { params } = this.page;
+    const first = this.timeline?.first_ts;
+    const { ts } = this.moment;
+    const context = shownRange(params.range);
+    const begin = context === undefined ? first : ts - context;
+    const from = number(params, "from") ?? Math.max(begin ?? ts - 4 * 3600, first ?? -Infinity);
+    const last = this.timeline && !this.moment.live ? Math.max(this.timeline.last_ts, ts) : ts;
+    const to = number(params, "to") ?? Math.min(ts + AFTER_S, last);
+    return { from: Math.min(from, to - 10 * this.moment.tick_s), to };
+  }
+
+  /** Goes some ticks back or forward; past the newest frame it is live again. */
+  step(ticks) {
+    if (!this.moment) return;
+    const { moment } = this;
+    if (ticks > 0 && (this.at === undefined || moment.live)) return this.page.go({ at: undefined }, { replace: true });
+    this.page.go({ at: seconds(moment.ts + ticks * moment.tick_s) }, { replace: true });
+  }
+
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;
+    if (event.target.closest?.("input:not([type=range]), textarea, select")) return;
+    const action = {
+      "/": () => document.querySelector("#now-filter")?.focus(),
+      j: () => this.#move(1),
+      k: () => this.#move(-1),
+      m: () => this.page.cluster.writes !== false && openMark(),
+      n: () => this.page.go({ at: undefined, compare: undefined }),
+      "[": () => this.step(-1),
+      "]": () => this.step(1),
+      "?": () => openKeys(),
+      Enter: () => event.target.matches?.("[data-row]") && openRow(this, event.target.dataset.row),
+    }[event.key];
+    if (!action) return;
+    if (event.key === "Enter" && !event.target.matches?.("[data-row]")) return;
+    event.preventDefault();
+    action();
+  }
+
+  #move(by) {
+    const rows = shownRows(this);
+    const index = rows.findIndex((each) => each.row === this.chosen);
+    const next = rows[Math.min(Math.max(index + by, 0), rows.length - 1)];
+    if (!next) return;
+    this.choose(next.row, { replace: true });
+    focusRow(next.row);
+  }
 
   render() {
-    return html`<h1>now</h1>`;
+    if (!this.page.cluster.hosts.length) return nothingRecorded();
+    return html`<div class="now">
+      ${times(this)} ${told(this)}
+      ${this.moment
+        ? html`<div class="now-panes">
+            ${this.comparison ? comparedRanking(this) : ranking(this)} ${this.comparison ? comparedFeatures(this) : features(this)}
+            ${series(this)}
+          </div>`
+        : ""}
+      ${dialogs(this)}
+      <p class="unseen" role="status">${this.announced}</p>
+    </div>`;
   }
 }

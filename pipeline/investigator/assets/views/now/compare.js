@@ -1,0 +1,99 @@
+/** Two moments side by side: what differs most, first. */
+
+import { repeat } from "../../packages/lit-html/directives/repeat.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { readable } from "../../format.js";
+import { time } from "../../time.js";
+import { scored } from "./bar.js";
+import { who } from "./features.js";
+import { rove } from "./grid.js";
+import { foot, head, shownRows } from "./ranking.js";
+
+const HOST = "host";
+const THERE = { at: "only now", with: "only then" };
+
+export function comparedRanking(view) {
+  const { comparison, chosen } = view;
+  const shown = shownRows(view);
+  const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const row = (each, id, name, extra) => html`<tr tabindex=${id === tabbed ? 0 : -1} data-row=${id} aria-selected=${id === chosen} @click=${() => view.choose(id)}>
+    <td class="number now-score">${scored(each.score_at)}</td>
+    <td class="number now-score">${scored(each.score_with)}</td>
+    <th scope="row"><span class="now-name">${name}</span>${extra}</th>
+    <td class="number now-pid">${each.pid ?? ""}</td>
+    <td class="now-command" title=${each.command || nothing}>${each.command}</td>
+  </tr>`;
+  return html`<section class="card now-ranking" aria-label="Processes of two moments">
+    ${head(view, "What differs", comparison.rows, shown)}
+    <div class="now-scroll">
+      <table role="grid" aria-label="Processes, what differs most first">
+        <thead>
+          <tr>
+            <th scope="col" class="number">${time(comparison.at, true)}</th>
+            <th scope="col" class="number">${time(comparison.with, true)}</th>
+            <th scope="col">Name</th>
+            <th scope="col" class="number">PID</th>
+            <th scope="col">Command</th>
+          </tr>
+        </thead>
+        <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
+          ${comparison.host_row ? row(comparison.host_row, HOST, comparison.host, html` <span class="badge">the host itself</span>`) : nothing}
+          ${repeat(
+            shown,
+            (each) => each.row,
+            (each) => row(each, each.row, each.name, each.there === "both" ? nothing : html` <span class="badge">${THERE[each.there]}</span>`),
+          )}
+        </tbody>
+      </table>
+      ${foot(view, comparison.rows, shown)}
+      ${comparison.rows_left_out ? html`<p class="now-rest muted">${comparison.rows_left_out} more differ less.</p>` : nothing}
+    </div>
+  </section>`;
+}
+
+export function comparedFeatures(view) {
+  const { comparison, chosen } = view;
+  const row = view.compared(chosen);
+  if (!row) {
+    return html`<section class="card now-features" tabindex="-1" aria-label="Features">
+      <h2>At neither moment</h2>
+      <p class="muted"><code>${chosen}</code> is not among what differs. Choose another process.</p>
+    </section>`;
+  }
+  const name = chosen === HOST ? comparison.host : row.name;
+  return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${name} at two moments">
+    <div class="now-head"><h2>${name}</h2></div>
+    ${who(view, row)}
+    <div class="now-scroll">
+      <table role="grid" aria-label="Features, what differs most first">
+        <thead>
+          <tr>
+            <th scope="col">Feature</th>
+            <th scope="col" class="number">${time(comparison.at, true)}</th>
+            <th scope="col" class="number">Score</th>
+            <th scope="col" class="number">${time(comparison.with, true)}</th>
+            <th scope="col" class="number">Score</th>
+          </tr>
+        </thead>
+        <tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: chosen, feature: to.dataset.feature }, { replace: true }))}>
+          ${repeat(
+            row.features,
+            (each) => each.feature,
+            (each) => html`<tr
+              tabindex=${each.feature === view.feature ? 0 : -1}
+              data-feature=${each.feature}
+              aria-selected=${each.feature === view.feature}
+              @click=${() => view.page.go({ row: chosen, feature: each.feature })}
+            >
+              <th scope="row"><span class="now-feature">${each.feature}</span></th>
+              ${[each.at, each.with].map(
+                (one) => html`<td class="number">${readable(each.feature, one?.value)}</td>
+                  <td class="number now-score">${scored(one?.score)}</td>`,
+              )}
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </section>`;
+}

@@ -1,0 +1,83 @@
+/** The question "Why is it slow?" with its note, and the list of keys. */
+
+import { post, Refusal } from "../../api.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { time } from "../../time.js";
+import { seconds } from "../../state.js";
+
+/** Characters of a note, as the API takes it. */
+const LONGEST_NOTE = 4096;
+
+const KEYS = [
+  ["/", "filter the processes"],
+  ["j or ↓", "the next process"],
+  ["k or ↑", "the process before"],
+  ["Enter", "go to its features"],
+  ["[", "one tick back"],
+  ["]", "one tick forward"],
+  ["n", "now, live"],
+  ["m", "why is it slow? Mark it"],
+  ["?", "these keys"],
+];
+
+export function openMark() {
+  document.querySelector("#now-mark")?.showModal();
+}
+
+export function openKeys() {
+  document.querySelector("#now-keys")?.showModal();
+}
+
+export function dialogs(view) {
+  return html`${view.page.cluster.writes === false || !view.moment ? nothing : mark(view)}
+    <dialog id="now-keys" aria-labelledby="now-keys-title">
+      <h2 id="now-keys-title">Keys</h2>
+      <table>
+        <tbody>
+          ${KEYS.map(([key, does]) => html`<tr><th scope="row">${key.split(" or ").map((each, index) => html`${index ? " or " : ""}<kbd>${each}</kbd>`)}</th><td>${does}</td></tr>`)}
+        </tbody>
+      </table>
+      <form method="dialog" class="now-buttons"><button class="first">Close</button></form>
+    </dialog>`;
+}
+
+function mark(view) {
+  const { moment, at } = view;
+  return html`<dialog id="now-mark" aria-labelledby="now-mark-title">
+    <form @submit=${(event) => send(view, event)}>
+      <h2 id="now-mark-title">Why is it slow?</h2>
+      <p>${at === undefined ? html`This moment on ${moment.host} is marked and shown.` : html`${time(moment.ts)} on ${moment.host} is marked.`}</p>
+      <label for="now-note">What is slow? <span class="muted">(a note, may be empty)</span></label>
+      <textarea id="now-note" name="note" rows="3" maxlength=${LONGEST_NOTE} @keydown=${submitOnEnter}></textarea>
+      <div class="now-buttons">
+        <button type="button" @click=${(event) => event.target.closest("dialog").close()}>Cancel</button>
+        <button class="first">Mark it</button>
+      </div>
+    </form>
+  </dialog>`;
+}
+
+function submitOnEnter(event) {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
+}
+
+async function send(view, event) {
+  event.preventDefault();
+  const form = event.target;
+  const { at, moment } = view;
+  const ts = at === undefined ? {} : { ts: moment.ts };
+  try {
+    const { mark: set } = await post("/marks", { host: moment.host, note: form.elements.note.value.trim(), ...ts });
+    form.closest("dialog").close();
+    form.reset();
+    view.marked();
+    view.page.go({ at: seconds(set.ts), compare: undefined, from: undefined, to: undefined });
+    view.page.say("Marked. The address of this page shows the moment to others.");
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    form.closest("dialog").close();
+    view.page.say(`${error.message}${error.expected ? `; expected ${error.expected}` : ""}`, "error");
+  }
+}

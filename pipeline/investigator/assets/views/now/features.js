@@ -1,0 +1,79 @@
+/** What the chosen process does: each feature beside what is usual, the most unusual first. */
+
+import { repeat } from "../../packages/lit-html/directives/repeat.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { duration, readable } from "../../format.js";
+import { scored } from "./bar.js";
+import { rove } from "./grid.js";
+import { badge } from "./ranking.js";
+
+/** Who it is. */
+export function who(view, row) {
+  const known = [
+    ["pid", row.pid],
+    ["user", row.user],
+    ["container", row.container],
+  ].filter(([, value]) => value);
+  return html`${known.length
+      ? html`<p class="now-who muted">${known.map(([name, value]) => html`<span>${name} <b>${value}</b></span> `)}</p>`
+      : nothing}
+    ${row.command ? html`<p class="now-full"><code>${row.command}</code></p>` : nothing}`;
+}
+
+export function features(view) {
+  const short = view.find(view.chosen);
+  const own = view.row?.row;
+  const whole = own && (own.row === view.chosen || (view.chosen === "host" && view.row.scope === "host")) ? own : undefined;
+  const row = whole ?? short;
+  if (!row) {
+    return html`<section class="card now-features" tabindex="-1" aria-label="Features">
+      <h2>Not there at this moment</h2>
+      <p class="muted"><code>${view.chosen}</code> has no values then. Choose another process, or another moment.</p>
+    </section>`;
+  }
+  const host = view.chosen === "host";
+  return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${host ? view.host : row.name}">
+    <div class="now-head">
+      <h2>${host ? view.host : row.name}${host ? html` <span class="badge">the host itself</span>` : badge(row)}</h2>
+      ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">learned for ${duration(row.age_s)}</span>` : nothing}
+    </div>
+    ${who(view, row)} ${row.basis_told ? html`<p class="muted">${row.basis_told}</p>` : nothing}
+    <div class="now-scroll">
+      <table role="grid" aria-label="Features, the most unusual first" aria-busy=${!whole}>
+        <thead>
+          <tr>
+            <th scope="col">Feature</th>
+            <th scope="col" class="number">Value</th>
+            <th scope="col" class="number">Usually</th>
+            <th scope="col" class="number">Lately</th>
+            <th scope="col" class="number">Score</th>
+          </tr>
+        </thead>
+        <tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: view.chosen, feature: to.dataset.feature }, { replace: true }))}>
+          ${repeat(
+            (whole ?? row).features,
+            (each) => each.feature,
+            (each) => html`<tr
+              tabindex=${each.feature === view.feature ? 0 : -1}
+              data-feature=${each.feature}
+              aria-selected=${each.feature === view.feature}
+              @click=${() => view.page.go({ row: view.chosen, feature: each.feature })}
+            >
+              <th scope="row"><span class="now-feature">${each.feature}</span></th>
+              <td class="number">${readable(each.feature, each.value)}</td>
+              <td class="number">${usual(each)}</td>
+              <td class="number">${readable(each.feature, each.recent)}</td>
+              <td class="number now-score">${scored(each.score)}</td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </section>`;
+}
+
+/** What is usual: the mean, and its spread. */
+export function usual(each) {
+  if (each.mean === null || each.mean === undefined) return html`<span class="muted">-</span>`;
+  return html`${readable(each.feature, each.mean)} <span class="muted">± ${readable(each.feature, each.standard_deviation)}</span>`;
+}

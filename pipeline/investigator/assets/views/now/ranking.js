@@ -1,0 +1,145 @@
+/** The processes of a moment, ranked by anomaly. */
+
+import { repeat } from "../../packages/lit-html/directives/repeat.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { scored } from "./bar.js";
+import { rove } from "./grid.js";
+
+/** So many rows are drawn at first. */
+const FIRST_ROWS = 100;
+
+const ROLES = { culprit: "culprit", victim: "waits", own: "laggard itself" };
+const HOST = "host";
+
+/** What a row is, in words. */
+export function badge(row) {
+  const told = ROLES[row.role];
+  return html`${told ? html` <span class="badge ${row.role}">${told}</span>` : nothing}${row.gone_s > 0
+    ? html` <span class="badge">ended</span>`
+    : nothing}${row.score === null && row.role !== "own" ? html` <span class="badge">new</span>` : nothing}`;
+}
+
+/** The rows that the filter lets through. */
+export function filtered(view, rows) {
+  const words = (view.page.params.filter ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return rows;
+  return rows.filter((row) => {
+    const text = `${row.name} ${row.pid ?? ""} ${row.user} ${row.container} ${row.command}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
+/** The rows that are drawn: the first, and the chosen one wherever it is. */
+export function shownRows(view) {
+  const found = filtered(view, view.comparison?.rows ?? view.moment?.rows ?? []);
+  if (view.all || found.length <= FIRST_ROWS) return found;
+  const chosen = found.findIndex((row) => row.row === view.chosen);
+  return chosen < FIRST_ROWS ? found.slice(0, FIRST_ROWS) : [...found.slice(0, FIRST_ROWS), found[chosen]];
+}
+
+export function focusRow(row) {
+  document.querySelector(`.now-ranking [data-row="${CSS.escape(row)}"]`)?.focus();
+}
+
+/** Opens a row: it is chosen, and what Tab reaches next are its features. */
+export function openRow(view, row) {
+  if (row !== view.page.params.row) view.choose(row);
+  const pane = document.querySelector(".now-features");
+  pane?.focus({ preventScroll: true });
+  pane?.scrollIntoView({ block: "nearest" });
+}
+
+/** The pane's head: how many, and the filter. */
+export function head(view, title, rows, shown) {
+  const found = filtered(view, rows).length;
+  return html`<div class="now-head">
+    <h2>${title} <span class="muted now-count">${found === rows.length ? rows.length : `${found} of ${rows.length}`}</span></h2>
+    <label class="unseen" for="now-filter">Filter by name, pid, user, container or command</label>
+    <input
+      id="now-filter"
+      type="search"
+      placeholder="Filter  /"
+      autocomplete="off"
+      spellcheck="false"
+      .value=${view.page.params.filter ?? ""}
+      @input=${(event) => view.page.go({ filter: event.target.value || undefined }, { replace: true })}
+      @keydown=${(event) => leaveFilter(event, shown)}
+    />
+  </div>`;
+}
+
+/** The table's foot: how to see the rest. */
+export function foot(view, rows, shown) {
+  const found = filtered(view, rows).length;
+  if (!found) return html`<p class="now-rest muted">No process has that in its name, pid, user, container or command.</p>`;
+  if (shown.length >= found) return nothing;
+  return html`<p class="now-rest">
+    <button @click=${() => ((view.all = true), view.page.update())}>Show all ${found}</button>
+  </p>`;
+}
+
+export function ranking(view) {
+  const { moment, chosen } = view;
+  const shown = shownRows(view);
+  const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
+  const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const row = (each) => html`<tr
+    tabindex=${each.row === tabbed ? 0 : -1}
+    data-row=${each.row}
+    aria-selected=${each.row === chosen}
+    @click=${() => view.choose(each.row)}
+  >
+    <td class="number now-score">${scored(each.score)}</td>
+    <th scope="row"><span class="now-name" title=${each.took || nothing}>${each.name}</span>${badge(each)}</th>
+    <td class="number now-pid">${each.pid ?? ""}</td>
+    ${with_.user ? html`<td class="now-user" title=${each.user}>${each.user}</td>` : nothing}
+    ${with_.container ? html`<td class="now-container" title=${each.container}>${each.container}</td>` : nothing}
+    <td class="now-command" title=${each.command || nothing}>${each.command}</td>
+  </tr>`;
+  return html`<section class="card now-ranking" aria-label="Processes">
+    ${head(view, "Processes", moment.rows, shown)}
+    <div class="now-scroll">
+      <table role="grid" aria-label="Processes, the most anomalous first">
+        <thead>
+          <tr>
+            <th scope="col" class="number">Score</th>
+            <th scope="col">Name</th>
+            <th scope="col" class="number">PID</th>
+            ${with_.user ? html`<th scope="col">User</th>` : nothing}
+            ${with_.container ? html`<th scope="col">Container</th>` : nothing}
+            <th scope="col">Command</th>
+          </tr>
+        </thead>
+        <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
+          ${moment.host_row
+            ? html`<tr
+                class="now-host"
+                tabindex=${tabbed === HOST ? 0 : -1}
+                data-row=${HOST}
+                aria-selected=${chosen === HOST}
+                @click=${() => view.choose(HOST)}
+              >
+                <td class="number now-score">${scored(moment.host_row.score)}</td>
+                <th scope="row"><span class="now-name">${moment.host}</span> <span class="badge">the host itself</span></th>
+                <td></td>
+                ${with_.user ? html`<td></td>` : nothing} ${with_.container ? html`<td></td>` : nothing}
+                <td class="now-command" title=${moment.host_row.took}>${moment.host_row.took}</td>
+              </tr>`
+            : nothing}
+          ${repeat(shown, (each) => each.row, row)}
+        </tbody>
+      </table>
+      ${foot(view, moment.rows, shown)}
+      ${moment.rows_left_out ? html`<p class="now-rest muted">${moment.rows_left_out} more are not shown.</p>` : nothing}
+    </div>
+  </section>`;
+}
+
+function leaveFilter(event, shown) {
+  if (event.key === "ArrowDown" || event.key === "Enter") {
+    event.preventDefault();
+    if (shown.length) focusRow(shown[0].row);
+  } else if (event.key === "Escape" && !event.target.value) {
+    event.target.blur();
+  }
+}
