@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
-Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "admin"]
+Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
     "agent": "`laggard agent`: publishes the counters of its host, its pools, and what processes do while something is "
@@ -41,6 +41,7 @@ ROLES: Final[dict[Role, str]] = {
     "reader": "your own tools: subscribe to what the operators found",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
     "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people who ask",
+    "page": "`laggard serve`: what people look at, marks and wishes that they set, dead letters that they replay",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -201,6 +202,31 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield _topic(topics.name(REQUESTS), "Read", "`laggard requests`")
 
 
+def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    inputs = {COUNTERS: "frames", ANOMALIES: "incidents", DIAGNOSES: "what processes were doing"}
+    stages = [*operators, INCIDENTS]
+    replayed = "dead letters that are replayed"
+    if _REGRESSION in operators:
+        inputs |= {MODELS: "performance models", APPLICATIONS: "performance of applications"}
+        stages.append(SERVING)
+        yield _topic(topics.name(APPLICATIONS), "Write", f"wishes for models, and {replayed}")
+    if _COVARIANCE in operators:
+        inputs[POOLS] = "members of pools"
+        stages.append(POOLING)
+        yield _topic(topics.name(POOLS), "Write", replayed)
+    if _TRACED in operators:
+        inputs[REQUESTS] = "traced requests"
+        yield _topic(topics.name(REQUESTS), "Write", replayed)
+    yield _topic(topics.name(COUNTERS), "Write", f"marks, and {replayed}")
+    for topic, why in inputs.items():
+        yield _topic(topics.name(topic), "Read", why)
+    yield _topic(topics.name(DEAD_LETTERS), "Read", "what could not be used")
+    for operator in (*operators, INCIDENTS):
+        yield from _snapshots(topics, operator, "Read")
+    for stage in stages:
+        yield Rule("group", topics.group(stage), False, ("Describe",), "how far the stage is")
+
+
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
@@ -233,6 +259,7 @@ _RULES: Final = {
     "reader": _reader,
     "annotator": _annotator,
     "viewer": _viewer,
+    "page": _page,
     "admin": _admin,
 }
 

@@ -206,7 +206,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
         "found": "13 topics are as they should be",
         "advice": "",
     }
-    roles = "agent, measurer, tracer, worker, reader, annotator, viewer, admin"
+    roles = "agent, measurer, tracer, worker, reader, annotator, viewer, page, admin"
     assert found["rights"]["found"].startswith(f"user me may be {roles}")
     assert re.search(r"0 workers in group examined\.(gaussian|cpu|incidents)", found["lag"]["found"])
     wrong = machine(tmp_path / "wrong", options, WRONG)

@@ -320,7 +320,7 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
         "--operation Write --topic here.diagnoses\n"
     )
     roles = laggard.json("topics", "acls")["roles"]
-    assert list(roles) == ["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "admin"]
+    assert list(roles) == ["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]
     assert roles["worker"][-1] == {
         "principal": "User:worker",
         "resource_type": "TRANSACTIONAL_ID",
