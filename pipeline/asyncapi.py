@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
 from laggard.pipeline.records.checked import WISHES
 from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
+from laggard.pipeline.records.layout import ROW_TEXTS
 from laggard.pipeline.records.limits import MAX_SEGMENTS, MAX_SPENT
 from laggard.pipeline.records.request_packing import LATER, TEXTS
 from laggard.pipeline.records.requests import Segment, Spent
@@ -228,7 +229,7 @@ def _schemas() -> Schema:
         schemas[component] = {name: value for name, value in schema.items() if not name.startswith("$")}
     schemas |= {
         "frame": _map("frame", _FRAME, optional=("hosts",)),
-        "layout": {**_fields(_LAYOUT, optional=("commands",)), "description": "A MessagePack map, packed."},
+        "layout": {**_fields(_LAYOUT, optional=tuple(ROW_TEXTS)), "description": "A MessagePack map, packed."},
         "mark": _map("mark", _MARK),
         "request": _map("request", _REQUEST, optional=(*LATER, TEXTS)),
         "wish": _map("wish", _WISH),
@@ -326,6 +327,8 @@ _LAYOUT: Final = {
     "names": _bytes("A name for each row, joined likewise: `nginx`."),
     "features": _bytes("A name for each column, joined likewise, with its base unit: `memory_rss_bytes`."),
     "commands": _bytes("A command line for each row, joined likewise."),
+    "users": _bytes("For each row as whom it runs, joined likewise."),
+    "containers": _bytes("For each row what it runs in, joined likewise: `docker:3f2a8b`, `nginx.service`."),
 }
 _MARK: Final = {
     "host": _text("The record's key."),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from laggard.producers.cpu_time import CpuTime
 from laggard.producers.held import BUFFER
 from laggard.producers.kernel import content, cpu_clock
+from laggard.producers.owners import parse_container, parse_uid
 from laggard.producers.proc import (
     PF_KTHREAD,
     Io,
@@ -97,6 +98,8 @@ class Process(Task):
         name: of its row.
         row: id of its row.
         command: its command line.
+        uid: the number of the user as whom it runs; None where that may not be read.
+        container: that it runs in, see `parse_container`.
         stat: the last `stat`.
         denied: which of its files may not be read.
         malformed: how many texts at the last reading did not have their form.
@@ -121,6 +124,7 @@ class Process(Task):
         "_status",
         "_status_text",
         "command",
+        "container",
         "denied",
         "malformed",
         "name",
@@ -130,6 +134,7 @@ class Process(Task):
         "slot",
         "stat",
         "threads",
+        "uid",
     )
 
     def __init__(self, pid: int, path: str, kernel: Kernel, files: HeldFiles) -> None:
@@ -137,7 +142,8 @@ class Process(Task):
         self.pid = pid
         self.slot = -1
         self.phase = 0
-        self.name = self.row = self.command = ""
+        self.name = self.row = self.command = self.container = ""
+        self.uid: int | None = None
         self.stat = _UNBORN
         self.malformed = 0
         self._kernel = kernel
@@ -243,6 +249,10 @@ class Process(Task):
         """Read its command line; empty where there is none or it may not be read."""
         return parse_command(content(f"{self.path}/cmdline"))
 
+    def read_container(self) -> str:
+        """Read which container it runs in; empty where that may not be read."""
+        return parse_container(content(f"{self.path}/cgroup"))
+
     def release(self) -> None:
         """Close its files and those of its threads. Not held any more, it is read at every tick."""
         self._eager = True
@@ -267,6 +277,7 @@ class Process(Task):
                 self.malformed += 1
                 self._status = _UNREADABLE_STATUS
             self._status_text = text
+            self.uid = parse_uid(text)
 
     def _read_io(self) -> None:
         """Its own I/O: of its only thread; else of all of it, unless a child's has just been added to that."""

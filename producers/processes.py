@@ -17,6 +17,7 @@ from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.groups import all_members, members
 from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
+from laggard.producers.owners import Users
 from laggard.producers.pools.thread import Thread
 from laggard.producers.pressures import Pressures
 from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, parse_name
@@ -112,6 +113,7 @@ class ProcessTable:
         self._command_lines = command_lines
         self._watch = self._new_thread
         self._kernel = Kernel(root)
+        self._users = Users(root)
         # What watched threads hold takes nothing from the processes.
         self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
         self._files = HeldFiles(limit - self._thread_files.limit)
@@ -211,7 +213,7 @@ class ProcessTable:
                 if process.sleeps() and (not refresh or process.untouched()):
                     continue
                 now = clock()
-                before = process.stat
+                before, uid = process.stat, process.uid
                 read = process.read(retry=refresh and retry)
             except (OSError, ProcError) as error:
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
@@ -224,6 +226,8 @@ class ProcessTable:
             stat = process.stat
             if stat.comm != before.comm or not process.command:
                 self._name(process)
+            if process.uid != uid:
+                self._layout = None
             ended = stat.state == b"Z"
             if ended:
                 self._lost_parents.add(process.pid)
@@ -330,6 +334,7 @@ class ProcessTable:
             process.name = name
             process.row = f"{name}[{process.pid}@{stat.start_ticks}]"
             process.command = ""
+            process.container = "" if kernel_thread else process.read_container()
             self._layout = None
         # In the middle of an exec the name is there before the command line: that is read again at the next reading.
         if self._command_lines and not kernel_thread and not process.command:
@@ -353,6 +358,7 @@ class ProcessTable:
         self.families += 1
 
     def _lay_out(self) -> Layout:
+        self._users.refresh()
         processes = self._processes.values()
         self._slots = np.fromiter((process.slot for process in processes), np.intp, len(processes))
         self._layout = make_layout(
@@ -360,6 +366,8 @@ class ProcessTable:
             [process.name for process in processes],
             FEATURES,
             [process.command for process in processes] if self._command_lines else (),
+            users=["" if process.uid is None else self._users.name(process.uid) for process in processes],
+            containers=[process.container for process in processes],
         )
         return self._layout
 

@@ -75,7 +75,9 @@ class Judged:
     @cached_property
     def _known(self) -> dict[str, Who]:
         layout = self.why.frame.layout
-        return {row: Who(command=command) for row, command in zip(layout.rows, layout.commands, strict=False)}
+        texts = layout.users, layout.containers, layout.commands
+        told = zip(*(each or ("",) * len(layout.rows) for each in texts), strict=True)
+        return {row: Who(*each) for row, each in zip(layout.rows, told, strict=True)}
 
 
 class Moments:

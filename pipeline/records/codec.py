@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records.checked import Received
 
-VERSION: Final = (1, 2)
+VERSION: Final = (1, 3)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)

@@ -30,6 +30,8 @@ class Layout:
         features: unique in the frame, each a counter in a base unit that it names, `memory_rss_bytes`.
         commands: one per row, the command line for a person to read; empty where the producer sends none.
         packed: the same as MessagePack bytes, which travel with each frame.
+        users: one per row, as whom it runs; empty where the producer sends none, as what follows.
+        containers: one per row, the container that it runs in, else its unit: `docker:3f2a8b4c5d6e`, `nginx.service`.
 
     """
 
@@ -38,6 +40,8 @@ class Layout:
     features: tuple[str, ...]
     commands: tuple[str, ...]
     packed: bytes
+    users: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,8 @@
 ```
 
 Any form may have a `sequence`. A row's id gives its name, which is what stands before the first `[` (all of it where
-that is nothing); `names` and `commands`, both optional and by row id, say otherwise. The scope is `process`,
+that is nothing); `names`, by row id, say otherwise. `commands`, `users` and `containers`, likewise, tell more of rows
+for people to read; all of these are optional. The scope is `process`,
 `performance` or `member` where none is given; `performance` is short for one row that is called like the application.
 A feature that a row does not have, or that is null, is NaN. Of a request, `host`, `name`, `critical_s`, `spent`,
 `threads`, `path` and `notes` may be there, too, as in `Request`: an entry of `spent` is an object, `{"state": "BN",
@@ -34,8 +35,8 @@ import numpy as np
 from laggard.pipeline.records import checked, checks
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Wish
-from laggard.pipeline.records.layout import checked_layout
-from laggard.pipeline.records.limits import MAX_CELLS, MAX_COMMAND, MAX_NAME, MAX_NOTE, MAX_SPENT
+from laggard.pipeline.records.layout import ROW_TEXTS, checked_layout
+from laggard.pipeline.records.limits import MAX_CELLS, MAX_NAME, MAX_NOTE, MAX_SPENT
 from laggard.pipeline.records.memory import LayoutMemory
 from laggard.pipeline.records.requests import Request, Spent
 from laggard.pipeline.records.strict_json import parse_object
@@ -51,7 +52,7 @@ SCOPES: Final[Mapping[KeyedBy, str]] = {"host": "process", "application": "perfo
 """What rows are where the line does not say it."""
 
 _COMMON: Final = ("ts", "sequence")
-_ROWS: Final = ("scope", "rows", "names", "commands")
+_ROWS: Final = ("scope", "rows", "names", *ROW_TEXTS)
 _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "mark": (*_COMMON, "host", "mark"),
     "request": tuple(Request.__slots__),
@@ -88,8 +89,8 @@ _remembered = _Remembered()
 def read_line(line: str | bytes, place: str) -> Received:
     """The record that one line is.
 
-    Frames with the same rows, features, names and commands get the same `Layout` for as long as it is remembered, in
-    each thread.
+    Frames with the same rows, features, names and other texts get the same `Layout` for as long as it is remembered,
+    in each thread.
 
     Args:
         line: JSON, as bytes in UTF-8; blanks around it do no harm.
@@ -159,16 +160,18 @@ def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
     rows = _rows({key: fields[field]} if field == "performance" else fields.get(field), field, place)
     features, values = _matrix(rows, field, place)
     names = _by_row("names", fields.get("names", {}), rows, place, shortest=1, longest=MAX_NAME)
-    commands = None
-    if "commands" in fields:
-        commands = _by_row("commands", fields["commands"], rows, place, shortest=0, longest=MAX_COMMAND)
+    texts = {
+        field: _by_row(field, fields[field], rows, place, shortest=0, longest=longest)
+        for field, longest in ROW_TEXTS.items()
+        if field in fields
+    }
 
     def make() -> Layout:
         named = [names.get(row) or name_of(row) for row in rows]
-        told = () if commands is None else [commands.get(row, "") for row in rows]
+        told = {field: [each.get(row, "") for row in rows] for field, each in texts.items()}
         return checked_layout(tuple(rows), named, features, told, place=place)
 
-    said = tuple(rows), features, tuple(names.items()), None if commands is None else tuple(commands.items())
+    said = tuple(rows), features, tuple(names.items()), *((field, *each.items()) for field, each in texts.items())
     layout = _remembered.layouts.get(said, make)
     return checked.frame({"keyed_by": keyed_by, "key": key, "scope": SCOPES[keyed_by]} | fields, layout, values, place)
 
@@ -275,7 +278,7 @@ def _frame_fields(frame: Frame) -> dict[str, Any]:
         frame.keyed_by == "application"
         and is_default
         and layout.rows == layout.names == (frame.key,)
-        and not layout.commands
+        and not any(getattr(layout, field) for field in ROW_TEXTS)
     ):
         return written | {"performance": rows[0]}
     if not is_default:
@@ -284,8 +287,9 @@ def _frame_fields(frame: Frame) -> dict[str, Any]:
     named = zip(layout.rows, layout.names, strict=True)
     if names := {row: name for row, name in named if name != name_of(row)}:
         written["names"] = names
-    if layout.commands:
-        written["commands"] = {row: each for row, each in zip(layout.rows, layout.commands, strict=True) if each}
+    for field in ROW_TEXTS:
+        if texts := getattr(layout, field):
+            written[field] = {row: each for row, each in zip(layout.rows, texts, strict=True) if each}
     return written
 
 

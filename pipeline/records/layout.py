@@ -1,8 +1,8 @@
 """Building and reading layouts: the names of a frame, packed once and sent with each frame.
 
-A packed layout is a MessagePack map of byte strings, `rows`, `names`, `features` and perhaps `commands`; each is the
-names in UTF-8, joined by U+0000, which no name may hold. So reading one is splitting four byte strings, and hostile
-bytes cannot blow up into more objects than a layout may have.
+A packed layout is a MessagePack map of byte strings, `rows`, `names`, `features` and perhaps `commands`, `users` and
+`containers` (both since 1.3); each is the names in UTF-8, joined by U+0000, which no name may hold. So reading one is
+splitting a few byte strings, and hostile bytes cannot blow up into more objects than a layout may have.
 """
 
 from __future__ import annotations
@@ -23,13 +23,22 @@ from laggard.pipeline.records.limits import (
 from laggard.pipeline.records.messagepack import pack_map, unpack_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 SEPARATOR: Final = "\0"
 
+ROW_TEXTS: Final = {"commands": MAX_COMMAND, "users": MAX_NAME, "containers": MAX_NAME}
+"""What a layout may tell of rows beside their names, one text per row or none at all; and how long one may be."""
+
 
 def make_layout(
-    rows: Iterable[str], names: Iterable[str], features: Iterable[str], commands: Iterable[str] = ()
+    rows: Iterable[str],
+    names: Iterable[str],
+    features: Iterable[str],
+    commands: Iterable[str] = (),
+    *,
+    users: Iterable[str] = (),
+    containers: Iterable[str] = (),
 ) -> Layout:
     """Name the rows and features of frames. Make it once, and use it for as long as the names stay the same.
 
@@ -38,12 +47,15 @@ def make_layout(
         names: one per row.
         features: each only once.
         commands: one per row, or none at all.
+        users: likewise.
+        containers: likewise.
 
     Raises:
         RecordError: a name is there twice, too long or no text, or they are too many or not one per row.
 
     """
-    return checked_layout(tuple(rows), tuple(names), tuple(features), tuple(commands), place="")
+    texts = {"commands": tuple(commands), "users": tuple(users), "containers": tuple(containers)}
+    return checked_layout(tuple(rows), tuple(names), tuple(features), texts, place="")
 
 
 def read_layout(packed: bytes, place: str) -> Layout:
@@ -60,11 +72,9 @@ def read_layout(packed: bytes, place: str) -> Layout:
     rows = _split(fields.get("rows"), "rows", place, MAX_ROWS)
     names = _split(fields.get("names"), "names", place, MAX_ROWS)
     features = _split(fields.get("features"), "features", place, MAX_FEATURES)
-    commands: list[str] = []
-    if "commands" in fields:
-        # Those of one row may be one empty text; those of no row are not there.
-        commands = _split(fields["commands"], "commands", place, MAX_ROWS) or [""]
-    return checked_layout(rows, names, features, commands, place=place, packed=packed)
+    # Those of one row may be one empty text; those of no row are not there.
+    texts = {field: _split(fields[field], field, place, MAX_ROWS) or [""] for field in ROW_TEXTS if field in fields}
+    return checked_layout(rows, names, features, texts, place=place, packed=packed)
 
 
 def _split(joined: Any, field: str, place: str, most: int) -> list[str]:
@@ -83,37 +93,36 @@ def checked_layout(
     rows: Sequence[str],
     names: Sequence[str],
     features: Sequence[str],
-    commands: Sequence[str],
+    texts: Mapping[str, Sequence[str]],
     *,
     place: str,
     packed: bytes | None = None,
 ) -> Layout:
-    """The same as `make_layout` for names that were read at a place, perhaps packed already."""
+    """The same as `make_layout` for names that were read at a place, perhaps packed; `texts` by `ROW_TEXTS`."""
     rows = checks.texts(checks.items(rows, "rows", place, MAX_ROWS), "rows", place, MAX_NAME, shortest=1)
     names = checks.texts(checks.items(names, "names", place, MAX_ROWS), "names", place, MAX_NAME, shortest=1)
     features = checks.items(features, "features", place, MAX_FEATURES)
     features = checks.texts(features, "features", place, MAX_NAME, shortest=1)
-    commands = checks.texts(checks.items(commands, "commands", place, MAX_ROWS), "commands", place, MAX_COMMAND)
+    told = {
+        field: checks.texts(checks.items(texts.get(field, ()), field, place, MAX_ROWS), field, place, longest)
+        for field, longest in ROW_TEXTS.items()
+    }
     checks.unique(rows, "rows", place)
     checks.unique(features, "features", place)
     if len(names) != len(rows):
         raise RecordError(place, "names", f"one for each of {len(rows):,} rows", f"{len(names):,}")
-    if commands and len(commands) != len(rows):
-        raise RecordError(place, "commands", f"none, or one for each of {len(rows):,} rows", f"{len(commands):,}")
+    for field, each in told.items():
+        if each and len(each) != len(rows):
+            raise RecordError(place, field, f"none, or one for each of {len(rows):,} rows", f"{len(each):,}")
     if len(rows) * len(features) > MAX_CELLS:
         got = f"{len(rows):,} x {len(features):,}"
         raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
     if packed is None:
-        packed = _packed(rows, names, features, commands)
-    return Layout(rows, names, features, commands, packed)
+        packed = _packed({"rows": rows, "names": names, "features": features} | {k: v for k, v in told.items() if v})
+    return Layout(rows, names, features, told["commands"], packed, told["users"], told["containers"])
 
 
-def _packed(
-    rows: tuple[str, ...], names: tuple[str, ...], features: tuple[str, ...], commands: tuple[str, ...]
-) -> bytes:
-    fields = {"rows": rows, "names": names, "features": features}
-    if commands:
-        fields["commands"] = commands
+def _packed(fields: Mapping[str, tuple[str, ...]]) -> bytes:
     joined = {field: SEPARATOR.join(each).encode() for field, each in fields.items()}
     size = sum(map(len, joined.values()))
     if size > MAX_NAMES_BYTES:

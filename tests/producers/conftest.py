@@ -21,7 +21,8 @@ STAT = (
     " {delay} 0 0 1 2 3 4 5 6 7 0\n"
 )
 STATUS = (
-    "Name:\tx\nPid:\t{pid}\nVmPeak:\t    9 kB\nVmRSS:\t    9 kB\nRssAnon:\t    112 kB\nRssFile:\t    {file} kB\n"
+    "Name:\tx\nPid:\t{pid}\nUid:\t0\t{uid}\t{uid}\t{uid}\nVmPeak:\t    9 kB\n"
+    "VmRSS:\t    9 kB\nRssAnon:\t    112 kB\nRssFile:\t    {file} kB\n"
     "RssShmem:\t       {shmem} kB\nVmData:\t     360 kB\nVmSwap:\t       {swap} kB\nHugetlbPages:\t       0 kB\n"
     "Threads:\t1\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}\n"
 )
@@ -31,6 +32,7 @@ IO = (
 )
 DEFAULTS = {
     "comm": "work",
+    "uid": 0,
     "state": "S",
     "parent": 1,
     "flags": 4194304,

@@ -444,6 +444,25 @@ def test_a_command_line_that_was_not_there_yet_is_read_later(machine, time, tabl
     assert (later.rows, later.commands) == (layout.rows, ("cat -",))
 
 
+def test_a_row_tells_as_whom_and_in_what_it_runs(machine, time, table):
+    machine.write("1/root/etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/:/bin/false\n")
+    machine.run(7, b"nginx", run_ns=1)
+    machine.write("7/cgroup", "0::/system.slice/nginx.service\n")
+    machine.run(8, b"kthreadd", flags=0x00200040, parent=0)
+    machine.write("8/cgroup", "0::/\n")
+    first = table.read()[0]
+    of = {name: (user, where) for name, user, where in zip(first.names, first.users, first.containers, strict=True)}
+    assert of == {"nginx": ("root", "nginx.service"), "kthreadd": ("root", "")}
+    time.pass_(1)
+    machine.run(7, uid=33, run_ns=2)  # what it may do is given up once it listens
+    machine.run(9, b"sh", uid=1234)
+    second = table.read()[0]
+    assert dict(zip(second.names, second.users, strict=True)) == {"nginx": "www-data", "kthreadd": "root", "sh": "1234"}
+    time.pass_(1)
+    machine.run(7, run_ns=3)
+    assert table.read()[0] is second
+
+
 def test_command_lines_may_be_left_out(machine, time):
     path = machine.run(7)
     (path / "cmdline").write_bytes(b"/bin/work\0--password\0x\0")

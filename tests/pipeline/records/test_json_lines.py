@@ -184,9 +184,10 @@ def test_the_name_in_a_row_id(row: str, name: str) -> None:
     assert name_of(row) == name
 
 
-def test_names_and_commands_may_be_told() -> None:
+def test_names_commands_users_and_containers_may_be_told() -> None:
     line = '{"ts": 1, "host": "h", "rows": {"a[1]": {}, "b[2]": {}}, "names": {"b[2]": "c"}'
-    frame = read(line + ', "commands": {"a[1]": "/bin/a"}}')
+    frame = read(line + ', "commands": {"a[1]": "/bin/a"}, "users": {"b[2]": "root"}, "containers": {}}')
+    assert (frame.layout.users, frame.layout.containers) == (("", "root"), ("", ""))
     assert frame.layout.names == ("a", "c")
     assert frame.layout.commands == ("/bin/a", "")
     assert read('{"ts": 1, "host": "h", "rows": {"a[1]": {}}}').layout.commands == ()
@@ -199,6 +200,7 @@ def test_the_same_names_give_the_same_layout() -> None:
     assert read(line % (2, 2, ', "names": {}')).layout is first
     assert read(line % (2, 2, ', "names": {"a[1]": "b"}')).layout is not first
     assert read(line % (2, 2, ', "commands": {}')).layout is not first
+    assert read(line % (2, 2, ', "users": {}')).layout is not read(line % (2, 2, ', "commands": {}')).layout
     assert read((line % (2, 2, "")).replace("x", "y")).layout is not first
 
 
@@ -282,7 +284,7 @@ ZEROS = "0" * 400
         (FRAME + '"rows": {"a": {"\\u0000": 1}}}', r"field 'features[0]': ..., got '\x00'"),
         (
             FRAME + '"raws": {}}',
-            "expected only the fields ts, sequence, host, scope, rows, names, commands, got 'raws'",
+            "expected only the fields ts, sequence, host, scope, rows, names, commands, users, containers, got 'raws'",
         ),
         (FRAME + '"pool": "p", "rows": {}}', "expected only the fields ..., got 'host'"),
         (FRAME + '"hosts": [], "rows": {}}', "expected only the fields ..., got 'hosts'"),
@@ -354,7 +356,9 @@ def test_any_text_gives_a_record_or_one_error(line: str | bytes) -> None:
 @given(value=JUNK, record=RECORDS, data=st.data())
 def test_any_field_may_hold_anything(value: Any, record: Received, data: st.DataObject) -> None:
     fields = json.loads(write_line(record))
-    name = data.draw(st.sampled_from([*fields, "names", "commands", "hosts", "scope", "sequence", "performance"]))
+    name = data.draw(
+        st.sampled_from([*fields, "names", "commands", "users", "hosts", "scope", "sequence", "performance"])
+    )
     read_or_refuse(json.dumps(fields | {name: value}))
     read_or_refuse(json.dumps(value))
     if isinstance(fields.get("rows"), dict):

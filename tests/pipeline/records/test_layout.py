@@ -37,9 +37,10 @@ def test_degenerate_layouts_come_back(rows: list[str], features: list[str], comm
 @given(layout=st.from_type(Layout))
 def test_a_layout_comes_back_from_what_it_was_packed_as(layout: Layout) -> None:
     read = read_layout(layout.packed, "")
-    assert (read.rows, read.names, read.features, read.commands, read.packed) == (
-        layout.rows, layout.names, layout.features, layout.commands, layout.packed,
+    assert (read.rows, read.names, read.features, read.packed) == (
+        layout.rows, layout.names, layout.features, layout.packed,
     )  # fmt: skip
+    assert (read.commands, read.users, read.containers) == (layout.commands, layout.users, layout.containers)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,8 @@ def test_a_layout_comes_back_from_what_it_was_packed_as(layout: Layout) -> None:
         ({"names": ["a"]}, "field 'names': expected one for each of 2 rows, got 1"),
         ({"names": ["", "b"]}, "field 'names[0]'"),
         ({"commands": ["a"]}, "field 'commands': expected none, or one for each of 2 rows, got 1"),
+        ({"users": ["a"]}, "field 'users': expected none, or one for each of 2 rows, got 1"),
+        ({"containers": ["", "x" * (MAX_NAME + 1)]}, "field 'containers[1]'"),
         ({"rows": ["a", "b\0c"]}, "field 'rows[1]': expected text of 1 to 1,024 characters without U+0000"),
         ({"rows": ["a", "\ud800"]}, r"field 'rows[1]': expected text of 1 to 1,024 characters without U+0000 and lone"),
         ({"names": ["a", 7]}, "field 'names[1]'"),

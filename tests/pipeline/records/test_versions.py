@@ -43,6 +43,14 @@ RECORDS: dict[str, Received] = {
         ),
         np.array([[0.5, 31e6], [np.nan, -0.0]]),
     ),
+    "owned": Frame(
+        "host", "web-1", "process", 1_700_000_000.25, 1_700_000_000_251,
+        make_layout(
+            ["nginx[4711@99]", "käse[8@1]"], ["nginx", "käse"], ["threads"], ["nginx -g", ""],
+            users=["www-data", "1000"], containers=["docker:3f2a8b4c5d6e", ""],
+        ),
+        np.array([[5.0], [1.0]]),
+    ),
     "application": Frame(
         "application", "shop", "performance", 0.0, -1, make_layout(["shop"], ["shop"], ["response_time_s"]),
         np.array([[0.21]]), ("web-1", "db-1"),
