@@ -71,9 +71,8 @@ def make_history(path: Path, processes: int = 500, hours: float = 24.0, tick_s: 
         running = stages(settings)
         runner, never = Runner(bus, running, _TOPICS), threading.Event()
         batch: list[Outgoing] = []
-        marks = [
-            Mark(HOST, ends - share * hours * 3600.0, note) for share, note in ((0.6, "slow"), (0.1, "slow again"))
-        ]
+        marked = (0.6, "slow"), (0.1, "slow again")
+        marks = [Mark(HOST, ends - share * hours * 3600.0, note) for share, note in marked]
         for number, frames in enumerate(_frames(processes, hours, tick_s, seed, begins)):
             while marks and marks[0].ts <= frames[0].ts:
                 mark = marks.pop(0)
@@ -131,7 +130,11 @@ def _named(tick: Tick, troubled: int) -> Layout:
         rows.append(f"{name}[{pid.replace('s', '9')}@{start}]" if number != troubled else TROUBLED)
     names = [row.partition("[")[0] for row in rows]
     commands = ["" if name.startswith("kworker") else f"/usr/bin/{name} --config /etc/{name}.toml" for name in names]
-    return make_layout(rows, names, tick.layout.features, commands)
+    users = ["root" if name.startswith("kworker") else "www-data" for name in names]
+    containers = [
+        f"docker:{number:012x}" if number % 3 == 0 else f"{name}.service" for number, name in enumerate(names)
+    ]
+    return make_layout(rows, names, tick.layout.features, commands, users=users, containers=containers)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     rows = draw(st.lists(NAMES, max_size=6, unique=True))
     count = len(rows)
     names = draw(st.just([name_of(row) for row in rows]) | st.lists(NAMES, min_size=count, max_size=count))
-    texts = st.just([]) | st.lists(TEXTS, min_size=count, max_size=count)
+    texts: st.SearchStrategy[list[str]] = st.just([]) | st.lists(TEXTS, min_size=count, max_size=count)
     features = draw(st.lists(NAMES, max_size=5, unique=True))
     return make_layout(rows, names, features, draw(texts), users=draw(texts), containers=draw(texts))
 
