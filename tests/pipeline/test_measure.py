@@ -189,7 +189,7 @@ def test_up_has_no_standard_input(measures: Callable[..., Measures]) -> None:
     code, out, err = measures(source("-")).run("up")
     assert (code, out) == (USAGE, "")
     assert err.startswith(
-        "laggard: laggard.toml:9: source lines: `laggard up` has no standard input to read; expected "
+        "laggard: laggard.toml:10: source lines: `laggard up` has no standard input to read; expected "
     )
 
 
