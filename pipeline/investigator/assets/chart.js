@@ -140,7 +140,6 @@ class Chart extends HTMLElement {
     const grid = { stroke: this.#color("--grid"), width: 1 };
     const axis = { stroke: this.#color("--muted"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const range = this.#range();
-    const first = this.#color(PALETTE[0]);
     const bound = { stroke: "transparent", width: 0, points: { show: false } };
     const count = chart.lines.length;
     return {
@@ -155,14 +154,7 @@ class Chart extends HTMLElement {
       bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
       series: [
         { label: "Time", value: (_, ts) => (ts === null ? "" : moment(ts)) },
-        ...chart.lines.map((line, number) => ({
-          label: line.label,
-          stroke: this.#color(PALETTE[number % PALETTE.length]),
-          width: 1.5,
-          dash: line.dashed ? [6, 4] : undefined,
-          points: { show: chart.ts.length < DOTS, size: 5, fill: number === 0 ? first : undefined },
-          value: (_, value) => readable(chart.feature, value),
-        })),
+        ...chart.lines.map((line, number) => this.#series(line, this.#color(PALETTE[number % PALETTE.length]))),
         ...(chart.extremes ? [bound, bound] : []),
       ],
       hooks: {
@@ -172,6 +164,18 @@ class Chart extends HTMLElement {
         setCursor: [(plot) => this.#pointed(plot)],
         ready: [(plot) => this.#ready(plot)],
       },
+    };
+  }
+
+  #series(line, color) {
+    const { feature, ts } = this.#chart;
+    return {
+      label: line.label,
+      stroke: color,
+      width: 1.5,
+      dash: line.dashed ? [6, 4] : undefined,
+      points: { show: ts.length < DOTS, size: 5, fill: color, filter: alone },
+      value: (_, value) => readable(feature, value),
     };
   }
 
@@ -337,6 +341,19 @@ export function nearest(ts, wanted) {
     else high = middle;
   }
   return high > low && ts[high] - wanted < wanted - ts[low] ? high : low;
+}
+
+/** The points that no line joins to another, so that they are drawn as dots: null where all are, for all are shown. */
+function alone(plot, number, shown) {
+  if (shown) return null;
+  const values = plot.data[number];
+  const there = (index) => values[index] !== null && values[index] !== undefined;
+  const [first, last] = plot.series[0].idxs;
+  const found = [];
+  for (let index = first; index <= last; index++) {
+    if (there(index) && !there(index - 1) && !there(index + 1)) found.push(index);
+  }
+  return found;
 }
 
 /** What stands at the axis: the time of day, and the date where it is another. */

@@ -1,20 +1,30 @@
-/** A score beside its length: what is anomalous stands out by the word's weight, the bar and its colour. */
+/** A score beside its length, as a share of the greatest. */
 
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
 import { score } from "../../format.js";
 
-/** From this score on something is anomalous. */
-export const ANOMALOUS = 1;
+/** From this score on a row is anomalous. */
+const ANOMALOUS = 1;
 
-/** A bar is full at this score; it grows with the logarithm, for scores reach from 0.01 to thousands. */
-const FULL = 100;
+/** The score of a row: its bar is full at the greatest of them, at least at what is anomalous. */
+export function scored(value, greatest) {
+  return bar(value, value / Math.max(greatest, ANOMALOUS), value >= ANOMALOUS);
+}
 
-export function scored(value) {
+/** The score of a feature, which may be hundreds: its bar grows with the logarithm. */
+export function featureScored(value, greatest) {
+  return bar(value, Math.log1p(Math.max(value, 0)) / Math.log1p(Math.max(greatest, ANOMALOUS)), false);
+}
+
+/** The greatest of some scores. */
+export function greatest(scores) {
+  return scores.reduce((most, each) => Math.max(most, each ?? 0), 0);
+}
+
+function bar(value, share, high) {
   if (value === null || value === undefined) return html`<span class="muted">-</span>`;
-  const width = Math.min((100 * Math.log1p(Math.max(value, 0))) / Math.log1p(FULL), 100);
-  const high = value >= ANOMALOUS;
   return html`<span class=${high ? "now-high" : nothing}>${score(value)}</span>
     <svg class="now-bar ${high ? "now-bar-high" : ""}" viewBox="0 0 100 3" preserveAspectRatio="none" aria-hidden="true">
-      ${svg`<rect width=${width} height="3"></rect>`}
+      ${svg`<rect width=${Math.min(Math.max(100 * share, 0), 100)} height="3"></rect>`}
     </svg>`;
 }

@@ -4,7 +4,7 @@ import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { readable } from "../../format.js";
 import { time } from "../../time.js";
-import { scored } from "./bar.js";
+import { featureScored, greatest, scored } from "./bar.js";
 import { who } from "./features.js";
 import { rove } from "./grid.js";
 import { foot, head, shownRows } from "./ranking.js";
@@ -16,9 +16,10 @@ export function comparedRanking(view) {
   const { comparison, chosen } = view;
   const shown = shownRows(view);
   const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const most = greatest(comparison.rows.flatMap((each) => [each.score_at, each.score_with]));
   const row = (each, id, name, extra) => html`<tr tabindex=${id === tabbed ? 0 : -1} data-row=${id} aria-selected=${id === chosen} @click=${() => view.choose(id)}>
-    <td class="number now-score">${scored(each.score_at)}</td>
-    <td class="number now-score">${scored(each.score_with)}</td>
+    <td class="number now-score">${scored(each.score_at, most)}</td>
+    <td class="number now-score">${scored(each.score_with, most)}</td>
     <th scope="row"><span class="now-name">${name}</span>${extra}</th>
     <td class="number now-pid">${each.pid ?? ""}</td>
     <td class="now-command" title=${each.command || nothing}>${each.command}</td>
@@ -60,6 +61,7 @@ export function comparedFeatures(view) {
       <p class="muted"><code>${chosen}</code> is not among what differs. Choose another process.</p>
     </section>`;
   }
+  const most = greatest(row.features.flatMap((each) => [each.at?.score, each.with?.score]));
   const name = chosen === HOST ? comparison.host : row.name;
   return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${name} at two moments">
     <div class="now-head"><h2>${name}</h2></div>
@@ -88,7 +90,7 @@ export function comparedFeatures(view) {
               <th scope="row"><span class="now-feature">${each.feature}</span></th>
               ${[each.at, each.with].map(
                 (one) => html`<td class="number">${readable(each.feature, one?.value)}</td>
-                  <td class="number now-score">${scored(one?.score)}</td>`,
+                  <td class="number now-score">${featureScored(one?.score, most)}</td>`,
               )}
             </tr>`,
           )}

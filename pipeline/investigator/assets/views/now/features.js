@@ -3,9 +3,10 @@
 import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable } from "../../format.js";
-import { scored } from "./bar.js";
+import { featureScored, greatest } from "./bar.js";
 import { rove } from "./grid.js";
 import { badge } from "./ranking.js";
+import { sentence } from "./told.js";
 
 /** Who it is. */
 export function who(view, row) {
@@ -31,13 +32,14 @@ export function features(view) {
       <p class="muted"><code>${view.chosen}</code> has no values then. Choose another process, or another moment.</p>
     </section>`;
   }
+  const most = greatest(row.features.map((each) => each.score));
   const host = view.chosen === "host";
   return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${host ? view.host : row.name}">
     <div class="now-head">
       <h2>${host ? view.host : row.name}${host ? html` <span class="badge">the host itself</span>` : badge(row)}</h2>
       ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">learned for ${duration(row.age_s)}</span>` : nothing}
     </div>
-    ${who(view, row)} ${row.basis_told ? html`<p class="muted">${row.basis_told}</p>` : nothing}
+    ${who(view, row)} ${row.basis_told ? html`<p class="muted now-who">${sentence(row.basis_told)}</p>` : nothing}
     <div class="now-scroll">
       <table role="grid" aria-label="Features, the most unusual first" aria-busy=${!whole}>
         <thead>
@@ -51,7 +53,7 @@ export function features(view) {
         </thead>
         <tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: view.chosen, feature: to.dataset.feature }, { replace: true }))}>
           ${repeat(
-            (whole ?? row).features,
+            row.features,
             (each) => each.feature,
             (each) => html`<tr
               tabindex=${each.feature === view.feature ? 0 : -1}
@@ -63,7 +65,7 @@ export function features(view) {
               <td class="number">${readable(each.feature, each.value)}</td>
               <td class="number">${usual(each)}</td>
               <td class="number">${readable(each.feature, each.recent)}</td>
-              <td class="number now-score">${scored(each.score)}</td>
+              <td class="number now-score">${featureScored(each.score, most)}</td>
             </tr>`,
           )}
         </tbody>

@@ -2,7 +2,7 @@
 
 import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
-import { scored } from "./bar.js";
+import { greatest, scored } from "./bar.js";
 import { rove } from "./grid.js";
 
 /** So many rows are drawn at first. */
@@ -83,13 +83,14 @@ export function ranking(view) {
   const shown = shownRows(view);
   const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
   const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const most = greatest(moment.rows.map((each) => each.score));
   const row = (each) => html`<tr
     tabindex=${each.row === tabbed ? 0 : -1}
     data-row=${each.row}
     aria-selected=${each.row === chosen}
     @click=${() => view.choose(each.row)}
   >
-    <td class="number now-score">${scored(each.score)}</td>
+    <td class="number now-score">${scored(each.score, most)}</td>
     <th scope="row"><span class="now-name" title=${each.took || nothing}>${each.name}</span>${badge(each)}</th>
     <td class="number now-pid">${each.pid ?? ""}</td>
     ${with_.user ? html`<td class="now-user" title=${each.user}>${each.user}</td>` : nothing}
@@ -119,7 +120,7 @@ export function ranking(view) {
                 aria-selected=${chosen === HOST}
                 @click=${() => view.choose(HOST)}
               >
-                <td class="number now-score">${scored(moment.host_row.score)}</td>
+                <td class="number now-score">${scored(moment.host_row.score, most)}</td>
                 <th scope="row"><span class="now-name">${moment.host}</span> <span class="badge">the host itself</span></th>
                 <td></td>
                 ${with_.user ? html`<td></td>` : nothing} ${with_.container ? html`<td></td>` : nothing}
