@@ -1,15 +1,34 @@
-import { html } from "../packages/lit-html/lit-html.js";
+/** Incidents: the list of them, or all that is known of one. */
+
+import List from "./incidents/list.js";
+import One from "./incidents/one.js";
 
 export default class View {
-  topics = [];
+  topics = ["anomalies", "diagnoses"];
+  #shown;
 
   constructor(page) {
     this.page = page;
   }
 
-  async load(signal) {}
+  async load(signal, news) {
+    const Wanted = this.page.params.id ? One : List;
+    if (!(this.#shown instanceof Wanted)) {
+      this.#shown?.leave?.();
+      this.#shown = new Wanted(this.page);
+    }
+    await this.#shown.load(signal, news);
+  }
+
+  shows() {
+    return this.#shown?.shows() ?? false;
+  }
 
   render() {
-    return html`<h1>incidents</h1>`;
+    return this.#shown.render();
+  }
+
+  leave() {
+    this.#shown?.leave?.();
   }
 }

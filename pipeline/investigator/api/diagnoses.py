@@ -1,0 +1,220 @@
+"""What one process was doing: in words as `laggard diagnose` tells it, and as a flame graph to be drawn."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.diagnoses.flame_graph import boxes, colour, functions, stacked, widest
+from laggard.pipeline.diagnoses.folded import phase_label
+from laggard.pipeline.diagnoses.hottest import cpu_s
+from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
+from laggard.pipeline.diagnoses.recorded import Recorded
+from laggard.pipeline.diagnoses.stacks import KERNEL
+from laggard.pipeline.diagnoses.words import did, sentence
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.diagnoses.flame_graph import Placed
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records.diagnosis import Diagnosis, Phase
+
+MOST_LOOKED: Final = 2_000
+"""Diagnoses of a host that are looked through for one, the newest: each of their records is some 20 kB."""
+
+MOST_BOXES: Final = 4_000
+"""Of a flame graph, the widest."""
+
+MOST_FUNCTIONS: Final = 30
+"""Of the table of functions."""
+
+WIDTH: Final = 100
+"""Columns of the text."""
+
+Numbered = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+
+
+class DiagnosisPhase(Answer, frozen=True):
+    """A stretch of high use of a process, or the dip between two of them."""
+
+    number: Annotated[int, msgspec.Meta(description="from 1 on")]
+    label: Annotated[str, msgspec.Meta(description="`phase 1`, `dip 2`")]
+    high: bool
+    begin_ts: Seconds
+    end_ts: Seconds
+    samples: int
+    cores: Annotated[Number, msgspec.Meta(description="CPU time of its threads by its length")]
+    did: Annotated[str, msgspec.Meta(description="what the process did, in plain words; empty where nothing was seen")]
+
+
+class DiagnosisThread(Answer, frozen=True):
+    """A thread of the process, over all phases."""
+
+    tid: int
+    name: str
+    cpu_s: Annotated[float, msgspec.Meta(description="CPU time, in seconds")]
+
+
+class FlameBox(Answer, frozen=True):
+    """One function on a stack."""
+
+    label: str
+    module: str
+    begin: Annotated[float, msgspec.Meta(description="in samples from the left")]
+    samples: int
+    below: Annotated[int, msgspec.Meta(description="on how many others it stands")]
+    fill: Annotated[str, msgspec.Meta(description="its colour, as of CSS")]
+
+
+class FlameFunction(Answer, frozen=True):
+    """One function of the flame graph, wherever it stands."""
+
+    label: str
+    samples: Annotated[int, msgspec.Meta(description="how often it was found")]
+    own: Annotated[int, msgspec.Meta(description="how often it was the innermost")]
+
+
+class FlameGraph(Answer, frozen=True):
+    """Functions on those that called them, as wide as they were found often."""
+
+    samples: int
+    boxes: Annotated[list[FlameBox], msgspec.Meta(description="each after that on which it stands")]
+    boxes_left_out: Annotated[int, msgspec.Meta(description="narrower than all that are there")]
+    functions: Annotated[list[FlameFunction], msgspec.Meta(description="that which was the innermost most often first")]
+    functions_left_out: int
+
+
+class DiagnosisPage(Answer, frozen=True):
+    """What one process was doing while something was wrong."""
+
+    id: str
+    host: str
+    row: str
+    name: str
+    pid: int
+    command: Annotated[str, msgspec.Meta(description="empty where it is not told")]
+    sentence: str
+    text: Annotated[str, msgspec.Meta(description="all of it in words and lines, as `laggard diagnose` tells it")]
+    phases: list[DiagnosisPhase]
+    threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="that with most CPU time first")]
+    running: Annotated[int, msgspec.Meta(description="samples that found a thread running")]
+    blocked: Annotated[int, msgspec.Meta(description="samples that found a thread blocked")]
+    state: Annotated[Literal["running", "blocked"], msgspec.Meta(description="what the flame graph is of")]
+    flames: FlameGraph
+
+
+class DiagnosisQuestion(Question, frozen=True):
+    """Which: its id or the beginning of that; and of what in it the flame graph is to be."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    host: Text = ""
+    at: Annotated[float | None, msgspec.Meta(description="a time when it was under way: it is found sooner")] = None
+    phase: Annotated[Numbered, msgspec.Meta(description="by its number; 0 for all")] = 0
+    thread: Annotated[int | None, msgspec.Meta(description="by its tid; without it all")] = None
+    state: Annotated[
+        Literal["", "running", "blocked"], msgspec.Meta(description="without it running, where any thread ran")
+    ] = ""
+
+
+def diagnosis(reading: Reading, question: DiagnosisQuestion) -> DiagnosisPage:
+    """What one process was doing."""
+    found = _find(reading, question.host or reading.host, question.id, question.at)
+    phases: tuple[Phase, ...] = found.phases
+    if question.phase:
+        if question.phase > len(phases):
+            raise RequestError(404, f"there is no phase {question.phase}", f"one of 1 to {len(phases)}, or 0 for all")
+        phases = (found.phases[question.phase - 1],)
+    running, blocked = (stacked(phases, state, question.thread) for state in ("running", "blocked"))
+    state = question.state or ("running" if running.samples or not blocked.samples else "blocked")
+    root = running if state == "running" else blocked
+    placed = boxes(root, 0.0) if root.samples else []
+    shown, counted = widest(placed, MOST_BOXES), functions(root)
+    return DiagnosisPage(
+        id=found.id,
+        host=found.host,
+        row=found.row,
+        name=found.name,
+        pid=found.pid,
+        command=found.command,
+        sentence=sentence(found),
+        text="\n".join(line.plain for line in diagnosis_lines(found, Page(WIDTH), Shown())),
+        phases=[_phase(each, number) for number, each in enumerate(found.phases, 1)],
+        threads=_threads(found),
+        running=running.samples,
+        blocked=blocked.samples,
+        state=state,
+        flames=FlameGraph(
+            samples=root.samples,
+            boxes=[_box(each, cold=state == "blocked") for each in shown],
+            boxes_left_out=len(placed) - len(shown),
+            functions=[
+                FlameFunction(printable(each.label), each.samples, each.own) for each in counted[:MOST_FUNCTIONS]
+            ],
+            functions_left_out=max(len(counted) - MOST_FUNCTIONS, 0),
+        ),
+    )
+
+
+def _find(reading: Reading, host: str, identity: str, ts: float | None) -> Diagnosis:
+    """The diagnosis whose id begins so. Raises `RequestError` (404)."""
+    recorded = Recorded(reading.bus, reading.topics, host)
+    then = [] if ts is None else recorded.around(ts, ts)
+    all_of_them = chain(then, islice(recorded.newest(), MOST_LOOKED))
+    found = next((each for each in all_of_them if each.id.startswith(identity.lower())), None)
+    if found is None:
+        expected = "the id of one that is recorded of this host"
+        raise RequestError(404, f"no diagnosis of {host[:100]!a} has an id that begins with {identity!a}", expected)
+    return found
+
+
+def _phase(phase: Phase, number: int) -> DiagnosisPhase:
+    length_s = phase.end_ts - phase.begin_ts
+    return DiagnosisPhase(
+        number=number,
+        label=phase_label(phase, number),
+        high=phase.high,
+        begin_ts=phase.begin_ts,
+        end_ts=phase.end_ts,
+        samples=phase.samples,
+        cores=sum(map(cpu_s, phase.threads)) / length_s if length_s > 0.0 else math.nan,
+        did=did(phase) if phase.threads else "",
+    )
+
+
+def _threads(found: Diagnosis) -> list[DiagnosisThread]:
+    used: dict[int, float] = {}
+    names: dict[int, str] = {}
+    for phase in found.phases:
+        for each in phase.threads:
+            used[each.tid] = used.get(each.tid, 0.0) + cpu_s(each)
+            names[each.tid] = each.name
+    return [DiagnosisThread(tid, names[tid], used[tid]) for tid in sorted(used, key=lambda tid: (-used[tid], tid))]
+
+
+def _box(placed: Placed, *, cold: bool) -> FlameBox:
+    label, module = placed.label, placed.box.module
+    return FlameBox(
+        label=printable(label),
+        module="" if module == KERNEL else printable(module),
+        begin=placed.x,
+        samples=placed.box.samples,
+        below=placed.below,
+        fill=colour(label, module, cold=cold),
+    )
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "/diagnosis",
+        "What one process was doing: in words, and as a flame graph.",
+        DiagnosisPage,
+        diagnosis,
+        DiagnosisQuestion,
+    ),
+)

@@ -1,0 +1,130 @@
+/** What processes were doing while an incident lasted: one at a time, in words, by phases, and as a flame graph. */
+
+import { get, Refusal } from "../../api.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { live } from "../../packages/lit-html/directives/live.js";
+import { Flames, functionsTable } from "./flames.js";
+import { phases } from "./phases.js";
+
+/** What of a diagnosis is chosen; another one has none of it. */
+const NONE = { phase: undefined, thread: undefined, state: undefined, zoom: undefined, find: undefined };
+
+export class Doing {
+  #found;
+  #asked = "";
+  #flames;
+
+  constructor(page) {
+    this.page = page;
+    this.#flames = new Flames((index) => this.page.go({ zoom: index < 0 ? undefined : index }, { replace: true }));
+  }
+
+  /** Read the one that is chosen, where it is not there yet, or may have grown. */
+  async load(chosen, signal, news) {
+    if (!chosen) return;
+    const { phase, thread, state } = this.page.params;
+    const asked = { id: chosen.id, host: chosen.host, at: chosen.end_ts ?? undefined, phase, thread, state };
+    const key = JSON.stringify({ ...asked, at: undefined });
+    if (key === this.#asked && !news.has("diagnoses")) return;
+    try {
+      this.#found = await get("/diagnosis", asked, signal);
+      this.#asked = key;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.page.say(error.message, "error");
+    }
+  }
+
+  render(diagnoses, chosen) {
+    if (!chosen) return nothing;
+    const found = this.#found?.id === chosen.id ? this.#found : undefined;
+    return html`<section class="card">
+      <h2>What processes were doing</h2>
+      ${diagnoses.length > 1
+        ? html`<label class="incidents-choice"
+            >Process
+            <select .value=${live(chosen.id)} @change=${(event) => this.page.go({ ...NONE, diagnosis: event.target.value })}>
+              ${diagnoses.map(
+                (each) => html`<option value=${each.id} ?selected=${each.id === chosen.id}>${each.name} (pid ${each.pid})${each.blamed ? ", to blame" : ", not to blame"}</option>`,
+              )}
+            </select></label
+          >`
+        : nothing}
+      <p>${chosen.sentence}</p>
+      ${found ? this.#one(found) : nothing}
+    </section>`;
+  }
+
+  #one(found) {
+    const several = found.phases.length > 1;
+    return html`
+      ${several
+        ? phases(
+            found.phases.map((each) => ({ ...each, value: each.cores })),
+            "cores_ratio",
+            found.name,
+          )
+        : nothing}
+      <h3>Flame graph</h3>
+      ${this.#choices(found, several)}
+      ${found.flames.samples
+        ? html`${this.#flames.render(found.flames, this.#zoom(found), this.page.params.find ?? "", this.#label(found))}
+            <p class="muted">
+              A function stands on the one that called it, as wide as it was found often. Click one, or press Enter on it, to see it as wide as
+              the page; arrows go from one to the next, Escape shows all.
+            </p>
+            <details>
+              <summary>Its functions, as a table</summary>
+              ${functionsTable(found.flames)}
+            </details>`
+        : html`<p class="muted">No thread was found ${found.state} there.</p>`}
+      <details open>
+        <summary>In words, as <code>laggard diagnose</code> tells it</summary>
+        <pre class="scrolls incidents-text" tabindex="0">${found.text}</pre>
+      </details>
+    `;
+  }
+
+  #label(found) {
+    return `Flame graph of ${found.name}, ${found.state}, ${found.flames.samples} samples`;
+  }
+
+  #zoom(found) {
+    const index = Number(this.page.params.zoom ?? -1);
+    return Number.isInteger(index) && index < found.flames.boxes.length ? index : -1;
+  }
+
+  #choices(found, several) {
+    const { page } = this;
+    const { params } = page;
+    const go = (change) => page.go({ zoom: undefined, ...change }, { replace: true });
+    return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
+      <label
+        >Threads that were
+        <select .value=${live(found.state)} @change=${(event) => go({ state: event.target.value })}>
+          <option value="running" ?selected=${found.state === "running"}>running (${found.running})</option>
+          <option value="blocked" ?selected=${found.state === "blocked"}>blocked (${found.blocked})</option>
+        </select></label
+      >
+      ${several
+        ? html`<label
+            >Phase
+            <select .value=${live(params.phase ?? "")} @change=${(event) => go({ phase: event.target.value || undefined })}>
+              <option value="" ?selected=${!params.phase}>all</option>
+              ${found.phases.map((each) => html`<option value=${each.number} ?selected=${String(each.number) === params.phase}>${each.label}</option>`)}
+            </select></label
+          >`
+        : nothing}
+      ${found.threads.length > 1
+        ? html`<label
+            >Thread
+            <select .value=${live(params.thread ?? "")} @change=${(event) => go({ thread: event.target.value || undefined })}>
+              <option value="" ?selected=${!params.thread}>all</option>
+              ${found.threads.map((each) => html`<option value=${each.tid} ?selected=${String(each.tid) === params.thread}>${each.name || "thread"} (${each.tid})</option>`)}
+            </select></label
+          >`
+        : nothing}
+      <label>Find <input type="search" .value=${live(params.find ?? "")} @input=${(event) => page.go({ find: event.target.value || undefined }, { replace: true })} /></label>
+    </form>`;
+  }
+}

@@ -1,0 +1,155 @@
+/** What was wrong: those that are open first. */
+
+import { get } from "../../api.js";
+import { duration, score } from "../../format.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { live } from "../../packages/lit-html/directives/live.js";
+import { number } from "../../state.js";
+import { time } from "../../time.js";
+import { state, whose } from "./words.js";
+
+const RANGES = [
+  ["1h", "the last hour", 3600],
+  ["24h", "the last 24 hours", 86400],
+  ["7d", "the last 7 days", 7 * 86400],
+  ["30d", "the last 30 days", 30 * 86400],
+];
+const USUAL = "24h";
+
+/** Whose incidents are shown: `host`, `application`, ... */
+const KINDS = ["application", "pool", "service", "host"];
+
+export default class List {
+  #found;
+
+  constructor(page) {
+    this.page = page;
+  }
+
+  async load(signal) {
+    const { params } = this.page;
+    const chosen = this.#chosen();
+    const range = RANGES.find(([name]) => name === params.range) ?? RANGES.find(([name]) => name === USUAL);
+    this.#found = await get(
+      "/incidents",
+      {
+        ...(chosen && { [chosen.keyed_by]: chosen.key }),
+        open: params.open ? "true" : undefined,
+        from: number(params, "from") ?? Date.now() / 1000 - range[2],
+        to: number(params, "to"),
+      },
+      signal,
+    );
+    document.title = "Incidents - laggard";
+  }
+
+  shows() {
+    return this.#found !== undefined;
+  }
+
+  #chosen() {
+    const keyed_by = KINDS.find((kind) => this.page.params[kind]);
+    return keyed_by && { keyed_by, key: this.page.params[keyed_by] };
+  }
+
+  render() {
+    const { incidents, left_out, begins_ts } = this.#found;
+    const open = incidents.filter((each) => each.open).length;
+    return html`
+      <h1>Incidents</h1>
+      ${this.#filters()}
+      <p class="muted" role="status">
+        ${incidents.length ? html`${incidents.length + left_out} found, ${open} of those shown open.` : nothing}
+      </p>
+      ${incidents.length
+        ? html`<ul class="incidents-list">
+            ${incidents.map((each) => html`<li>${this.#item(each)}</li>`)}
+          </ul>`
+        : this.#none()}
+      ${left_out ? html`<p>${left_out} more are not shown: choose a shorter time.</p>` : nothing}
+      ${begins_ts === null
+        ? nothing
+        : html`<p class="muted">What opened before ${time(begins_ts)} and has not changed since is not among them.</p>`}
+    `;
+  }
+
+  #item(incident) {
+    return html`<article class="card incidents-item ${incident.open ? "incidents-open" : ""}">
+      <h2>
+        ${state(incident)}
+        <a href=${this.page.href("/incidents", { id: incident.id })}
+          >${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</a
+        >
+      </h2>
+      <p class="incidents-facts muted">
+        <span>score <strong>${incident.score === null ? "infinite" : score(incident.score)}</strong></span>
+        <span>began ${time(incident.opened_ts)}</span>
+        <span>${incident.open ? "for" : "lasted"} ${duration(incident.lasted_s)}</span>
+        <span>seen by ${incident.operators.join(", ")}</span>
+        ${incident.young ? html`<span>by models that were young</span>` : nothing}
+      </p>
+      <p>${incident.sentence}</p>
+      ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
+    </article>`;
+  }
+
+  #filters() {
+    const { page } = this;
+    const { params, cluster } = page;
+    const chosen = this.#chosen();
+    const keys = new Map([...cluster.hosts.map((key) => ({ keyed_by: "host", key })), ...this.#found.keys, ...(chosen ? [chosen] : [])].map((each) => [JSON.stringify([each.keyed_by, each.key]), each]));
+    const value = chosen ? JSON.stringify([chosen.keyed_by, chosen.key]) : "";
+    const from = number(params, "from");
+    const to = number(params, "to");
+    return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
+      <label
+        >Of
+        <select .value=${live(value)} @change=${(event) => this.#choose(keys.get(event.target.value))}>
+          <option value="" ?selected=${value === ""}>everything</option>
+          ${[...keys].map(([name, each]) => html`<option value=${name} ?selected=${name === value}>${whose(each)}</option>`)}
+        </select></label
+      >
+      ${from === undefined && to === undefined
+        ? html`<label
+            >Open within
+            <select .value=${live(params.range ?? USUAL)} @change=${(event) => page.go({ range: event.target.value })}>
+              ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === (params.range ?? USUAL)}>${told}</option>`)}
+            </select></label
+          >`
+        : html`<span class="incidents-range"
+            >Open ${from === undefined ? nothing : html`from ${time(from)}`} ${to === undefined ? nothing : html`to ${time(to)}`}
+            <button type="button" @click=${() => page.go({ from: undefined, to: undefined })}>Any time</button></span
+          >`}
+      <label class="incidents-check"
+        ><input type="checkbox" .checked=${live(Boolean(params.open))} @change=${(event) => page.go({ open: event.target.checked ? 1 : undefined })} /> only
+        those that are open</label
+      >
+    </form>`;
+  }
+
+  #choose(each) {
+    const none = Object.fromEntries(KINDS.map((kind) => [kind, undefined]));
+    this.page.go({ ...none, ...(each && { [each.keyed_by]: each.key }) });
+  }
+
+  #none() {
+    const { cluster, params } = this.page;
+    if (!cluster.hosts.length) {
+      return html`<section class="empty">
+        <h2>Nothing is recorded yet</h2>
+        <p>Start laggard on this machine: <code>laggard up</code>. After ten minutes it knows what is usual here.</p>
+      </section>`;
+    }
+    const narrowed = this.#chosen() || params.open || params.from || params.to || params.range === "1h";
+    return html`<section class="empty">
+      <h2>No incident ${params.open ? "is open" : "was open then"}</h2>
+      <p>
+        An incident opens when something is further from its usual than the budget of false alarms allows.
+        <a href=${this.page.href("/")}>Look at what stands out now</a>${narrowed
+          ? html`, or <a href="/incidents?range=7d">at all incidents of the last 7 days</a>`
+          : nothing}.
+      </p>
+      <p>If it is slow and nothing is told, type <code>laggard mark "what is slow"</code>: it is judged all the same.</p>
+    </section>`;
+  }
+}

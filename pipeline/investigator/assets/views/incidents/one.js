@@ -1,0 +1,423 @@
+/** All that is known of one incident. */
+
+import { get, Refusal } from "../../api.js";
+import { duration, moment, readable, score } from "../../format.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { number } from "../../state.js";
+import { time } from "../../time.js";
+import { Copying } from "./copying.js";
+import { Doing } from "./doing.js";
+import { phases } from "./phases.js";
+import { timeline, whole } from "./timeline.js";
+import { state, usual, whose } from "./words.js";
+
+/** Of each row of a ranking so many features are shown, and so many rows. */
+const FEATURES = 3;
+const ROWS = 5;
+
+/** The moment that the beginning is compared with is so long before it, in seconds. */
+const BEFORE_S = 300;
+
+/** A series that is not complete yet is asked for again after so long, so often at most. */
+const AGAIN_MS = 700;
+const AGAIN = 20;
+
+/** Views where it can be seen what an operator saw. */
+const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
+
+export default class One {
+  #id;
+  #account;
+  #series;
+  #asked = "";
+  #differs;
+  #similar;
+  #diagnoses = [];
+  #timer;
+
+  constructor(page) {
+    this.page = page;
+    this.copying = new Copying(page);
+    this.doing = new Doing(page);
+  }
+
+  async load(signal, news) {
+    const { id } = this.page.params;
+    const other = id !== this.#id;
+    if (other || news.size) {
+      const account = await get("/incident", { id }, signal);
+      if (other) {
+        this.#series = this.#differs = this.#similar = undefined;
+        this.#diagnoses = [];
+        this.#asked = "";
+      }
+      this.#account = account;
+      this.#id = id;
+      document.title = `${whose(account.incident)}: incident - laggard`;
+      if (other) this.#readMore(id);
+      if (other || news.has("diagnoses")) this.#later(() => get("/incident/diagnoses", { id }), (found) => (this.#diagnoses = found.diagnoses), id);
+    }
+    this.#readSeries(id, news.size > 0);
+    await this.doing.load(this.#chosenDiagnosis(), signal, news);
+  }
+
+  shows() {
+    return this.#account !== undefined && this.#id === this.page.params.id;
+  }
+
+  leave() {
+    clearTimeout(this.#timer);
+  }
+
+  /** What may come after the rest; where it cannot be had, the page does without. */
+  async #later(ask, keep, id) {
+    try {
+      const found = await ask();
+      if (id !== this.page.params.id) return;
+      keep(found);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      if (error.status !== 404) this.page.say(error.message, "error");
+      return;
+    }
+    this.page.update();
+    await this.doing.load(this.#chosenDiagnosis(), undefined, new Set());
+    this.page.update();
+  }
+
+  #readMore(id) {
+    const { incident, seen } = this.#account;
+    this.#later(() => get("/incident/similar", { id }), (found) => (this.#similar = found), id);
+    if (incident.keyed_by !== "host") return;
+    const at = seen.find((each) => each.at !== null)?.at ?? incident.opened_ts;
+    const before = incident.opened_ts - BEFORE_S;
+    this.#later(
+      () => get("/compare", { host: incident.key, at, with: before, rows: ROWS, features: FEATURES }),
+      (found) => (this.#differs = found),
+      id,
+    );
+  }
+
+  /** The counter that tells most, over the time that is shown. */
+  #readSeries(id, again) {
+    const about = this.#measured();
+    if (!about) return;
+    const { from, to } = this.#range();
+    const { incident } = this.#account;
+    const asked = { host: incident.key, ...about, at: incident.opened_ts, from, to, points: 800 };
+    // Of an incident that is open the end moves along; it is asked again when it is told of.
+    const key = JSON.stringify({ ...asked, to: this.page.params.to ?? "" });
+    if (key === this.#asked && !(again && incident.open)) return;
+    this.#asked = key;
+    clearTimeout(this.#timer);
+    const ask = (left) =>
+      this.#later(
+        () => get("/series", asked),
+        (found) => {
+          if (this.#asked !== key) return;
+          this.#series = found;
+          if (!found.complete && left) this.#timer = setTimeout(() => ask(left - 1), AGAIN_MS);
+        },
+        id,
+      );
+    ask(AGAIN);
+  }
+
+  /** Which counter of which row the incident is told by; nothing where that is of no host. */
+  #measured() {
+    const { incident, seen } = this.#account;
+    const { blamed } = incident;
+    if (incident.keyed_by !== "host" || !blamed?.feature) return undefined;
+    const scope = seen.find((each) => each.blamed?.row === blamed.row && each.blamed.feature === blamed.feature)?.scope;
+    return scope === "process" || scope === "host" ? { row: scope === "host" ? "host" : blamed.row, feature: blamed.feature, scope } : undefined;
+  }
+
+  #range() {
+    const { params } = this.page;
+    const all = whole(this.#account.incident, this.#account.now);
+    const from = number(params, "from") ?? all.from;
+    return { from, to: Math.max(number(params, "to") ?? all.to, from + 1) };
+  }
+
+  #chosenDiagnosis() {
+    return this.#diagnoses.find((each) => each.id === this.page.params.diagnosis) ?? this.#diagnoses[0];
+  }
+
+  render() {
+    const { incident, now } = this.#account;
+    const { page } = this;
+    return html`
+      <p><a href=${page.href("/incidents", { open: undefined })}>All incidents</a></p>
+      <h1>${state(incident)} ${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</h1>
+      <section class="card incidents-head">
+        <p class="incidents-sentence">${incident.sentence}</p>
+        ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
+        ${incident.merged_into
+          ? html`<p><a href=${page.href("/incidents", { id: incident.merged_into })}>The incident that goes on with it</a>: both are one trouble.</p>`
+          : nothing}
+        ${incident.live ? nothing : html`<p class="muted">It is of recorded data that was replayed.</p>`}
+        <dl class="incidents-facts">
+          <div><dt>Began</dt><dd>${time(incident.opened_ts)}</dd></div>
+          <div><dt>${incident.open ? "Has lasted" : "Ended"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
+          <div><dt>Worst score</dt><dd>${incident.score === null ? "infinite" : score(incident.score)}</dd></div>
+          ${incident.blamed?.feature
+            ? html`<div><dt>${incident.blamed.feature}</dt><dd>${readable(incident.blamed.feature, incident.blamed.value)}, usually ${usual(incident.blamed.feature, incident.blamed.usual, incident.blamed.usual_deviation)}</dd></div>`
+            : nothing}
+        </dl>
+        <p class="incidents-actions">
+          ${incident.keyed_by === "host"
+            ? html`<a class="button" href=${this.#moment(incident.opened_ts)}>The host when it began</a>
+                ${incident.open ? html`<a class="button" href=${page.href("/", { host: incident.key })}>The host now</a>` : nothing}`
+            : html`<a class="button" href=${this.#place(incident)}>The ${incident.keyed_by} then</a>`}
+          <button type="button" @click=${() => this.copying.copy(this.#link(), "The link")}>Copy link</button>
+          <button type="button" @click=${() => this.#copyMarkdown()}>Copy as Markdown</button>
+        </p>
+        ${this.copying.render()}
+      </section>
+      ${this.#renderTimeline(now)} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
+    `;
+  }
+
+  /** Where people reach this page: as the administrator says, else as this browser does. */
+  #link() {
+    const base = this.page.cluster.url;
+    return base ? `${base}${location.pathname}${location.search}` : location.href;
+  }
+
+  async #copyMarkdown() {
+    try {
+      const { text } = await get("/incident/markdown", { id: this.#id, link: this.#link() });
+      await this.copying.copy(text, "The incident, as Markdown,");
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.page.say(error.message, "error");
+    }
+  }
+
+  #moment(at, params = {}) {
+    return this.page.href("/", { host: this.#account.incident.key, at, ...params });
+  }
+
+  /** Where what an operator saw can be looked at. */
+  #place({ keyed_by, key }, at = this.#account.incident.opened_ts, row = undefined, feature = undefined) {
+    if (keyed_by === "host") return this.#moment(at, { row, feature });
+    const member = keyed_by === "pool" ? { member: row } : keyed_by === "service" ? { cluster: row } : {};
+    return this.page.href(PLACES[keyed_by], { host: undefined, [keyed_by]: key, at, ...member });
+  }
+
+  #renderTimeline(now) {
+    const range = this.#range();
+    const all = whole(this.#account.incident, now);
+    const span = range.to - range.from;
+    const show = (from, to) => this.page.go({ from: Math.round(from), to: Math.round(to) }, { replace: true });
+    const shown = this.page.params.from || this.page.params.to;
+    const { told, told_left_out, marks } = this.#account;
+    return html`<section class="card">
+      <h2>Timeline</h2>
+      <p class="incidents-actions" role="group" aria-label="What the timeline shows">
+        <button type="button" @click=${() => show(range.from - span / 2, range.to - span / 2)}>Earlier</button>
+        <button type="button" @click=${() => show(range.from + span / 2, range.to + span / 2)}>Later</button>
+        <button type="button" ?disabled=${span < 20} @click=${() => show(range.from + span / 4, range.to - span / 4)}>Closer</button>
+        <button type="button" ?disabled=${span > 30 * 86400} @click=${() => show(range.from - span / 2, range.to + span / 2)}>Wider</button>
+        <button type="button" ?disabled=${!shown} @click=${() => this.page.go({ from: undefined, to: undefined }, { replace: true })}>Whole</button>
+      </p>
+      ${timeline(this.#account, this.#diagnoses, range)}
+      <p class="muted incidents-legend">
+        <span class="incidents-key opened">opened</span> <span class="incidents-key extended">got worse, or goes on</span>
+        <span class="incidents-key ended">has ended</span>, with scores${marks.length ? html`; dashed: marks` : nothing}.
+      </p>
+      ${this.#series ? this.#renderSeries(range, all) : nothing}
+      <details>
+        <summary>What was told, in words (${told.length + told_left_out})</summary>
+        <div class="scrolls" tabindex="0" role="region" aria-label="What was told">
+          <table>
+            <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col" class="number">Score</th><th scope="col">Said</th></tr></thead>
+            <tbody>
+              ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, each.sentence]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
+                .sort((a, b) => a[0] - b[0])
+                .map(
+                  ([ts, who, what, worst, said]) =>
+                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${worst === undefined ? "-" : worst === null ? "infinite" : score(worst)}</td><td class="incidents-said">${said}</td></tr>`,
+                )}
+            </tbody>
+          </table>
+        </div>
+        ${told_left_out ? html`<p class="muted">and ${told_left_out} times more, later.</p>` : nothing}
+      </details>
+    </section>`;
+  }
+
+  #renderSeries({ from, to }) {
+    const { incident } = this.#account;
+    const { ts, values, low, high, band, feature, marks, complete } = this.#series;
+    const name = this.#series.scope === "host" ? incident.key : incident.blamed.name;
+    const chart = {
+      feature,
+      ts,
+      lines: [{ label: feature, values }],
+      extremes: { low, high },
+      band: band ?? undefined,
+      moment: incident.opened_ts,
+      marks: marks.map((mark) => ({ ts: mark.ts, label: mark.note || "mark" })),
+      spans: [{ from: incident.opened_ts, to: incident.until_ts, label: "the incident" }],
+      from,
+      to,
+    };
+    return html`<h3>${feature} of ${name}</h3>
+      <laggard-chart
+        .chart=${chart}
+        .height=${180}
+        .label="${`${feature} of ${name} from ${moment(from)} to ${moment(to)}, with what is usual and the incident`}"
+        @range=${(event) => this.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) }, { replace: true })}
+        @pick=${(event) => this.page.go({ host: incident.key, at: event.detail.ts, row: this.#measured().row, feature }, { path: "/" })}
+      ></laggard-chart>
+      <p class="muted">
+        Green is what is usual, the line where it began, red the incident${complete ? "" : "; more points are being read"}.
+        <a href=${this.#moment(incident.opened_ts, { row: this.#measured().row, feature })}>All of its features then</a>
+      </p>`;
+  }
+
+  #renderSeen() {
+    const { seen, seen_left_out, incident } = this.#account;
+    return html`<section class="card">
+      <h2>What each operator saw</h2>
+      ${seen.map(
+        (each) => html`<article class="incidents-seen">
+          <h3>${each.operator}${each.scope ? html` <span class="muted">(${each.scope})</span>` : nothing}, score ${each.score === null ? "infinite" : score(each.score)}</h3>
+          <p class="muted">
+            From ${time(each.opened_ts)} ${each.until_ts === null ? "on; it has not ended" : html`to ${time(each.until_ts)}`}${each.young ? "; its model was young" : ""}.
+            <a href=${this.#place(incident, each.at ?? each.opened_ts, each.blamed?.row, each.blamed?.feature)}>Look at it there</a>${incident.keyed_by === "application" && each.blamed
+              ? html`, or at <a href=${this.page.href("/", { host: each.blamed.name, at: each.opened_ts })}>host ${each.blamed.name} then</a>`
+              : nothing}
+          </p>
+          <p>${each.sentence}</p>
+          ${each.rows.length ? this.#ranking(each) : nothing}
+        </article>`,
+      )}
+      ${seen_left_out ? html`<p class="muted">and ${seen_left_out} more, which have ended</p>` : nothing}
+    </section>`;
+  }
+
+  #ranking(seen) {
+    const { incident } = this.#account;
+    return html`<div class="scrolls" tabindex="0" role="region" aria-label="Ranking of ${seen.operator}, ${seen.scope}">
+      <table>
+        <caption class="muted">At ${time(seen.at)}, the worst first</caption>
+        <thead><tr><th scope="col">Row</th><th scope="col" class="number">Score</th><th scope="col">Feature</th><th scope="col" class="number">Value</th><th scope="col" class="number">Usual</th><th scope="col" class="number">Its score</th></tr></thead>
+        <tbody>
+          ${seen.rows.slice(0, ROWS).map((row) => {
+            const features = row.features.slice(0, FEATURES);
+            const lines = features.length ? features : [undefined];
+            return lines.map(
+              (feature, place) =>
+                html`<tr>
+                  ${place === 0
+                    ? html`<th scope="rowgroup" rowspan=${lines.length}>
+                          <a href=${this.#place(incident, seen.at, row.row, features[0]?.feature)} title=${row.row}>${row.name || row.row}</a>
+                          ${row.waits ? html`<span class="badge victim">waits</span>` : nothing}
+                        </th>
+                        <td class="number" rowspan=${lines.length}>${row.score === null ? "infinite" : score(row.score)}</td>`
+                    : nothing}
+                  ${feature
+                    ? html`<td><code>${feature.feature}</code></td>
+                        <td class="number">${readable(feature.feature, feature.recent ?? feature.value)}</td>
+                        <td class="number">${row.basis === "threshold" ? "more than " : ""}${usual(feature.feature, feature.mean, feature.standard_deviation)}</td>
+                        <td class="number">${score(feature.score)}</td>`
+                    : html`<td colspan="4">no feature alone</td>`}
+                </tr>`,
+            );
+          })}
+        </tbody>
+      </table>
+    </div>`;
+  }
+
+  #renderPhases() {
+    const events = this.#account.seen.flatMap((each) => each.rows.filter((row) => row.phases.length).map((row) => [each, row]));
+    if (!events.length) return nothing;
+    return html`<section class="card">
+      <h2>Phases of high use</h2>
+      ${events.slice(0, ROWS).map(
+        ([seen, row]) => html`<h3>${row.name || row.row}, by ${seen.operator}</h3>
+          ${phases(
+            row.phases.map((each) => ({ ...each, value: each.mean })),
+            row.features[0]?.feature ?? "",
+            row.name || row.row,
+          )}`,
+      )}
+    </section>`;
+  }
+
+  #renderDiffers() {
+    const found = this.#differs;
+    if (!found) return nothing;
+    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...found.rows.slice(0, ROWS)];
+    return html`<section class="card">
+      <h2>What changed</h2>
+      <p>
+        ${time(found.at)} beside ${time(found.with)}, ${duration(found.at - found.with)} before: what differs most.
+        <a href=${this.#moment(found.at, { compare: found.with })}>All that differs</a>
+      </p>
+      <div class="scrolls" tabindex="0" role="region" aria-label="What changed">
+        <table>
+          <thead><tr><th scope="col">Row</th><th scope="col">Feature</th><th scope="col" class="number">Before</th><th scope="col" class="number">Then</th></tr></thead>
+          <tbody>
+            ${rows.map((row) => {
+              const features = row.features.slice(0, FEATURES);
+              return features.map(
+                (each, place) =>
+                  html`<tr>
+                    ${place === 0
+                      ? html`<th scope="rowgroup" rowspan=${features.length}>
+                          <a href=${this.#moment(found.at, { row: row.row, feature: each.feature })}>${row.name || row.row}</a>
+                          ${row.there === "at" ? html`<span class="badge">new</span>` : row.there === "with" ? html`<span class="badge">gone</span>` : nothing}
+                        </th>`
+                      : nothing}
+                    <td><code>${each.feature}</code></td>
+                    <td class="number">${readable(each.feature, each.with?.value)}</td>
+                    <td class="number">${readable(each.feature, each.at?.value)}</td>
+                  </tr>`,
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+    </section>`;
+  }
+
+  #renderModels() {
+    const { models, incident } = this.#account;
+    if (!models.length) return nothing;
+    return html`<section class="card">
+      <h2>What is different about its model</h2>
+      ${models.map(
+        (each) => html`<h3>${each.performance}</h3>
+          <p><code>${each.equation}</code></p>
+          <p>Built ${time(each.built_ts)}${each.change ? html`; against the one before: ${each.change}` : html`; none is known before it`}.</p>`,
+      )}
+      <p><a href=${this.page.href("/applications", { host: undefined, application: incident.key, tab: "analysis" })}>Its models through time</a></p>
+    </section>`;
+  }
+
+  #renderSimilar() {
+    if (!this.#similar) return nothing;
+    const { similar, since } = this.#similar;
+    return html`<section class="card">
+      <h2>Similar earlier ones</h2>
+      ${similar.length
+        ? html`<ol class="incidents-similar">
+            ${similar.map(
+              ({ incident, similarity, common }) => html`<li>
+                <p>
+                  <a href=${this.page.href("/incidents", { id: incident.id })}>${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</a>,
+                  ${time(incident.opened_ts)}, ${incident.open ? "open for" : "lasted"} ${duration(incident.lasted_s)}
+                </p>
+                <p class="muted">${Math.round(100 * similarity)} % alike: ${common.join(", ")}.</p>
+              </li>`,
+            )}
+          </ol>`
+        : html`<p class="muted">None since ${time(since)}.</p>`}
+    </section>`;
+  }
+}

@@ -1,0 +1,128 @@
+/** An incident over time: what each operator saw, the scores it told, what was looked into, and who marked it. */
+
+import { clock, moment, score } from "../../format.js";
+import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+
+const LANE = 46;
+const BAR = 14;
+const AXIS = 26;
+
+/** Scores are written where they are at least so far from each other, in percent of the width. */
+const APART = 7;
+
+const STEPS = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
+
+/** The time from shortly before an incident opened to shortly after it ended, in seconds since the Unix epoch. */
+export function whole(incident, now) {
+  const until = incident.until_ts ?? now;
+  const beside = Math.max(0.15 * (until - incident.opened_ts), 300);
+  return { from: incident.opened_ts - beside, to: Math.min(until + beside, Math.max(now, until)) };
+}
+
+/**
+ * The drawing.
+ *
+ * @param {object} account an answer of /incident
+ * @param {object[]} diagnoses of /incident/diagnoses
+ * @param {{from: number, to: number}} range what is shown
+ */
+export function timeline(account, diagnoses, { from, to }) {
+  const at = (ts) => (100 * (ts - from)) / (to - from);
+  const x = (ts) => `${Math.min(Math.max(at(ts), 0), 100)}%`;
+  const width = (begin, end) => `${Math.max(Math.min(at(end), 100) - Math.max(at(begin), 0), 0.4)}%`;
+  const inside = (begin, end) => end >= from && begin <= to;
+  const lanes = [
+    ...account.seen.map((each) => ({
+      label: each.scope ? `${each.operator} (${each.scope})` : each.operator,
+      kind: each.until_ts === null ? "open" : "ended",
+      bars: [{ begin: each.opened_ts, end: each.until_ts ?? account.now, title: each.sentence }],
+      told: account.told.filter((said) => said.anomaly === each.anomaly),
+    })),
+    ...(diagnoses.length
+      ? [
+          {
+            label: "looked into",
+            kind: "diagnosis",
+            bars: diagnoses
+              .filter((each) => each.begin_ts !== null)
+              .map((each) => ({ begin: each.begin_ts, end: each.end_ts, title: each.sentence })),
+            told: [],
+          },
+        ]
+      : []),
+  ];
+  const height = lanes.length * LANE + AXIS;
+  const bottom = height - AXIS;
+  return html`<svg class="incidents-timeline" width="100%" height=${height} role="img" aria-label=${described(account, diagnoses)}>
+    ${ticks(from, to).map(
+      (ts, number) =>
+        svg`<g class=${number % 2 ? "incidents-odd" : nothing}>
+          <line class="incidents-grid" x1=${x(ts)} x2=${x(ts)} y1="0" y2=${bottom}></line>
+          <text class="incidents-axis" x=${x(ts)} y=${height - 8} text-anchor=${anchor(at(ts))}>${label(ts, to - from)}</text></g>`,
+    )}
+    ${account.marks
+      .filter((mark) => inside(mark.ts, mark.ts))
+      .map(
+        (mark) =>
+          svg`<g><title>marked ${moment(mark.ts)}${mark.note ? `: ${mark.note}` : ""}</title>
+            <line class="incidents-mark" x1=${x(mark.ts)} x2=${x(mark.ts)} y1="0" y2=${bottom}></line></g>`,
+      )}
+    ${lanes.map((lane, number) => {
+      const top = number * LANE;
+      return svg`
+        <text class="incidents-lane" x="2" y=${top + 13}>${lane.label}</text>
+        ${lane.bars
+          .filter((bar) => inside(bar.begin, bar.end))
+          .map(
+            (bar) =>
+              svg`<g><title>${moment(bar.begin)} to ${moment(bar.end)}: ${bar.title}</title>
+                <rect class="incidents-bar ${lane.kind}" x=${x(bar.begin)} y=${top + 22} width=${width(bar.begin, bar.end)} height=${BAR} rx="2"></rect></g>`,
+          )}
+        ${scores(lane.told.filter((said) => inside(said.ts, said.ts)), at).map(
+          ({ said, written }) =>
+            svg`<g><title>${moment(said.ts)}, ${said.change}, score ${score(said.score)}: ${said.sentence}</title>
+              <circle class="incidents-told ${said.change}" cx=${x(said.ts)} cy=${top + 22 + BAR / 2} r="4"></circle>
+              ${written ? svg`<text class="incidents-score" x=${x(said.ts)} y=${top + 18} text-anchor=${anchor(at(said.ts))}>${score(said.score)}</text>` : nothing}</g>`,
+        )}
+        <line class="incidents-grid" x1="0" x2="100%" y1=${top + LANE} y2=${top + LANE}></line>`;
+    })}
+  </svg>`;
+}
+
+/** Which of the scores have room to be written. The name of the lane stands at the left. */
+function scores(told, at) {
+  let last = 25;
+  return told.map((said) => {
+    const place = at(said.ts);
+    const written = said.change !== "ended" && place - last >= APART;
+    if (written) last = place;
+    return { said, written };
+  });
+}
+
+function anchor(place) {
+  return place < 6 ? "start" : place > 94 ? "end" : "middle";
+}
+
+function ticks(from, to) {
+  const step = STEPS.find((each) => (to - from) / each <= 8) ?? STEPS.at(-1);
+  // Whole steps of the viewer's own clock.
+  const shift = new Date(from * 1000).getTimezoneOffset() * 60;
+  const first = Math.ceil((from - shift) / step) * step + shift;
+  return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, number) => first + number * step);
+}
+
+function label(ts, span) {
+  const told = clock(ts);
+  if (span > 2 * 86400) return `${moment(ts).slice(5, 10)} ${told.slice(0, 5)}`;
+  return span > 600 ? told.slice(0, 5) : told;
+}
+
+function described({ incident, seen, told, marks }, diagnoses) {
+  const until = incident.open ? "and is still open" : `and was seen until ${moment(incident.until_ts)}`;
+  return (
+    `It began ${moment(incident.opened_ts)} ${until}. ` +
+    `${seen.length} operators saw it, and told of it ${told.length} times; ${marks.length} marks; ` +
+    `${diagnoses.length} processes were looked into. The table below tells it in words.`
+  );
+}

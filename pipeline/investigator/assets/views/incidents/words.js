@@ -1,0 +1,20 @@
+/** What the list and the page of an incident say alike. */
+
+import { readable } from "../../format.js";
+import { html } from "../../packages/lit-html/lit-html.js";
+
+/** Whom it is about: a host by its name, anything else by what it is too. */
+export function whose({ keyed_by, key }) {
+  return keyed_by === "host" ? key : `${keyed_by} ${key}`;
+}
+
+/** Whether it is open, as a badge. */
+export function state(incident) {
+  return html`<span class="badge ${incident.open ? "culprit" : ""}">${incident.open ? "open" : "closed"}</span>`;
+}
+
+/** What is usual, mean and spread. */
+export function usual(feature, mean, deviation) {
+  if (mean === null || mean === undefined) return "-";
+  return deviation ? `${readable(feature, mean)} ± ${readable(feature, deviation)}` : readable(feature, mean);
+}
