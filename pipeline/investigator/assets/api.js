@@ -3,24 +3,79 @@
 const PREFIX = "/api/v1";
 const KEY = "laggard.session";
 
-/** An answer that says no: what is wrong, and what was expected. */
+/** Other tabs answer within this time, or there are none. */
+const OTHERS_MS = 200;
+
+/** Told to the window when another tab has opened a session or ended it. */
+export const SESSION = "laggard-session";
+
+/**
+ * An answer that says no: what is wrong, and what was expected.
+ *
+ * `challenge`: a 401 says in it how to prove who asks; null where that is not by a token.
+ */
 export class Refusal extends Error {
-  constructor(status, error, expected) {
+  constructor(status, error, expected, challenge = null) {
     super(error);
     this.status = status;
     this.expected = expected;
+    this.challenge = challenge;
   }
 }
 
-/** The headers that prove the session. The cookie alone opens nothing, nor does this alone. */
+// A key is for one tab and goes with it. Tabs of the same origin, and nobody else, pass it on to each other.
+const others = new BroadcastChannel(KEY);
+others.addEventListener("message", ({ data }) => {
+  const key = sessionStorage.getItem(KEY);
+  if (data.asks && key) others.postMessage({ key });
+  if (data.key && data.key !== key) {
+    remember(data.key);
+    window.dispatchEvent(new Event(SESSION));
+  }
+  if (data.ended) {
+    remember("");
+    window.dispatchEvent(new Event(SESSION));
+  }
+});
+
+/** The header that proves the session; undefined without one. The cookie alone opens nothing, nor does this alone. */
 export function proof() {
   const key = sessionStorage.getItem(KEY);
-  return key ? { "X-Laggard-Session": key } : {};
+  return key ? { "X-Laggard-Session": key } : undefined;
 }
 
-export function remember(key) {
+function remember(key) {
   if (key) sessionStorage.setItem(KEY, key);
   else sessionStorage.removeItem(KEY);
+}
+
+/** Open a session by a token, for every tab. Throws a `Refusal`. */
+export async function openSession(token) {
+  const { key } = await post("/session", { token });
+  remember(key);
+  others.postMessage({ key });
+}
+
+/** End the session, for every tab. Throws a `Refusal`. */
+export async function endSession() {
+  await post("/session/end", {});
+  remember("");
+  others.postMessage({ ended: true });
+}
+
+/** Whether another tab has a session that this one does not know yet; then it is known. */
+function askOthers() {
+  return new Promise((told) => {
+    const heard = () => done(true);
+    const timer = setTimeout(() => done(false), OTHERS_MS);
+    const done = (found) => {
+      clearTimeout(timer);
+      window.removeEventListener(SESSION, heard);
+      told(found);
+    };
+    window.addEventListener(SESSION, heard);
+    others.postMessage({ asks: true });
+  });
 }
 
 /**
@@ -44,7 +99,7 @@ export function post(path, body, signal = undefined) {
   return request(path, { method: "POST", body: JSON.stringify(body), headers, signal });
 }
 
-async function request(path, options) {
+async function request(path, options, asked = false) {
   const headers = { Accept: "application/json", ...proof(), ...options.headers };
   let response;
   try {
@@ -55,5 +110,9 @@ async function request(path, options) {
   }
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
-  throw new Refusal(response.status, body.error ?? `status ${response.status}`, body.expected ?? "");
+  const challenge = response.headers.get("WWW-Authenticate");
+  if (response.status === 401 && challenge && path !== "/session" && !asked && (await askOthers())) {
+    return request(path, options, true);
+  }
+  throw new Refusal(response.status, body.error ?? `status ${response.status}`, body.expected ?? "", challenge);
 }

@@ -8,6 +8,9 @@ const LONGEST_WAIT_MS = 15000;
 /**
  * Listen until the signal ends it, over broken connections.
  *
+ * A tab that nobody looks at does not listen: browsers open few connections to one host, and some tabs would take all.
+ * When it is looked at again, `changed(false)` and `changed(true)` say that news may have been missed.
+ *
  * @param {(topics: string[]) => void} heard called with the topics that have grown
  * @param {(connected: boolean) => void} changed called when the connection comes or goes
  * @param {AbortSignal} signal
@@ -15,21 +18,36 @@ const LONGEST_WAIT_MS = 15000;
 export async function listen(heard, changed, signal) {
   let wait = FIRST_WAIT_MS;
   while (!signal.aborted) {
+    if (document.hidden) await once(document, "visibilitychange", signal);
+    const unseen = new AbortController();
+    const look = () => document.hidden && unseen.abort();
+    document.addEventListener("visibilitychange", look);
     try {
-      const response = await fetch("/api/v1/live", { headers: proof(), signal, credentials: "same-origin" });
+      const ended = AbortSignal.any([signal, unseen.signal]);
+      const response = await fetch("/api/v1/live", { headers: proof(), signal: ended, credentials: "same-origin" });
       if (response.ok) {
         changed(true);
         wait = FIRST_WAIT_MS;
         await read(response.body, heard);
       }
     } catch {
-      // Refused or broken: tried again below.
+      // Refused, broken or unseen: tried again below.
     }
+    document.removeEventListener("visibilitychange", look);
     if (signal.aborted) return;
     changed(false);
+    if (unseen.signal.aborted) continue;
     await new Promise((done) => setTimeout(done, wait));
     wait = Math.min(2 * wait, LONGEST_WAIT_MS);
   }
+}
+
+/** Resolves at the event, or when the signal ends the waiting. */
+function once(target, name, signal) {
+  return new Promise((done) => {
+    target.addEventListener(name, done, { once: true, signal });
+    signal.addEventListener("abort", done, { once: true });
+  });
 }
 
 async function read(stream, heard) {

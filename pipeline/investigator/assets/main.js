@@ -1,6 +1,6 @@
 /** The page: its menu, the view that its address names, and what is new. */
 
-import { get, post, remember, Refusal } from "./api.js";
+import { endSession, get, openSession, proof, Refusal, SESSION } from "./api.js";
 import "./chart.js";
 import { listen } from "./live.js";
 import { live } from "./packages/lit-html/directives/live.js";
@@ -19,12 +19,15 @@ const SAID_MS = 8000;
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEME = "laggard.theme";
 
+/** The cluster, until it is known, and when the page is locked again. */
+const NOBODY = { host: "", hosts: [], version: "", now: 0, writes: false, who: "", session: false };
+
 /**
  * What a view gets: the page around it.
  *
  * @typedef {object} Page
  * @property {Record<string, string>} params of the address
- * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean}} cluster
+ * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean, who: string, session: boolean}} cluster
  * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean, fresh?: boolean}) => void} go
  *   changes parameters of the address (undefined takes one away; `fresh` takes all others away), and what is shown
  * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
@@ -33,7 +36,7 @@ const THEME = "laggard.theme";
  * @property {(text: string, kind?: "info"|"error") => void} say tells something at the foot of the page
  */
 class Page {
-  cluster = { host: "", hosts: [], version: "", now: 0, writes: true };
+  cluster = { ...NOBODY };
   #view;
   #module = "";
   #error;
@@ -42,6 +45,7 @@ class Page {
   #saying;
   #connected = true;
   #locked = false;
+  #listening;
   #stale = new Set();
   #timer;
   #lastRead = 0;
@@ -57,20 +61,28 @@ class Page {
     window.addEventListener("popstate", () => this.#navigated());
     document.addEventListener("click", (event) => this.#clicked(event));
     document.addEventListener("visibilitychange", () => this.#heard([]));
+    window.addEventListener(SESSION, () => {
+      if (this.#locked || !proof()) this.#open();
+    });
     await this.#open();
   }
 
   async #open() {
+    this.#listening?.abort();
+    const listening = (this.#listening = new AbortController());
     try {
       await this.#readCluster();
-      this.#locked = false;
     } catch (error) {
-      this.#locked = error instanceof Refusal && error.status === 401;
-      this.#error = error;
+      if (listening.signal.aborted) return;
+      this.#refused(error);
       this.update();
+      document.querySelector("main input[name=token]")?.focus();
       if (!this.#locked) setTimeout(() => this.#open(), 2000);
       return;
     }
+    if (listening.signal.aborted) return;
+    this.#locked = false;
+    this.#error = undefined;
     listen(
       (topics) => this.#heard(topics),
       (connected) => {
@@ -79,9 +91,21 @@ class Page {
         if (back) this.#heard(this.#view?.topics ?? []);
         this.update();
       },
-      new AbortController().signal,
+      listening.signal,
     );
     await this.#show();
+  }
+
+  /** Show what went wrong; where nobody has said who asks, nothing else is shown any more. */
+  #refused(error) {
+    this.#error = error;
+    this.#locked = error instanceof Refusal && error.status === 401;
+    if (!this.#locked) return;
+    this.#listening?.abort();
+    this.#view?.leave?.();
+    this.#view = undefined;
+    this.#module = "";
+    this.cluster = { ...NOBODY };
   }
 
   async #readCluster() {
@@ -177,8 +201,7 @@ class Page {
       this.#error = undefined;
     } catch (error) {
       if (error.name === "AbortError" || loading.signal.aborted) return;
-      this.#locked = error instanceof Refusal && error.status === 401;
-      this.#error = error;
+      this.#refused(error);
       if (!(error instanceof Refusal)) console.error(error);
     }
     if (this.#loading === loading) this.#loading = undefined;
@@ -211,15 +234,23 @@ class Page {
 
   async #unlock(event) {
     event.preventDefault();
-    const token = new FormData(event.target).get("token");
     try {
-      const { key } = await post("/session", { token });
-      remember(key);
-      this.#error = undefined;
-      await this.#open();
+      await openSession(new FormData(event.target).get("token"));
     } catch (error) {
       this.say(`${error.message}; expected ${error.expected}`, "error");
+      return;
     }
+    await this.#open();
+  }
+
+  async #end() {
+    try {
+      await endSession();
+    } catch (error) {
+      this.say(error.message, "error");
+      return;
+    }
+    await this.#open();
   }
 
   #template() {
@@ -242,6 +273,8 @@ class Page {
                   )}
                 </select></label>`
             : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
+          ${this.cluster.who ? html`<span class="who">${this.cluster.who}</span>` : nothing}
+          ${this.cluster.session ? html`<button @click=${() => this.#end()}>Lock</button>` : nothing}
           <label class="theme"><span class="unseen">Colours</span>
             <select @change=${(event) => this.#themed(event.target.value)}>
               ${Object.entries(THEMES).map(
@@ -267,9 +300,16 @@ class Page {
   }
 
   #lock() {
+    if (!this.#error.challenge) {
+      return html`<section class="empty" role="alert">
+        <h1>Nobody has said who you are</h1>
+        <p>Expected: ${this.#error.expected}</p>
+      </section>`;
+    }
     return html`<section class="empty">
       <h1>A token is asked for here</h1>
       <form @submit=${(event) => this.#unlock(event)}>
+        <input name="username" autocomplete="username" value="laggard" hidden />
         <label>Token <input name="token" type="password" autocomplete="current-password" required /></label>
         <button>Open</button>
       </form>
