@@ -237,9 +237,10 @@ class Page {
     try {
       await openSession(new FormData(event.target).get("token"));
     } catch (error) {
-      this.say(`${error.message}; expected ${error.expected}`, "error");
+      this.say(error.message, "error");
       return;
     }
+    this.#said = undefined;
     await this.#open();
   }
 
@@ -306,7 +307,7 @@ class Page {
         <p>Expected: ${this.#error.expected}</p>
       </section>`;
     }
-    return html`<section class="empty">
+    return html`<section class="empty lock">
       <h1>A token is asked for here</h1>
       <form @submit=${(event) => this.#unlock(event)}>
         <input name="username" autocomplete="username" value="laggard" hidden />
