@@ -44,6 +44,9 @@ MAX_CELLS: Final = 4_000_000
 MOST_FOLLOWED: Final = 4
 """So many applications, or stretches of time of one, are followed at once."""
 
+LATELY_S: Final = 120.0
+"""The newest interval is looked for so far back at first."""
+
 CLOSING_S: Final = 60.0
 """An interval is closed by records that come so long after its end at most."""
 
@@ -148,7 +151,8 @@ class Followed:
         application: which.
         wanted: the offset from which on its intervals are noted.
         position: the first offset that was not read.
-        saved: whether its models are the worker's own, from a snapshot; else they were learned anew.
+        own: whether its models are the worker's own, from a snapshot or from its first record on; else what was before
+            is not there any more, and they were learned anew.
         noted: its intervals, the oldest first.
 
     """
@@ -166,11 +170,11 @@ class Followed:
         self._task = task
         snapshots = newest_snapshots(bus, watched, partition, wanted)
         saved = task.states.load(each for each in snapshots if each.key == application).saved
-        self.saved = application in saved
         self.position = saved.get(application, 0)
         if (newest := next(self._reader.backwards(wanted), None)) is not None:
             self.position = max(self.position, bus.offset_at(partition, newest[1].ts - UNLEARNED_S))
         self.position = max(self.position, wanted - MOST_RECORDS, bus.bounds(partition)[0])
+        self.own = application in saved or self.position == 0
         self.advance(wanted)
         if self.noted:  # what led here is not asked for, but for the newest state
             self.noted, self._cells = deque([self.noted[-1]]), self.noted[-1].values.size
@@ -213,10 +217,17 @@ class Following:
 
     @contextmanager
     def present(self, application: str) -> Iterator[Followed]:
-        """The application after all of its records."""
+        """The application after all of its records, with its newest interval noted, if there is any."""
         with self._lock:
-            end = self._bounds(application)[1]
-            yield self._found(application, end, end)
+            partition = self._bus.partition_of(self._topic(), application)
+            end = self._bus.bounds(partition)[1]
+            newest = next(Reader(self._bus, partition, application).backwards(end), None)
+            newest_ts = 0.0 if newest is None else newest[1].ts
+            found = self._found(application, min(self._bus.offset_at(partition, newest_ts - LATELY_S), end), end)
+            if not found.noted and found.state is not None and (length_s := found.state.intervals.length_s) > 0.0:
+                since = newest_ts - 3.0 * length_s
+                found = self._found(application, min(self._bus.offset_at(partition, since), found.wanted), end)
+            yield found
 
     @contextmanager
     def between(self, application: str, since: float, until: float | None) -> Iterator[Followed]:
@@ -229,8 +240,8 @@ class Following:
 
         """
         with self._lock:
-            _, end = self._bounds(application)
             partition = self._bus.partition_of(self._topic(), application)
+            end = self._bus.bounds(partition)[1]
             stop = end if until is None else min(self._bus.offset_at(partition, until + CLOSING_S), end)
             wanted = max(min(self._bus.offset_at(partition, since), stop), stop - MOST_RECORDS)
             yield self._found(application, wanted, stop)
@@ -249,9 +260,6 @@ class Following:
         if self._stage is None:
             self._stage = self._make_stage()
         return self._topics.name(self._stage.topic)
-
-    def _bounds(self, application: str) -> tuple[int, int]:
-        return self._bus.bounds(self._bus.partition_of(self._topic(), application))
 
 
 def _serves(one: Followed, application: str, wanted: int, stop: int) -> bool:

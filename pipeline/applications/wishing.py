@@ -1,10 +1,12 @@
-"""Wishes of people for the models of an application: have a metric in them, have it in none, neither any more."""
+"""What people ask of the models of an application: to have a metric in them, or in none; and what would be if."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.past import application_now, known_metrics
+from laggard.pipeline.applications.report import WhatIf
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
@@ -14,6 +16,7 @@ from laggard.pipeline.topics import APPLICATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.pipeline.applications.application import Operator
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
@@ -62,3 +65,13 @@ def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wis
         if wish.metric not in wished:
             raise UnknownMetricError(wish.application, wish.metric, len(known), nearest(wish.metric, [*known, *wished]))
     bus.append([Outgoing(topics.name(APPLICATIONS), wish.application, value, wish.ts)])
+
+
+def what_if(operator: Operator, metric: str, value: float) -> list[WhatIf]:
+    """What the models say where a metric has this value, and all others their newest; none where no model has it."""
+    newest = operator.newest.get(metric, math.nan)
+    return [
+        WhatIf(name, operator.what_if(name, metric, newest), operator.what_if(name, metric, value))
+        for name, model in operator.models.items()
+        if metric in {term.metric for term in model.terms}
+    ]

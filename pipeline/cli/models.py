@@ -221,7 +221,8 @@ def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool
     """
     metric, value = _assumed(assumed)
 
-    from laggard.pipeline.applications.report import WhatIf, what_if_lines  # noqa: PLC0415
+    from laggard.pipeline.applications.report import what_if_lines  # noqa: PLC0415
+    from laggard.pipeline.applications.wishing import what_if as asked  # noqa: PLC0415
     from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
@@ -231,11 +232,7 @@ def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool
     assert state is not None
     operator = state.operator
     newest = operator.newest.get(metric, math.nan)
-    found = [
-        WhatIf(name, operator.what_if(name, metric, newest), operator.what_if(name, metric, value))
-        for name, model in operator.models.items()
-        if metric in {term.metric for term in model.terms}
-    ]
+    found = asked(operator, metric, value)
     if not found:
         raise CommandError(_not_in_models(state, metric), NO_DATA)
     if as_json:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.applications.following import Following
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
+from laggard.pipeline.investigator.requests import Requests
+from laggard.pipeline.settings import SettingError
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.marks import Allowance
+from laggard.pipeline.wiring import looking, regressing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topics
@@ -39,6 +44,8 @@ class Reading:
         moments: of hosts as they were judged.
         columns: time series of hosts.
         events: marks and incidents.
+        applications: as their workers follow them.
+        requests: as traced.
         allowance: how many marks may come.
 
     """
@@ -54,12 +61,21 @@ class Reading:
         self.moments = Moments(self.history)
         self.columns = Columns(self.history)
         self.events = Events(bus, topics, self.history)
+        self.applications = Following(bus, topics, self.regressing)
+        self.requests = Requests(bus, topics, looking)
         self.allowance = Allowance()
 
     @property
     def host(self) -> str:
         """This machine's name in records."""
         return self.settings.text("host")
+
+    def regressing(self) -> Regressing:
+        """What builds performance models. Raises `RequestError` (503) where something is not installed for them."""
+        try:
+            return regressing(self.settings)
+        except SettingError as error:
+            raise RequestError(503, str(error), "what it needs, or another kind of model") from None
 
     def choose_host(self, wanted: str) -> str:
         """The host that is asked about, see `History.choose_host`; `wanted` is empty for none.

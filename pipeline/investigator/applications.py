@@ -1,0 +1,190 @@
+"""What the API tells of applications, their models and their metrics, and how it follows from what is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.report import (
+    RESOURCES,
+    changed,
+    effect,
+    equation_with_units,
+    metric_of,
+    reason_told,
+)
+from laggard.pipeline.applications.resources import described, resource_of
+from laggard.pipeline.applications.telling import kind_named, named
+from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
+from laggard.pipeline.settings.declared import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, TermOutput
+    from laggard.pipeline.settings import Settings
+
+
+class Metric(Answer, frozen=True):
+    """A metric, and what it is."""
+
+    metric: Annotated[str, msgspec.Meta(description="its name in wishes: `web-1/nginx:cpu_wait_ratio`")]
+    host: str
+    row: str
+    feature: str
+    resource: Literal["cpu", "memory", "disk", "network", "lock", ""]
+    resource_named: Annotated[str, msgspec.Meta(description="the resource in plain words")]
+    description: str
+
+
+class Term(Answer, frozen=True):
+    """A metric in a model: phase 2 chose it."""
+
+    metric: Metric
+    coefficient: Number
+    effect: Annotated[str, msgspec.Meta(description="what more of it brings; empty in a model that is no equation")]
+    family: Annotated[list[str], msgspec.Meta(description="metrics that say the same")]
+
+
+class Candidate(Answer, frozen=True):
+    """A metric that a model was chosen from: phase 1 found it."""
+
+    metric: Metric
+    r: Number
+    p_value: Number
+    chosen: Annotated[bool, msgspec.Meta(description="whether it is in the model")]
+
+
+class OneModel(Answer, frozen=True):
+    """A performance model."""
+
+    id: str
+    ts: Seconds
+    performance: str
+    named: Annotated[str, msgspec.Meta(description="the performance metric in plain words")]
+    kind: Annotated[str, msgspec.Meta(description="linear, neighbours, tree or boosting")]
+    kind_named: str
+    equation: str
+    terms: list[Term]
+    r2: Number
+    p_value: Number
+    begin_ts: Number
+    end_ts: Number
+    samples: int
+    reason: Annotated[str, msgspec.Meta(description="why it was built: first, grown, changed, poor, wish, ...")]
+    reason_told: str
+    changed: Annotated[str, msgspec.Meta(description="what is different against the model before; empty for the first")]
+    live: bool
+
+
+class Parameter(Answer, frozen=True):
+    """A setting that is in effect."""
+
+    setting: str
+    value: str
+    place: Annotated[str, msgspec.Meta(description="where it was given")]
+    help: str
+
+
+class Source(Answer, frozen=True):
+    """Where an application's performance, or further metrics of it, come from."""
+
+    name: str
+    kind: str
+    reads: Annotated[list[str], msgspec.Meta(description="pages, servers or files")]
+    interval_s: float
+
+
+def metric(name: str) -> Metric:
+    """A metric by its name."""
+    parts, resource = metric_parts(name), resource_of(name)
+    return Metric(name, parts.host, parts.row, parts.feature, resource, RESOURCES[resource], described(name))
+
+
+def _described(one: Described) -> Metric:
+    resource = RESOURCES[one.resource]
+    return Metric(metric_of(one), one.host, one.row, one.feature, one.resource, resource, one.description)
+
+
+def term(model: ModelOutput, one: TermOutput) -> Term:
+    """A metric in a model."""
+    return Term(_described(one.metric), one.coefficient, effect(model, one), list(one.family))
+
+
+def candidate(one: CandidateOutput, chosen: Collection[str]) -> Candidate:
+    """A metric that a model was chosen from."""
+    return Candidate(_described(one.metric), one.r, one.p_value, metric_of(one.metric) in chosen)
+
+
+def terms_of(model: ModelOutput) -> set[str]:
+    """The names of the metrics in a model."""
+    return {metric_of(each.metric) for each in model.terms}
+
+
+def one_model(model: ModelOutput, before: ModelOutput | None) -> OneModel:
+    """A model, and what is different against the one before it."""
+    return OneModel(
+        model.id,
+        model.ts,
+        model.performance,
+        named(model.performance),
+        model.type,
+        kind_named(model.type),
+        equation_with_units(model),
+        [term(model, each) for each in model.terms],
+        model.r2,
+        model.p_value,
+        model.begin_ts,
+        model.end_ts,
+        model.samples,
+        model.reason,
+        reason_told(model),
+        "" if before is None else changed(model, before),
+        model.live,
+    )
+
+
+def parameters(settings: Settings) -> list[Parameter]:
+    """The parameters of the models, as they are in effect."""
+    return [
+        Parameter(each.name, _written(settings, each.name, each.kind), settings.place(each.name), each.help)
+        for each in SETTINGS
+        if each.name.startswith("regression.")
+    ]
+
+
+def _written(settings: Settings, name: str, kind: str) -> str:
+    match kind:
+        case "words":
+            return ", ".join(settings.words(name))
+        case "count":
+            return f"{settings.count(name):,}"
+        case "number":
+            return f"{settings.number(name):g}"
+        case "ratio":
+            return f"{100.0 * settings.ratio(name):g}%"
+        case "rate":
+            return f"{settings.per_day(name):g}/day"
+        case _:
+            return settings.choice(name)
+
+
+def sources(settings: Settings, application: str) -> Iterator[Source]:
+    """The sources of an application, as the settings have them."""
+    for each in settings.sources:
+        if each.text("application") == application:
+            kind = each.choice("kind")
+            yield Source(each.text("name"), kind, _reads(each, kind), each.seconds("interval"))
+
+
+def _reads(source: Settings, kind: str) -> list[str]:
+    match kind:
+        case "prometheus":
+            server = source.text("server")
+            return [server] if server else list(source.words("targets"))
+        case "log":
+            return list(source.words("paths"))
+        case _:
+            return [source.text("path")]
