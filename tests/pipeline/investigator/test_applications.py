@@ -40,7 +40,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return learned(tmp_path_factory.mktemp("applications") / "bus.db")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(bus: Path) -> Iterator[Served]:
     with served(bus, **SETTINGS) as page:
         yield page
