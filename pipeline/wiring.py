@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.engine.task import Task
     from laggard.pipeline.pools.covariance import Comparing
+    from laggard.pipeline.requests.looking import Looking
     from laggard.pipeline.requests.requests import Judging
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic
@@ -335,6 +336,16 @@ def judging(settings: Settings, *, recorded: bool = False) -> Judging:
         judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
         whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if at_the_end else None,
     )
+
+
+def looking() -> Looking:
+    """What works out of requests what people look at."""
+    from laggard.operators.requests.isomap import isomap, threshold  # noqa: PLC0415 - as above
+    from laggard.operators.requests.principal import principal  # noqa: PLC0415
+    from laggard.operators.requests.usual import evidence, moments  # noqa: PLC0415
+    from laggard.pipeline.requests.looking import Looking  # noqa: PLC0415
+
+    return Looking(moments, evidence, isomap, principal, threshold)
 
 
 def _gaussian(settings: Settings) -> Wired:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -246,12 +247,9 @@ def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
 
 def no_requests(settings: Settings) -> str:
     """Say how requests come to be recorded."""
-    start, what = to_type(settings, "trace", "start", "--php"), to_type(settings, "trace", "start", "--help")
-    read = to_type(settings, "trace", "read", "FILE")
-    return (
-        f"no request is recorded; `{start}` traces those of PHP on this machine, `{what}` says what else can be "
-        f"traced, and `{read}` reads recordings, LTTng's traces and OpenTelemetry's spans"
-    )
+    from laggard.pipeline.requests.report import recording  # noqa: PLC0415
+
+    return f"no request is recorded; {recording(partial(to_type, settings))}"
 
 
 def _others(service: str, known: Sequence[str]) -> str:

@@ -13,7 +13,16 @@ from xml.sax.saxutils import escape
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.pools.dendrogram import ticks
-from laggard.pipeline.requests.lanes import description, details_on, heading, label, lanes_of, ordered, times_on
+from laggard.pipeline.requests.lanes import (
+    colors_of,
+    description,
+    details_on,
+    heading,
+    label,
+    lanes_of,
+    ordered,
+    times_on,
+)
 from laggard.pipeline.requests.words import STATES
 
 if TYPE_CHECKING:
@@ -40,8 +49,6 @@ _TOP: Final = 56
 _ROW: Final = 22  # pixels of a line of the legend
 _ARROW: Final = 4  # pixels, half as wide as it is
 _LEAST: Final = 0.75  # pixels: what is shorter is still to be seen
-
-_OTHERS: Final = ("#5cb877", "#f0a23b", "#6aa5e0", "#b893de", "#ecd24e", "#e0705c")
 
 _STYLE: Final = (
     "text{font:12px ui-sans-serif,system-ui,Helvetica,Arial,sans-serif;fill:#222}"
@@ -90,9 +97,7 @@ class _Drawn:
         self.description = description(self._lanes)
         self._times_s, self._details = times_on(self._lanes), details_on(self._lanes)
         self._states = sorted(ordered(self._times_s), key=lambda each: -self._times_s[each])
-        others = [state for state in ordered(self._times_s) if state not in STATES]
-        self._colours = {state: words.color for state, words in STATES.items()}
-        self._colours |= {state: _OTHERS[number % len(_OTHERS)] for number, state in enumerate(others)}
+        self._colours = colors_of(self._times_s)
         longest = max(len(self._shown(name)) for name in self._lanes.names)
         self._left = MARGIN + math.ceil(_BOLD * longest) + MARGIN
         self._bottom = _TOP + LANE * len(self._lanes.names)

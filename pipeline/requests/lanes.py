@@ -27,6 +27,7 @@ DETAILS: Final = 3
 TOTAL: Final = "TT"
 """Not a state: the sum of all."""
 
+_OTHERS: Final = ("#5cb877", "#f0a23b", "#6aa5e0", "#b893de", "#ecd24e", "#e0705c")
 _ORDER: Final = {state: number for number, state in enumerate(STATES)}
 
 
@@ -64,6 +65,14 @@ def label(state: str) -> str:
 def ordered(states: Iterable[str]) -> list[str]:
     """Each once: those of the method first, then others by name."""
     return sorted(set(states) - {TOTAL}, key=lambda each: (_ORDER.get(each, len(_ORDER)), each))
+
+
+def colors_of(states: Iterable[str]) -> dict[str, str]:
+    """The colour of each state: those of the method have theirs, others get some in their order, again and again."""
+    found = ordered(states)
+    others = [state for state in found if state not in STATES]
+    rest = {state: _OTHERS[number % len(_OTHERS)] for number, state in enumerate(others)}
+    return {state: STATES[state].color if state in STATES else rest[state] for state in found}
 
 
 def lanes_of(request: Request) -> Lanes:

@@ -271,15 +271,24 @@ def named(records: Iterable[Request | RequestOutput], identity: str, service: st
 # Of a bus.
 
 
-def find(bus: Bus, topics: Topics, identity: str, service: str = "") -> list[Found]:
-    """The requests with this id, or, where there is none, those whose id begins so; see `named`."""
+def find(bus: Bus, topics: Topics, identity: str, service: str = "", *, most: int | None = None) -> list[Found]:
+    """The requests with this id, or, where there is none, those whose id begins so; see `named`.
+
+    Args:
+        bus: where they are.
+        topics: the names of the topics.
+        identity: the id, or how it begins.
+        service: of this one; empty for all.
+        most: records of each partition, the newest, that are looked at; None for all.
+
+    """
     decoder = Decoder()
     records: list[Request | RequestOutput] = []
     for topic in (REQUESTS, ANOMALIES):
         # Once each of them has one with this very id, nothing older can be meant.
         services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
         for partition in _partitions(bus, topics, topic, service):
-            for record in _holding(bus, partition, identity):
+            for record in _holding(bus, partition, identity, most):
                 one = _request(decoder, record) if topic is REQUESTS else read_told(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
@@ -313,12 +322,14 @@ def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequenc
     return [bus.partition_of(name, service)] if service else bus.partitions(name)
 
 
-def _holding(bus: Bus, partition: Partition, text: str) -> Iterator[Incoming]:
+def _holding(bus: Bus, partition: Partition, text: str, most: int | None) -> Iterator[Incoming]:
     """The records in whose bytes a text is, newest first."""
     reader, wanted = Reader(bus, partition), text.encode()
     if not _PLAIN.fullmatch(text):
         wanted = b""  # JSON may have escaped it
     oldest, stop = bus.bounds(partition)
+    if most is not None:
+        oldest = max(oldest, stop - most)
     while stop > oldest:
         start = max(stop - _STEP, oldest)
         yield from reversed([record for record in reader.stored(start, stop) if wanted in record.value])

@@ -10,16 +10,18 @@ from rich.text import Text
 from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.report import clock, moment, score_digits
 from laggard.pipeline.explaining.units import counted, readable, readable_duration
-from laggard.pipeline.records.requests import REST
+from laggard.pipeline.records.requests import REST, Spent
 from laggard.pipeline.records.strict_json import json_number
 from laggard.pipeline.requests.drawing import path_lines, state_lines
 from laggard.pipeline.requests.lanes import heading, label
+from laggard.pipeline.requests.words import SYSCALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from laggard.operators.requests.results import Difference
     from laggard.pipeline.explaining.report import Page
-    from laggard.pipeline.records.requests import Request, RequestOutput, Spent
+    from laggard.pipeline.records.requests import Request, RequestOutput
     from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
 
 SHOWN_CLUSTERS: Final = 5
@@ -217,6 +219,33 @@ def spent_told(spent: Spent) -> str:
     if spent.result:
         text += f", which gives {spent.result}"
     return printable(text)
+
+
+def apart_told(found: Difference) -> str:
+    """What sets requests apart in one respect, in words: `openat, read (in a row)`, `waits for a disk, in read`."""
+    match found.kind:
+        case "state":
+            return label(found.what[0])
+        case "spent":
+            state, syscall, on, by, result = found.what
+            return spent_told(Spent(state, syscall, on, by, found.pid, result, 0, 0.0))
+        case "ngram":
+            does = "in a row" if len(found.what) > 1 else SYSCALLS.get(found.what[0], "")
+            return printable(", ".join(found.what)) + (f" ({does})" if does else "")
+
+
+def recording(to_type: Callable[..., str]) -> str:
+    """How requests come to be recorded.
+
+    Args:
+        to_type: the command line of a command of these words.
+
+    """
+    return (
+        f"`{to_type('trace', 'start', '--php')}` traces those of PHP on this machine, "
+        f"`{to_type('trace', 'start', '--help')}` says what else can be traced, and "
+        f"`{to_type('trace', 'read', 'FILE')}` reads recordings, LTTng's traces and OpenTelemetry's spans"
+    )
 
 
 def listed(requests: Iterable[Request | RequestOutput]) -> Iterator[str]:

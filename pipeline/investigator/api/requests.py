@@ -1,10 +1,225 @@
-"""Requests: their projection, clusters, and the path of one (S4)."""
+"""Requests: which services there are, what is known of one, and its requests by what one looks for (S4)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+import numpy as np
+
+from laggard.pipeline.incidents.past import past_incidents
+from laggard.pipeline.investigator.api import requests_compared, requests_path
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
+from laggard.pipeline.investigator.events import OpenIncident
+from laggard.pipeline.investigator.requests import Asked, OfService, Row, Stretch, rows, stretch
+from laggard.pipeline.requests.looking import histogram
+from laggard.pipeline.requests.past import lately, summaries
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.endpoint import Endpoint
+    from collections.abc import Callable
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ()
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.requests.past import Durations, Summary, Told
+
+BINS: Final = 48
+MOST_SERVICES: Final = 100
+
+
+class HowLong(Answer, frozen=True):
+    """How many requests, and how long they took."""
+
+    requests: int
+    median_s: Number
+    p95_s: Number
+    p99_s: Number
+    longest_s: Number
+
+
+class OneService(Answer, frozen=True):
+    """A service's requests in a stretch of time."""
+
+    service: str
+    first: Annotated[float, msgspec.Meta(description="when the first of them began, in seconds since the Unix epoch")]
+    newest: Annotated[float, msgspec.Meta(description="when the newest did")]
+    every: HowLong
+    normal: HowLong
+    outlying: HowLong
+    usual_s: Annotated[Number, msgspec.Meta(description="what normal ones took when the newest outlying one came")]
+    clusters: Annotated[int, msgspec.Meta(description="of outlying requests that are alike")]
+    troubles: Annotated[list[OpenIncident], msgspec.Meta(description="incidents of the service that are open now")]
+    young: Annotated[bool, msgspec.Meta(description="whether too few requests were known to rely on the judgement")]
+    cut: Annotated[bool, msgspec.Meta(description="whether there were more normal ones; the newest are counted")]
+
+
+class Services(Asked, frozen=True):
+    """The services, those with most requests out of line first."""
+
+    services: list[OneService]
+    silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
+    newest: Annotated[Number, msgspec.Meta(description="when the newest request of all began")]
+
+
+class OneCluster(Answer, frozen=True):
+    """Requests out of line that are alike."""
+
+    cluster: Annotated[str, msgspec.Meta(description="its name; empty for those that are in none yet")]
+    requests: int
+    odd: Annotated[int, msgspec.Meta(description="how many of them are odd, not slow")]
+    first: Seconds
+    newest: Seconds
+    median_s: float
+    time_s: Annotated[float, msgspec.Meta(description="the sum of their durations, in seconds")]
+    cause: str
+    example: Annotated[str, msgspec.Meta(description="the id of the newest")]
+
+
+class HowManyTookHowLong(Answer, frozen=True):
+    """A histogram of durations; the logarithms of its edges are evenly spaced."""
+
+    edges_s: list[float]
+    normal: list[int]
+    outlying: list[int]
+    threshold_s: Annotated[
+        Number, msgspec.Meta(description="the duration above which the fewest are called out of line wrongly")
+    ]
+
+
+class Service(Asked, frozen=True):
+    """One service: its durations, and the clusters of its requests out of line, those that take most time first."""
+
+    service: OneService
+    durations: HowManyTookHowLong
+    clusters: list[OneCluster]
+
+
+class Wanted(OfService, frozen=True, kw_only=True):
+    """Which requests, and in which order."""
+
+    only: Literal["all", "normal", "outlying", "alone"] = "all"
+    cluster: Text = ""
+    like: Text = ""
+    sort: Literal["slowest", "newest", "unlike"] = "slowest"
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+
+
+class Listed(Asked, frozen=True):
+    """Requests of a service."""
+
+    requests: list[Row]
+    found: Annotated[int, msgspec.Meta(description="how many there are that were looked for, shown or not")]
+    of: Annotated[int, msgspec.Meta(description="among how many of the service")]
+
+
+def services(reading: Reading, question: Stretch) -> Services:
+    """The services that requests are recorded of."""
+    known = reading.requests.services()
+    begin, end = stretch(question, reading.clock())
+    told = reading.requests.stored.told(begin, end)
+    found = summaries(told, begin, end)[:MOST_SERVICES]
+    heard = {each.service for each in found}
+    newest = max((each.newest_ts for each in found), default=math.nan)
+    if not found:
+        newest = max((each.ts for each in lately(reading.bus, reading.topics)), default=math.nan)
+    return Services(
+        begin,
+        end,
+        [_service(reading, each) for each in found],
+        [each for each in known if each not in heard][:MOST_SERVICES],
+        newest,
+    )
+
+
+def service(reading: Reading, question: OfService) -> Service:
+    """One service."""
+    begin, end = stretch(question, reading.clock())
+    told, keys = reading.requests.of(question.service, begin, end)
+    (found,) = summaries(told, begin, end, question.service)
+    durations_s = np.array([told.took[key].duration_s for key in keys])
+    outlying = np.array([key in told.outputs for key in keys])
+    clusters = [
+        OneCluster(
+            each.cluster,
+            each.requests,
+            each.odd,
+            each.begin_ts,
+            each.newest_ts,
+            each.median_s,
+            each.time_s,
+            each.cause,
+            each.example,
+        )
+        for each in found.clusters
+    ]
+    bins = histogram(durations_s, outlying, reading.requests.looking, BINS)
+    return Service(begin, end, _service(reading, found), HowManyTookHowLong(*bins), clusters)
+
+
+def listed(reading: Reading, question: Wanted) -> Listed:
+    """Requests of a service, as many as are asked for."""
+    begin, end = stretch(question, reading.clock())
+    told, keys = reading.requests.of(question.service, begin, end)
+    wanted = [key for key in keys if _is_wanted(told, key, question)]
+    wanted.sort(key=_order(told, question.sort))
+    return Listed(begin, end, rows(told, wanted[: question.most]), len(wanted), len(keys))
+
+
+def _service(reading: Reading, summary: Summary) -> OneService:
+    now = reading.clock()
+    known = past_incidents(reading.bus, reading.topics, now, key=summary.service).incidents
+    return OneService(
+        summary.service,
+        summary.begin_ts,
+        summary.newest_ts,
+        _how_long(summary.every),
+        _how_long(summary.normal),
+        _how_long(summary.outlying),
+        summary.usual_s,
+        sum(bool(each.cluster) for each in summary.clusters),
+        [
+            OpenIncident(each.id, each.opened_ts, None, each.sentence)
+            for each in known
+            if each.keyed_by == "service" and each.change != "closed"
+        ],
+        summary.young,
+        summary.cut,
+    )
+
+
+def _how_long(durations: Durations) -> HowLong:
+    return HowLong(*durations)
+
+
+def _is_wanted(told: Told, key: tuple[str, str], question: Wanted) -> bool:
+    output = told.outputs.get(key)
+    if question.only == "normal" and output is not None:
+        return False
+    if question.only in {"outlying", "alone"} and output is None:
+        return False
+    if question.only == "alone" and output is not None and output.cluster:
+        return False
+    if question.cluster and (output is None or output.cluster != question.cluster):
+        return False
+    took = told.took[key]
+    texts = (key[1], took.name, took.host, *((output.cluster, output.cause) if output is not None else ()))
+    return not question.like or any(question.like.casefold() in each.casefold() for each in texts)
+
+
+def _order(told: Told, sort: str) -> Callable[[tuple[str, str]], tuple[float, float, str]]:
+    def order(key: tuple[str, str]) -> tuple[float, float, str]:
+        took, output = told.took[key], told.outputs.get(key)
+        if sort == "newest":
+            return -took.ts, 0.0, key[1]
+        score = 0.0 if output is None or sort == "slowest" else output.score
+        return -score, -took.duration_s, key[1]
+
+    return order
+
+
+ENDPOINTS: Final = (
+    Endpoint("/requests", "The services that requests are recorded of.", Services, services, Stretch),
+    Endpoint("/requests/service", "One service: durations and clusters.", Service, service, OfService),
+    Endpoint("/requests/list", "Requests of a service, by what one looks for.", Listed, listed, Wanted),
+    *requests_compared.ENDPOINTS,
+    *requests_path.ENDPOINTS,
+)

@@ -1,0 +1,244 @@
+"""Requests beside each other: all of a service on a plane, and those of a cluster beside normal ones (S4)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
+from laggard.pipeline.investigator.requests import Asked, OfService, Row, rows, stretch
+from laggard.pipeline.requests.causes import cause
+from laggard.pipeline.requests.lanes import colors_of, label, ordered
+from laggard.pipeline.requests.report import apart_told
+from laggard.pipeline.requests.rules import CHANCE
+from laggard.pipeline.requests.telling import traced
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.requests.results import Difference, Evidence, Traced
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records.requests import RequestOutput
+
+MOST_MEMBERS: Final = 200
+MOST_NORMAL: Final = 500
+"""So many requests, the newest ones, are looked at in all that they did."""
+
+MOST_APART: Final = 12
+"""Of each kind, what sets a cluster apart."""
+
+EXAMPLES: Final = 10
+
+
+class Plane(Asked, frozen=True):
+    """Requests on a plane: alike by how long they were in which state means near each other.
+
+    The lists are as long as each other; the requests are in the order of time.
+    """
+
+    way: Annotated[
+        Literal["isomap", "principal"], msgspec.Meta(description="isometric mapping, or principal components")
+    ]
+    pending: Annotated[bool, msgspec.Meta(description="whether a better or newer one is being made: ask again")]
+    normal: Annotated[int, msgspec.Meta(description="normal requests in this time, drawn or not")]
+    outlying: Annotated[int, msgspec.Meta(description="requests out of line, likewise")]
+    requests: list[str]
+    ts: list[float]
+    duration_s: list[float]
+    x_s: Annotated[list[float], msgspec.Meta(description="a distance, in seconds")]
+    y_s: list[float]
+    cluster: Annotated[
+        list[int], msgspec.Meta(description="the place in `clusters`; -1 of a normal request, -2 of one in no cluster")
+    ]
+    clusters: list[str]
+
+
+class Member(OfService, frozen=True, kw_only=True):
+    """Which cluster."""
+
+    cluster: Text
+
+
+class StateBeside(Answer, frozen=True):
+    """A state of these requests beside normal ones: means of one request."""
+
+    state: str
+    label: str
+    color: str
+    time_s: float
+    usual_s: Number
+    count: Annotated[Number, msgspec.Meta(description="how often it is entered")]
+    usual_count: Number
+
+
+class Distinction(Answer, frozen=True):
+    """What sets these requests apart in one respect: means of one request."""
+
+    told: str
+    what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
+    count: float
+    usual_count: float
+    time_s: Number
+    usual_time_s: Number
+    share: Annotated[float, msgspec.Meta(description="of these requests that have it, 0 to 1")]
+    usual_share: float
+    statistic: Annotated[
+        float, msgspec.Meta(description="the difference in spreads of normal requests; 3 and less could be chance")
+    ]
+
+
+class Cluster(Asked, frozen=True):
+    """Requests out of line that are alike, beside normal ones."""
+
+    cluster: str
+    requests: int
+    odd: int
+    median_s: float
+    sentence: str
+    looked_at: Annotated[int, msgspec.Meta(description="how many of them are looked at in all that they did")]
+    beside: Annotated[int, msgspec.Meta(description="beside how many normal ones")]
+    states: list[StateBeside]
+    ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
+    spent: Annotated[list[Distinction], msgspec.Meta(description="what time was spent on")]
+    examples: Annotated[list[Row], msgspec.Meta(description="the slowest of them")]
+
+
+def plane(reading: Reading, question: OfService) -> Plane:
+    """The requests of a service on a plane."""
+    begin, end = stretch(question, reading.clock())
+    told, keys = reading.requests.of(question.service, begin, end)
+    about = question.service, question.begin, question.end
+    found, pending = reading.requests.planes.plane(about, told, keys)
+    # One that was made some seconds ago may have requests that have gone since then.
+    there = [
+        (key, told.took[key], place.tolist())
+        for key, place in zip(found.drawn.keys, found.places, strict=True)
+        if key in told.took
+    ]
+    clusters = sorted({output.cluster for key, _, _ in there if (output := told.outputs.get(key)) and output.cluster})
+    places = {cluster: number for number, cluster in enumerate(clusters)}
+
+    def of(output: RequestOutput | None) -> int:
+        return -1 if output is None else places.get(output.cluster, -2)
+
+    return Plane(
+        begin,
+        end,
+        found.way,
+        pending,
+        found.drawn.normal,
+        found.drawn.outlying,
+        [key[1] for key, _, _ in there],
+        [took.ts for _, took, _ in there],
+        [took.duration_s for _, took, _ in there],
+        [place[0] for _, _, place in there],
+        [place[1] for _, _, place in there],
+        [of(told.outputs.get(key)) for key, _, _ in there],
+        clusters,
+    )
+
+
+def cluster(reading: Reading, question: Member) -> Cluster:
+    """A cluster of requests out of line."""
+    begin, end = stretch(question, reading.clock())
+    told, keys = reading.requests.of(question.service, begin, end)
+    members = [key for key in keys if (output := told.outputs.get(key)) and output.cluster == question.cluster]
+    if not members:
+        known = ", ".join(sorted({told.outputs[key].cluster for key in keys if key in told.outputs})[:EXAMPLES])
+        error = f"no request of cluster {question.cluster[:100]!a} began in this time"
+        raise RequestError(404, error, f"one of {known}" if known else "another stretch of time")
+    members.sort(key=lambda key: told.took[key].ts)
+    outputs = [told.outputs[key] for key in members]
+    normal = sorted((key for key in keys if key not in told.outputs), key=lambda key: told.took[key].ts)
+
+    def whole(some: Sequence[tuple[str, str]]) -> list[Traced]:
+        found = reading.requests.stored.requests(question.service, [key[1] for key in some], begin, end)
+        return [traced(each) for each in found]
+
+    these = whole(members[-MOST_MEMBERS:])
+    about = question.service, question.begin, question.end
+    usual, beside = reading.requests.usual(about, lambda: whole(normal[-MOST_NORMAL:]))
+    looking = reading.requests.looking
+    evidence = looking.evidence(looking.moments(these), usual) if these and beside else None
+    slowest = sorted(members, key=lambda key: -told.took[key].duration_s)[:EXAMPLES]
+    return Cluster(
+        begin,
+        end,
+        question.cluster,
+        len(members),
+        sum(each.odd for each in outputs),
+        statistics.median(each.duration_s for each in outputs),
+        outputs[-1].cause if evidence is None else cause(evidence),
+        len(these),
+        beside,
+        _told_states(outputs) if evidence is None else _states(evidence),
+        _apart(evidence, "ngram"),
+        _apart(evidence, "spent"),
+        rows(told, slowest),
+    )
+
+
+def _states(found: Evidence) -> list[StateBeside]:
+    return _beside(found.times_s, found.usual_s, found.counts, found.usual_counts)
+
+
+def _told_states(outputs: Sequence[RequestOutput]) -> list[StateBeside]:
+    """Of requests that the bus has no more: what was said of them."""
+    sums: dict[str, float] = {}
+    for each in outputs:
+        for state, time_s in each.times_s.items():
+            sums[state] = sums.get(state, 0.0) + time_s / len(outputs)
+    return _beside(sums, outputs[-1].usual_s, {}, {})
+
+
+def _beside(
+    times_s: Mapping[str, float],
+    usual_s: Mapping[str, float],
+    counts: Mapping[str, float],
+    usual_counts: Mapping[str, float],
+) -> list[StateBeside]:
+    states = ordered((*times_s, *usual_s))
+    colors = colors_of(states)
+    none, never = 0.0 if usual_s else math.nan, 0.0 if counts or usual_counts else math.nan
+    return [
+        StateBeside(
+            state,
+            label(state),
+            colors[state],
+            times_s.get(state, 0.0),
+            usual_s.get(state, none),
+            counts.get(state, never),
+            usual_counts.get(state, never),
+        )
+        for state in states
+    ]
+
+
+def _apart(evidence: Evidence | None, kind: str) -> list[Distinction]:
+    """What is beyond chance, in the order in which it sets them apart."""
+    found = [] if evidence is None else evidence.differences
+    return [_distinction(each) for each in found if each.kind == kind and abs(each.statistic) > CHANCE][:MOST_APART]
+
+
+def _distinction(found: Difference) -> Distinction:
+    return Distinction(
+        apart_told(found),
+        list(found.what),
+        found.count,
+        found.usual_count,
+        found.time_s,
+        found.usual_time_s,
+        found.share,
+        found.usual_share,
+        found.statistic,
+    )
+
+
+ENDPOINTS: Final = (
+    Endpoint("/requests/plane", "A service's requests on a plane, by the time in each state.", Plane, plane, OfService),
+    Endpoint("/requests/cluster", "A cluster of requests beside normal ones.", Cluster, cluster, Member),
+)

@@ -1,0 +1,227 @@
+"""One request: its critical path across threads, and what its time was spent on (S4)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
+from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, Row, rows, stretch
+from laggard.pipeline.records.requests import REST
+from laggard.pipeline.requests.lanes import (
+    colors_of,
+    description,
+    details_on,
+    heading,
+    label,
+    lanes_of,
+    ordered,
+    times_on,
+)
+from laggard.pipeline.requests.past import find, lately
+from laggard.pipeline.requests.report import listed, spent_told
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records.requests import Request, Spent
+    from laggard.pipeline.requests.past import Found
+
+ROUND_S: Final = 1800.0
+"""Others of its cluster are looked for so long before it and after it, where it is not said in which time."""
+
+MOST_OTHERS: Final = 10
+
+MOST_SEARCHED: Final = 200_000
+"""Records of a partition, the newest, among which a request is looked for."""
+
+
+class Which(OfService, frozen=True, kw_only=True):
+    """Which request; the stretch of time is that of the others in its cluster."""
+
+    request: Annotated[Text, msgspec.Meta(min_length=1)]
+
+
+class Verdict(Answer, frozen=True):
+    """Why a request is out of line."""
+
+    odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
+    score: Annotated[Number, msgspec.Meta(description="above 1; null where no request is usual")]
+    cluster: str
+    cause: str
+    young: bool
+
+
+class Piece(Answer, frozen=True):
+    """A piece of the path."""
+
+    lane: int
+    begin_s: Annotated[float, msgspec.Meta(description="in seconds after the request began")]
+    end_s: float
+    state: str
+    detail: Annotated[str, msgspec.Meta(description="the system call, or what was waited for; may be empty")]
+
+
+class Leads(Answer, frozen=True):
+    """Where the path leaves one lane and goes on in another."""
+
+    at_s: float
+    source: int
+    target: int
+
+
+class StateOf(Answer, frozen=True):
+    """How long the request was in a state."""
+
+    state: str
+    label: str
+    color: str
+    path_s: Annotated[Number, msgspec.Meta(description="on the critical path; null where that is not known")]
+    own_s: Annotated[Number, msgspec.Meta(description="of its own thread, which may wait for others")]
+    usual_s: Annotated[Number, msgspec.Meta(description="of its own thread in a normal request, on average")]
+    detail: Annotated[str, msgspec.Meta(description="in which calls, and on what, most of the path's time was")]
+
+
+class SpentOn(Answer, frozen=True):
+    """What some of its time was spent on."""
+
+    told: str
+    state: str
+    label: str
+    call: str
+    on: str
+    by: str
+    pid: int
+    result: str
+    times: int
+    time_s: float
+
+
+class RequestPath(Asked, frozen=True):
+    """One request, and where its time went."""
+
+    service: str
+    request: str
+    name: str
+    host: str
+    ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
+    duration_s: float
+    heading: str
+    verdict: Verdict | None
+    description: Annotated[str, msgspec.Meta(description="of the path, for who cannot see it; empty without one")]
+    lanes: Annotated[list[str], msgspec.Meta(description="threads: its own, then others as the path comes to them")]
+    pieces: list[Piece]
+    leads: list[Leads]
+    path_duration_s: float
+    states: list[StateOf]
+    spent: list[SpentOn]
+    notes: list[str]
+    others: Annotated[list[Row], msgspec.Meta(description="of its cluster, the nearest in time")]
+
+
+def path(reading: Reading, question: Which) -> RequestPath:
+    """Where the time of one request went."""
+    found = _one(reading, question)
+    request, output = found
+    lanes = lanes_of(request) if request.path else None
+    if question.begin is None and question.end is None:
+        begin, end = max(request.ts - ROUND_S, 0.0), request.ts + ROUND_S
+    else:
+        begin, end = stretch(question, reading.clock())
+    others: list[Row] = []
+    if output is not None and output.cluster:
+        told = reading.requests.stored.told(begin, end, request.service)
+        keys = [
+            key
+            for key in told.within(begin, end, request.service)
+            if key[1] != request.request and key in told.outputs and told.outputs[key].cluster == output.cluster
+        ]
+        others = rows(told, sorted(keys, key=lambda key: abs(told.took[key].ts - request.ts))[:MOST_OTHERS])
+    return RequestPath(
+        begin,
+        end,
+        request.service,
+        request.request,
+        request.name,
+        request.host,
+        request.ts,
+        request.duration_s,
+        heading(request),
+        None if output is None else Verdict(output.odd, output.score, output.cluster, output.cause, output.young),
+        "" if lanes is None else description(lanes),
+        [] if lanes is None else list(lanes.names),
+        [] if lanes is None else [Piece(*each) for each in lanes.pieces],
+        [] if lanes is None else [Leads(*each) for each in lanes.links],
+        request.duration_s if lanes is None else lanes.duration_s,
+        _states(found),
+        [_spent(each) for each in request.spent],
+        list(request.notes),
+        others,
+    )
+
+
+def _one(reading: Reading, question: Which) -> Found:
+    """The request that is asked for. Raises `RequestError` (404) where there is none, or there are several."""
+    found = find(reading.bus, reading.topics, question.request, question.service, most=MOST_SEARCHED)
+    if len(found) == 1:
+        return found[0]
+    asked = question.request[:100]
+    if found:
+        told = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {asked!a}"
+        raise RequestError(404, told, "more of the id")
+    reading.requests.services()
+    newest = [each for each in lately(reading.bus, reading.topics) if each.service == question.service][:LISTED]
+    expected = f"one such as {', '.join(listed(newest))}" if newest else "a service that requests are recorded of"
+    raise RequestError(404, f"no request of {question.service[:100]!a} with the id {asked!a} is recorded", expected)
+
+
+def _states(found: Found) -> list[StateOf]:
+    request, output = found
+    on_path, details = _path_times(request)
+    usual_s = output.usual_s if output is not None else {}
+    states = ordered((*on_path, *request.times_s, *usual_s))
+    colors = colors_of(states)
+    return [
+        StateOf(
+            state,
+            label(state),
+            colors[state],
+            on_path.get(state, 0.0 if on_path else math.nan),
+            request.times_s.get(state, 0.0 if request.times_s else math.nan),
+            usual_s.get(state, 0.0 if usual_s else math.nan),
+            details.get(state, ""),
+        )
+        for state in states
+    ]
+
+
+def _path_times(request: Request) -> tuple[dict[str, float], dict[str, str]]:
+    """By state how long the path is in it, and in which calls; without a path what was recorded of it."""
+    if not request.path:
+        return dict(request.critical_s), {}
+    lanes = lanes_of(request)
+    return times_on(lanes), dict(details_on(lanes))
+
+
+def _spent(each: Spent) -> SpentOn:
+    rest = each.state == REST
+    told = "all else" if rest else spent_told(each)
+    return SpentOn(
+        told,
+        "" if rest else each.state,
+        "" if rest else label(each.state),
+        each.syscall,
+        each.on,
+        each.by,
+        each.pid,
+        each.result,
+        each.times,
+        each.time_s,
+    )
+
+
+ENDPOINTS: Final = (
+    Endpoint("/requests/path", "One request: its critical path across threads.", RequestPath, path, Which),
+)

@@ -1,0 +1,190 @@
+"""Requests as the page reads them: of which stretch of time, of which service, and one of them in a row of a table."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text
+from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.requests.looking import Planes
+from laggard.pipeline.requests.past import known_services
+from laggard.pipeline.requests.report import recording
+from laggard.pipeline.requests.stored import Stored
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from laggard.operators.requests.results import Traced
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.requests.looking import Looking
+    from laggard.pipeline.requests.past import Told
+    from laggard.pipeline.topics import Topics
+
+LATELY_S: Final = 3600.0
+"""Where it is not said which, requests are those that began within the last hour."""
+
+LISTED: Final = 10
+
+USUAL_S: Final = 60.0
+"""For so long it is remembered what normal requests are like: to work it out takes a tenth of a second."""
+
+MOST_USUAL: Final = 32
+
+Moment = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
+
+
+class _Usual(NamedTuple):
+    moments: Any
+    requests: int
+    at_s: float
+
+
+class Requests:
+    """What is remembered of requests between one question and the next.
+
+    Parameters:
+        bus: where they are.
+        topics: the names of the topics.
+        looking: gives what is worked out of them, when that is asked for first.
+        clock: seconds.
+
+    Attributes:
+        stored: what was read.
+
+    """
+
+    def __init__(
+        self, bus: Bus, topics: Topics, looking: Callable[[], Looking], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stored = Stored(bus, topics)
+        self._bus, self._topics, self._clock = bus, topics, clock
+        self._make = looking
+        self._looking: Looking | None = None
+        self._planes: Planes | None = None
+        self._usual: dict[Hashable, _Usual] = {}  # the one worked out first, first
+
+    @property
+    def looking(self) -> Looking:
+        """What is worked out of them."""
+        if self._looking is None:
+            self._looking = self._make()
+        return self._looking
+
+    @property
+    def planes(self) -> Planes:
+        """Where they are drawn."""
+        if self._planes is None:
+            self._planes = Planes(self.looking, self._clock)
+        return self._planes
+
+    def usual(self, about: Hashable, normal: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
+        """What normal requests are like, for `Looking.evidence`, and of how many that is known.
+
+        Args:
+            about: which, by their name: for a while the same answer serves.
+            normal: gives them.
+
+        """
+        known = self._usual.get(about)
+        if known is None or self._clock() - known.at_s >= USUAL_S:
+            requests = normal()
+            self._usual.pop(about, None)
+            self._usual[about] = known = _Usual(self.looking.moments(requests), len(requests), self._clock())
+            while len(self._usual) > MOST_USUAL:
+                self._usual.pop(next(iter(self._usual)), None)
+        return known.moments, known.requests
+
+    def services(self) -> list[str]:
+        """Those that something is recorded of, sorted. Raises `RequestError` (404) where there is none."""
+        found = known_services(self._bus, self._topics)
+        if not found:
+            expected = recording(lambda *words: shlex.join(("laggard", *words)))
+            raise RequestError(404, "no request is recorded", expected)
+        return found
+
+    def of(self, service: str, begin: float, end: float) -> tuple[Told, list[tuple[str, str]]]:
+        """What is told of a service's requests that began from one moment to another, and which these are.
+
+        Raises `RequestError` (404) where nothing is recorded of it, or nothing of that time.
+        """
+        told = self.stored.told(begin, end, service)
+        keys = list(told.within(begin, end, service))
+        if not keys:
+            known = self.services()
+            if service not in known:
+                listed = ", ".join(known[:LISTED]) + (", ..." if len(known) > LISTED else "")
+                raise RequestError(404, f"nothing is recorded of service {service[:100]!a}", f"one of {listed}")
+            raise RequestError(404, f"no request of {service[:100]} began in this time", "another stretch of time")
+        return told, keys
+
+
+class Stretch(Question, frozen=True):
+    """From when to when; without an end, until now; without both, the last hour."""
+
+    begin: Moment | None = msgspec.field(default=None, name="from")
+    end: Moment | None = msgspec.field(default=None, name="to")
+
+
+class OfService(Stretch, frozen=True, kw_only=True):
+    """Which service's, and in which stretch of time."""
+
+    service: Text
+
+
+class Row(Answer, frozen=True):
+    """A request in a table."""
+
+    request: str
+    name: Annotated[str, msgspec.Meta(description="what was asked for, `GET /cart`; may be empty")]
+    host: str
+    ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
+    duration_s: float
+    outlying: Annotated[bool, msgspec.Meta(description="whether it is out of line")]
+    odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
+    score: Annotated[Number, msgspec.Meta(description="above 1 it is out of line; null of a normal one")]
+    cluster: str
+    cause: str
+
+
+class Asked(Answer, frozen=True):
+    """The stretch of time that is told of."""
+
+    begin: Seconds = msgspec.field(name="from")
+    end: Seconds = msgspec.field(name="to")
+
+
+def stretch(question: Stretch, now: float) -> tuple[float, float]:
+    """From when to when is asked. Raises `RequestError` (400) where it ends before it begins."""
+    end = now if question.end is None else question.end
+    begin = end - LATELY_S if question.begin is None else question.begin
+    if not (math.isfinite(begin) and math.isfinite(end) and begin <= end):
+        raise RequestError(400, "parameter 'from' is after 'to'", f"at most {end!r}")
+    return begin, end
+
+
+def row(told: Told, key: tuple[str, str]) -> Row:
+    """One of the requests that are told of."""
+    found, output = told.took[key], told.outputs.get(key)
+    return Row(
+        request=key[1],
+        name=found.name,
+        host=found.host,
+        ts=found.ts,
+        duration_s=found.duration_s,
+        outlying=output is not None,
+        odd=output is not None and output.odd,
+        score=None if output is None else output.score,
+        cluster="" if output is None else output.cluster,
+        cause="" if output is None else output.cause,
+    )
+
+
+def rows(told: Told, keys: Sequence[tuple[str, str]]) -> list[Row]:
+    """Several of them."""
+    return [row(told, key) for key in keys]
