@@ -33,7 +33,8 @@ const DOTS = 60;
  *     marks?: [{ts: number, label: string}],
  *     spans?: [{from: number, to: number|null, label: string}],   incidents; null while it lasts
  *     from?: number, to?: number, what the axis shows
- *     wheel?: boolean             whether the wheel zooms; else it scrolls the page
+ *     wheel?: boolean,            whether the wheel zooms; else it scrolls the page
+ *     sync?: string               charts of the same name have one crosshair
  *   }
  * - `label`: what it shows, for screen readers
  * - `height`: pixels; 0 for as high as the element is
@@ -144,7 +145,7 @@ class Chart extends HTMLElement {
     const count = chart.lines.length;
     return {
       ...this.#size(),
-      cursor: { drag: { x: true, y: false, setScale: false }, y: false },
+      cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronised(chart.sync) },
       legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
@@ -323,6 +324,11 @@ class Chart extends HTMLElement {
   #tell(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
   }
+}
+
+/** Charts of one name point at the same moment; what is clicked or dragged in one is its own. */
+function synchronised(key) {
+  return { key, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
 }
 
 /** Where a moment is on the canvas; at the edge where it is outside. */

@@ -71,3 +71,12 @@ export function clock(ts) {
 export function utc(ts) {
   return `${new Date(ts * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
+
+/** A name from outside with everything that is no visible character escaped, so that none passes for another. */
+export function printable(text) {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (each) => {
+    const code = each.codePointAt(0);
+    if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
+    return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
+  });
+}
