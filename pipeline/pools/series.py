@@ -34,7 +34,7 @@ LONGEST_S: Final = 24 * 3600.0
 MOST_READ: Final = 20_000
 """Records that are read for one series; of more, the first ones of each bin."""
 
-DRAWN: Final = 6
+DRAWN: Final = 5
 """Series that are told one by one: of more, those farthest from the others."""
 
 
@@ -108,19 +108,19 @@ def read_means(bus: Bus, topic: str, pool: str, feature: str, span: tuple[float,
             columns.append(frame.values[:, frame.layout.features.index(feature)])
     places: dict[str, int] = {}
     for layout, _, _ in found.values():
-        for path in _paths(layout):
+        for path in member_paths(layout):
             places.setdefault(path, len(places))
     sums = np.zeros((last - first + 1, len(places)))
     counts = np.zeros(sums.shape)
     for layout, bins, columns in found.values():
         values = np.stack(columns)
-        cells = np.array(bins)[:, None], np.array([places[path] for path in _paths(layout)])[None, :]
+        cells = np.array(bins)[:, None], np.array([places[path] for path in member_paths(layout)])[None, :]
         there = np.isfinite(values)
         np.add.at(sums, cells, np.where(there, values, 0.0))
         np.add.at(counts, cells, there)
     means = _divided(sums, counts)
     told = counts.any(axis=1)
-    ts: Floats = (first + np.arange(len(sums)) + 0.5) * BIN_S
+    ts: Floats = (first + np.arange(len(sums), dtype=np.float64) + 0.5) * BIN_S
     return Means(ts[told], tuple(places), means[told])
 
 
@@ -187,7 +187,8 @@ def _records(reader: Reader, first: int, last: int) -> Iterator[Incoming]:
         yield from reader.stored(start, min(stop, start + most))
 
 
-def _paths(layout: Layout) -> list[str]:
+def member_paths(layout: Layout) -> list[str]:
+    """Where the rows of a layout are in their pool, from its top down: `web-1/worker-3`."""
     return ["/".join(path_of(row, name)) for row, name in zip(layout.rows, layout.names, strict=True)]
 
 

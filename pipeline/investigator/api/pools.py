@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,7 @@ from laggard.pipeline.pools.dendrogram import highest, places, short_labels, tic
 from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.past import known_pools, pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
-from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, read_means
+from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
 from laggard.pipeline.pools.telling import NOBODY
 from laggard.pipeline.records import Frame
 from laggard.pipeline.topics import POOLS
@@ -120,7 +121,8 @@ class PoolLeaf(Answer, frozen=True):
     deviating: int
     height: Number
     place: Annotated[float, msgspec.Meta(description="from the first leaf, in leaves")]
-    inside: Annotated[str, msgspec.Meta(description="path of the level that compares its members; empty for none")]
+    path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; else empty")]
+    compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram, for some deviate in it")]
 
 
 class PoolMerge(Answer, frozen=True):
@@ -182,7 +184,7 @@ class PoolSeries(Answer, frozen=True):
     level: str
     bin_s: float
     ts: Annotated[list[float], msgspec.Meta(description="the middle of each bin")]
-    lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 6")]
+    lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 5")]
     chosen: Annotated[int, msgspec.Meta(description="how many were asked for")]
     others: Annotated[int, msgspec.Meta(description="how many the rest is; where all were asked for, all")]
     everybody: Annotated[bool, msgspec.Meta(description="whether all were asked for")]
@@ -269,7 +271,9 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
     """All that is known of a pool."""
     output = _output(reading, question)
     levels = [each for each in output.levels if each.merges]
-    paths = {each.path for each in levels if each.path}
+    features, groups = _recent(reading, output)
+    groups |= {each.path for each in levels if each.path}
+    compared = {each.path for each in levels}
     return Pool(
         output.pool,
         printable(output.pool),
@@ -279,8 +283,8 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
         belief(output),
         [each.sentence for each in output.ranking] or [NOBODY],
         [_deviating(each) for each in output.ranking],
-        [_level(each, paths) for each in levels],
-        _features(reading, output),
+        [_level(each, groups, compared) for each in levels],
+        features,
     )
 
 
@@ -329,7 +333,7 @@ def _feature(feature: FeatureScore) -> PoolFeature:
     return PoolFeature(feature.feature, feature.value, feature.mean, feature.standard_deviation, feature.score)
 
 
-def _level(level: LevelOutput, paths: set[str]) -> PoolLevel:
+def _level(level: LevelOutput, groups: set[str], compared: set[str]) -> PoolLevel:
     at, names, count = places(level), leaf_labels(level.leaves), len(level.leaves)
     leaves = [
         PoolLeaf(
@@ -341,7 +345,8 @@ def _level(level: LevelOutput, paths: set[str]) -> PoolLevel:
             leaf.deviating,
             leaf.height,
             place,
-            path if (path := path_of(level, leaf)) in paths else "",
+            path if (path := path_of(level, leaf)) in groups else "",
+            path in compared,
         )
         for leaf, name, place in zip(level.leaves, names, at[:count], strict=True)
     ]
@@ -355,18 +360,21 @@ def _merge(level: LevelOutput, number: int, at: Sequence[float]) -> PoolMerge:
     return PoolMerge(first, second, height, level.p_values[number], members, at[len(level.leaves) + number])
 
 
-def _features(reading: Reading, output: PoolOutput) -> list[str]:
-    """What members are measured by: what sets some apart first."""
+def _recent(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
+    """What members are measured by, what sets some apart first; and the paths of groups that have members."""
     partition = reading.bus.partition_of(reading.topics.name(POOLS), output.pool)
     reader = Reader(reading.bus, partition, output.pool)
-    stop = min(reader.bus.offset_at(partition, output.ts) + _RECENT, reader.bus.bounds(partition)[1])
-    found = dict.fromkeys(feature.feature for each in output.ranking for feature in each.features)
-    for number, (_, record) in enumerate(reader.backwards(stop)):
-        if number >= _RECENT:
-            break
-        if isinstance(record, Frame):
-            found |= dict.fromkeys(record.layout.features)
-    return list(found)
+    stop = reader.bus.offset_at(partition, math.nextafter(output.ts, math.inf))
+    features = dict.fromkeys(feature.feature for each in output.ranking for feature in each.features)
+    groups: set[str] = set()
+    seen: set[int] = set()
+    for _, record in islice(reader.backwards(stop), _RECENT):
+        if isinstance(record, Frame) and id(record.layout) not in seen:
+            seen.add(id(record.layout))
+            features |= dict.fromkeys(record.layout.features)
+            for path in member_paths(record.layout):
+                groups |= {path[:at] for at, each in enumerate(path) if each == "/"}
+    return list(features), groups
 
 
 # Series.
@@ -376,9 +384,6 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
     """The means of some members of a pool, beside the others."""
     output = _output(reading, question)
     level = next((each for each in output.levels if each.path == question.level), None)
-    if level is None and question.level:
-        expected = ", ".join(printable(each.path) or "an empty one" for each in output.levels) or "an empty one"
-        raise RequestError(404, f"no level {printable(question.level[:100])!r} is compared in the pool", expected)
     compared = [] if level is None else [leaf.label for leaf in level.leaves]
     chosen, merge = _chosen(question, level)
     feature = question.feature or _telling(reading, output, question.level, chosen)
@@ -389,8 +394,9 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
         raise RequestError(400, "parameters 'from' and 'to' are wrong", f"at most {LONGEST_S:g} s, 'from' before 'to'")
     means = read_means(reading.bus, reading.topics.name(POOLS), question.pool, feature, (begin_ts, end_ts))
     found = beside(means, question.level, compared, chosen)
-    if chosen is not None and not found.chosen:
-        raise RequestError(404, f"no member {printable(question.member[:100])!r} is there", "a leaf of the dendrogram")
+    if not found.chosen and (question.member or question.level):
+        what = f"{printable((question.member or question.level)[:100])!r}"
+        raise RequestError(404, f"nothing was measured of {what} then", "a leaf, or the path of a level, of the pool")
     names = dict(zip(compared, short_labels(compared), strict=True))
     lines = [
         PoolLine(label, printable(names.get(label, label)), values)
@@ -431,7 +437,7 @@ def _telling(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[
     wanted = set(chosen or ())
     told = [each for each in output.ranking if each.features]
     closest = sorted(told, key=lambda each: (wanted.isdisjoint(each.rows), each.level != level))
-    features = [closest[0].features[0].feature] if closest else _features(reading, output)
+    features = [closest[0].features[0].feature] if closest else _recent(reading, output)[0]
     if not features:
         raise RequestError(404, f"nothing is measured of pool {printable(output.pool[:100])}", "a pool that is")
     return features[0]

@@ -1,15 +1,258 @@
-import { html } from "../packages/lit-html/lit-html.js";
+/** Pools: which member is unlike the others, from the top down (S3). */
+
+import { get } from "../api.js";
+import { duration, readable, score } from "../format.js";
+import { live } from "../packages/lit-html/directives/live.js";
+import { html, nothing } from "../packages/lit-html/lit-html.js";
+import { number } from "../state.js";
+import { time } from "../time.js";
+import { clusterOf, dendrogram, namesOf, support } from "./pools/dendrogram.js";
+
+/** So many features of a member are told before all others. */
+const TOLD = 4;
 
 export default class View {
-  topics = [];
+  #focused;
+  #shown = "";
+  #narrow = window.matchMedia("(max-width: 700px)");
+  #changed = () => this.page.update();
 
   constructor(page) {
     this.page = page;
+    this.#narrow.addEventListener("change", this.#changed);
   }
 
-  async load(signal) {}
+  leave() {
+    this.#narrow.removeEventListener("change", this.#changed);
+  }
+
+  /** What was does not change. */
+  get topics() {
+    return number(this.page.params, "at") === undefined ? ["pools", "anomalies"] : [];
+  }
+
+  async load(signal) {
+    const { pool } = this.page.params;
+    const at = number(this.page.params, "at");
+    if (!pool) {
+      this.pools = await get("/pools", { at }, signal);
+      this.pool = this.series = undefined;
+      return;
+    }
+    const shown = JSON.stringify([pool, at, this.page.params.level]);
+    if (shown !== this.#shown) this.pool = this.series = this.#focused = undefined;
+    this.#shown = shown;
+    this.pool = await get("/pools/pool", { pool, at }, signal);
+    this.page.update();
+    const { member, with: other, metric: feature } = this.page.params;
+    const [from, to] = [number(this.page.params, "from"), number(this.page.params, "to")];
+    const chosen = member === undefined ? this.#worst() : { member, with: other };
+    const asked = { pool, at, level: this.page.params.level, ...chosen, feature, from, to };
+    this.series = await get("/pools/series", asked, signal);
+  }
+
+  shows() {
+    return this.page.params.pool ? this.pool !== undefined : this.pools !== undefined;
+  }
 
   render() {
-    return html`<h1>pools</h1>`;
+    if (this.page.params.pool) return this.pool ? this.#one() : html`<h1>Pools</h1>`;
+    return this.pools ? this.#all() : html`<h1>Pools</h1>`;
+  }
+
+  /** What is shown before anything is chosen: who of the level deviates most. */
+  #worst() {
+    const level = this.#level();
+    const path = this.page.params.level ?? level?.path ?? "";
+    const labels = new Set(level?.leaves.map((leaf) => leaf.label));
+    const worst = this.pool.ranking.find((each) => each.level === path && labels.has(each.rows[0]));
+    return worst ? { member: worst.rows[0] } : {};
+  }
+
+  #level() {
+    const { level } = this.page.params;
+    return level === undefined ? this.pool.levels[0] : this.pool.levels.find((each) => each.path === level);
+  }
+
+  // All of them.
+
+  #all() {
+    const { pools, ts, hint } = this.pools;
+    if (!pools.length) {
+      return html`<section class="empty">
+        <h1>No pool is known ${this.page.params.at ? "then" : "yet"}</h1>
+        <p>A pool is what should behave alike: threads, prefork workers, replicas, hosts. laggard compares its members, and tells which one is unlike the others.</p>
+        <p>${hint}.</p>
+      </section>`;
+    }
+    return html`<h1>Pools</h1>
+      <p class="muted">What should behave alike, and who does not${this.#back(html` at ${time(ts)}`)}.</p>
+      <section class="card scrolls" tabindex="0" role="region" aria-label="Pools">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Pool</th><th scope="col" class="number">Members</th><th scope="col">Worst</th>
+              <th scope="col" class="number">Score</th><th scope="col">Since</th><th scope="col">Heard of</th>
+            </tr>
+          </thead>
+          <tbody>${pools.map((pool) => this.#row(pool, ts))}</tbody>
+        </table>
+      </section>`;
+  }
+
+  #row(pool, now) {
+    const worst = pool.deviating.find((each) => !each.harmless);
+    const more = pool.deviating.filter((each) => !each.harmless).length - 1;
+    return html`<tr>
+      <th scope="row"><a href=${this.page.href("/pools", { pool: pool.pool, at: this.page.params.at })}>${pool.name}</a></th>
+      <td class="number">${pool.members ?? "-"}</td>
+      <td>${worst ? html`<strong class="alarm">${worst.name}</strong> ${worst.kind}${more > 0 ? html` <span class="muted">and ${more} more</span>` : nothing}` : html`<span class="muted">none</span>`}</td>
+      <td class="number">${worst ? score(worst.score) : "-"}</td>
+      <td class="pools-ts">${worst ? time(worst.begin_ts) : "-"}</td>
+      <td>${pool.ts === null ? "-" : time(pool.ts, true)}${pool.silent ? html` <span class="badge">silent${pool.ts === null ? "" : ` for ${duration(now - pool.ts)}`}</span>` : nothing}</td>
+    </tr>`;
+  }
+
+  /** The way back to now, where it is about another moment. */
+  #back(told = nothing) {
+    if (number(this.page.params, "at") === undefined) return nothing;
+    return html`${told} (<a href=${this.#here({ at: undefined, from: undefined, to: undefined })}>now</a>)`;
+  }
+
+  // One of them.
+
+  #one() {
+    const { name, ts, members, belief, ranking, sentences, levels } = this.pool;
+    const level = this.#level();
+    const path = this.page.params.level ?? level?.path ?? "";
+    return html`<p><a href=${this.page.href("/pools", { at: this.page.params.at })}>All pools</a></p>
+      <h1>${name}</h1>
+      <p class="muted">${members} members at ${time(ts)}${this.#back()}. ${belief}</p>
+      <section class="card" aria-labelledby="pools-ranking">
+        <h2 id="pools-ranking">Unlike the others</h2>
+        ${ranking.length ? html`<ol class="pools-ranking">${ranking.map((each) => this.#deviating(each))}</ol>` : html`<p>${sentences[0]}</p>`}
+      </section>
+      <div class="pools-beside">
+        <section class="card" aria-labelledby="pools-dendrogram">
+          <h2 id="pools-dendrogram">${level?.heading ?? `Inside ${path || "the pool"}`}</h2>
+          ${this.#levels(levels, path)}
+          ${level ? this.#tree(level) : html`<p>${this.#undrawn(path)}</p>`}
+        </section>
+        <section class="card" aria-labelledby="pools-series">${this.#chart(level, path)}</section>
+      </div>`;
+  }
+
+  #undrawn(path) {
+    if (path) return "None of these is unlike the others, so no dendrogram is drawn of them; beside this are their series.";
+    return "A dendrogram takes three members that have been compared for a while.";
+  }
+
+  #deviating(each) {
+    const chosen = { level: each.level || undefined, member: each.rows[0], with: undefined };
+    const shown = each.features.slice(0, TOLD);
+    return html`<li>
+      <span class="badge ${each.harmless ? "" : "culprit"}">${score(each.score)}</span>
+      <a href=${this.#here(chosen)}>${each.name}</a>
+      <span class="pools-sentence">${each.sentence}</span>
+      ${each.p_value === null ? nothing : html`<span class="muted">It merges with the others at height ${each.height?.toPrecision(3)}; ${support(each)}.</span>`}
+      ${shown.length
+        ? html`<ul class="pools-features">
+            ${shown.map(
+              (feature) => html`<li>
+                <a href=${this.#here({ ...chosen, metric: feature.feature })}>${feature.feature}</a>
+                <strong>${readable(feature.feature, feature.value)}</strong>
+                ${feature.mean === null ? nothing : html`<span class="muted">the pool ${readable(feature.feature, feature.mean)} ± ${readable(feature.feature, feature.standard_deviation)}</span>`}
+              </li>`,
+            )}
+          </ul>`
+        : nothing}
+    </li>`;
+  }
+
+  #here(params) {
+    return this.page.href("/pools", { ...this.page.params, ...params });
+  }
+
+  #levels(levels, path) {
+    const known = levels.some((each) => each.path === path) ? levels : [...levels, { path, heading: `Inside ${path}` }];
+    if (known.length < 2) return nothing;
+    return html`<p class="pools-levels">
+      ${known.map((each) =>
+        each.path === path
+          ? html`<strong>${each.path || "The pool"}</strong>`
+          : html`<a href=${this.#down(each.path)}>${each.path || "The pool"}</a>`,
+      )}
+    </p>`;
+  }
+
+  #down(path) {
+    return this.#here({ level: path || undefined, member: undefined, with: undefined });
+  }
+
+  #tree(level) {
+    const { member, with: other } = { ...this.#worst(), ...this.page.params };
+    const chosen = member ? clusterOf(level, member, member === this.page.params.member ? other : undefined) : undefined;
+    const pick = (picked) => {
+      this.#focused = picked;
+      this.page.go(namesOf(level, picked));
+    };
+    const focus = (next) => {
+      this.#focused = next;
+      this.page.update();
+      document.querySelector(`.pools-tree [data-node="${next}"]`)?.focus();
+    };
+    const merge = chosen === undefined ? undefined : level.merges[chosen - level.leaves.length];
+    const leaf = chosen === undefined ? undefined : level.leaves[chosen];
+    return html`<label class="pools-heights">
+        <input type="checkbox" .checked=${live(this.page.params.heights === "root")} @change=${(event) => this.page.go({ heights: event.target.checked ? "root" : undefined })} />
+        heights by their square roots, to tell low merges apart
+      </label>
+      <div class="scrolls pools-scrolls" tabindex="0" role="region" aria-label="Dendrogram">
+        ${dendrogram(level, { chosen, focused: this.#focused, root: this.page.params.heights === "root", pick, focus })}
+      </div>
+      <p class="pools-chosen" role="status">
+        ${merge ? html`A cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}.` : nothing}
+        ${leaf?.path ? html`<a href=${this.#down(leaf.path)}>Inside ${leaf.name}</a>: ${leaf.compared ? "its members, compared with each other" : "its members, of whom none is unlike the others"}.` : nothing}
+        ${leaf && leaf.members > 1 ? html`${leaf.name} are not drawn one by one.` : nothing}
+      </p>
+      ${level.merges.some((each) => each.p_value !== null)
+        ? html`<p class="muted">Numbers are approximately unbiased (au) p-values in percent. Filled: 95 or more, the data support the cluster; hollow: less.</p>`
+        : nothing}`;
+  }
+
+  // Series.
+
+  #chart(level, path) {
+    const series = this.series;
+    if (!series) return html`<h2 id="pools-series">Series</h2><p class="muted">They are being read.</p>`;
+    const { lines, chosen, others, everybody, feature, ts } = series;
+    const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;
+    const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other one" : `${others} others`}`;
+    const [from, to, at] = ["from", "to", "at"].map((name) => number(this.page.params, name));
+    const rest = { label: everybody ? "median" : "median of the others", values: series.median, dashed: true };
+    const chart = { feature, ts, lines: [...lines.map(({ name, values }) => ({ label: name, values })), rest], band: { low: series.low, high: series.high }, moment: at, from, to };
+    const offered = this.pool.features.includes(feature) ? this.pool.features : [feature, ...this.pool.features];
+    return html`<h2 id="pools-series">${heading}</h2>
+      <p>
+        <label>Metric
+          <select @change=${(event) => this.page.go({ metric: event.target.value })}>
+            ${offered.map((each) => html`<option value=${each} ?selected=${each === feature}>${each}</option>`)}
+          </select>
+        </label>
+      </p>
+      ${ts.length
+        ? html`<laggard-chart
+              .chart=${chart}
+              .label=${`${feature} of ${heading}, means of ${duration(series.bin_s)}`}
+              .height=${300}
+              @pick=${(event) => this.page.go({ at: event.detail.ts })}
+              @range=${(event) => this.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) })}
+            ></laggard-chart>
+            <p class="muted">
+              Means of ${duration(series.bin_s)}. Dashed: ${rest.label}; the band is the middle half of ${everybody ? "all" : "them"}.
+              ${lines.length < chosen ? html`Of ${chosen}, the ${lines.length} farthest from it are drawn.` : nothing}
+              ${from === undefined ? html`Drag to look closer, click for that moment.` : html`<a href=${this.#here({ from: undefined, to: undefined })}>Show all of it</a>.`}
+            </p>`
+        : html`<p>Nothing was measured of it then.</p>`}`;
   }
 }
