@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS: Final = 256
 
 MAX_QUERY_BYTES: Final = 8 * 1024
+MAX_HEADER_BYTES: Final = 16 * 1024
+"""Of all headers together."""
 
 REQUESTS_AT_ONCE: Final = 200
 REQUESTS_PER_S: Final = 50.0
@@ -97,6 +99,8 @@ class PageGuard(Secured):
             )
         if len(scope["query_string"]) > MAX_QUERY_BYTES:
             raise RequestError(414, "the query is too long", f"at most {MAX_QUERY_BYTES} bytes")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            raise RequestError(431, "the headers are too long", f"at most {MAX_HEADER_BYTES} bytes")
         if cross_site(headers) and not _follows_link(scope, headers):
             raise RequestError(
                 403, "cross-site request", "one of this page; a proxy has to pass on the Host that the browser sends"

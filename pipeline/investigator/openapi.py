@@ -27,6 +27,7 @@ REFUSALS: Final = {
     414: "the query is too long",
     415: "the body is not application/json",
     429: "too much was asked for at once",
+    431: "the headers are too long",
     500: "it failed; the log of laggard tells why",
     503: "the bus cannot be used now",
 }
