@@ -371,15 +371,15 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 
 def test_a_proxy_says_who_asks(proxied: Proxied) -> None:
     for who, writes in [("ada", True), ("grace@ops", True), ("eve", False), ("adam", False), ("José <b>", False)]:
-        told = proxied.proxy.get(DATA, headers={"X-Forwarded-User": who.encode()}).json()
+        told = proxied.proxy.get(DATA, headers={b"X-Forwarded-User": who.encode()}).json()
         assert (told["who"], told["writes"], told["session"]) == (who, writes, False)
-        answer = proxied.proxy.post(MARKS, json=MARK, headers={"X-Forwarded-User": who.encode()})
+        answer = proxied.proxy.post(MARKS, json=MARK, headers={b"X-Forwarded-User": who.encode()})
         assert answer.status_code == (201 if writes else 403)
 
 
 def test_through_a_proxy_that_says_nothing_nobody_is_let_in(proxied: Proxied) -> None:
     blank = "\u00a0".encode()
-    for headers in ({}, {"X-Forwarded-User": b""}, {"X-Forwarded-User": blank}, {"Remote-User": b"ada"}):
+    for headers in ({}, {b"X-Forwarded-User": b""}, {b"X-Forwarded-User": blank}, {b"Remote-User": b"ada"}):
         answer = proxied.proxy.get(DATA, headers=headers)
         refused(answer, 401, "nobody has said who asks")
         assert "X-Forwarded-User" in answer.json()["expected"]
