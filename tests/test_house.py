@@ -154,6 +154,7 @@ def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
         shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
     published = [path.relative_to(ROOT) for path in (ROOT / "deploy/grafana/dashboards").glob("*.json")]
     assert published
+    assets = [path.relative_to(ROOT) for path in (ROOT / "pipeline/investigator/assets").rglob("*") if path.is_file()]
     shutil.copytree(ROOT / "deploy", tree / "deploy")
     build = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
     built = subprocess.run(
@@ -165,6 +166,6 @@ def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
     )
     assert built.returncode == 0, built.stderr[-2000:]
     names = zipfile.ZipFile(tmp_path / built.stdout.split()[-1]).namelist()
-    assert {f"laggard/{path}" for path in (*MODULES, *published)} <= set(names)
+    assert {f"laggard/{path}" for path in (*MODULES, *published, *assets)} <= set(names)
     assert {f"laggard/{room}/py.typed" for room in ROOMS} <= set(names)
     assert not [name for name in names if name.endswith(".py") and Path(name).relative_to("laggard") not in MODULES]

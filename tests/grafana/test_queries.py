@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.grafana.rules import Expression, expressions
-from tests.grafana import npm
+from tests import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
 from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing
 from tests.grafana.service import Held

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.grafana import npm
+from tests import npm
 from tests.grafana.queries import FOLDER
 
 if TYPE_CHECKING:

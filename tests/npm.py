@@ -18,9 +18,9 @@ def modules(folder: Path) -> Path:
     Raises `AssertionError` where Node.js is missing, or with what npm said.
     """
     for program in ("node", "npm"):
-        assert shutil.which(program), f"{program} is needed to check dashboards; on Debian: apt install nodejs npm"
+        assert shutil.which(program), f"{program} is needed for packages of npm; on Debian: apt install nodejs npm"
     files = [folder / "package.json", folder / "package-lock.json"]
-    name = f"grafana-{folder.name}-{hashlib.sha256(b''.join(file.read_bytes() for file in files)).hexdigest()[:12]}"
+    name = f"npm-{folder.name}-{hashlib.sha256(b''.join(file.read_bytes() for file in files)).hexdigest()[:12]}"
 
     def install(making: Path) -> Path:
         made = making / folder.name
