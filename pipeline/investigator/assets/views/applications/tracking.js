@@ -1,0 +1,109 @@
+/** Tracking: the performance as it was measured, and as the models said; their p-values and R². */
+
+import { get } from "../../api.js";
+import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { number } from "../../state.js";
+import { time } from "../../time.js";
+import { built, capital } from "./told.js";
+
+const SYNC = "applications-tracking";
+
+export async function load(view, signal) {
+  const { params } = view.page;
+  return get("/applications/tracking", { application: view.application, from: number(params, "from"), to: number(params, "to") }, signal);
+}
+
+export function render(view, data) {
+  return html`
+    <p class=${data.slow ? "alarm" : ""}>${data.told}</p>
+    ${range(view, data)}
+    ${data.own
+      ? nothing
+      : html`<p class="muted">The state of its models of that time is not kept any more. These were learned anew from the records before, and may differ from those that the worker had.</p>`}
+    ${data.ts.length ? data.tracked.map((each) => tracked(view, data, each)) : html`<section class="card">
+          <p>No interval was measured in this time. <a href=${view.link({ tab: "configuration" })}>What it is built from, and what it lacks</a></p>
+        </section>`}
+    ${rebuilt(view, data)}
+  `;
+}
+
+/** Which stretch of time is shown, and how to see another one. */
+function range(view, data) {
+  const from = number(view.page.params, "from");
+  const to = number(view.page.params, "to");
+  const shown = { from: from ?? data.ts[0], to: to ?? data.ts.at(-1) };
+  if (shown.from === undefined) return nothing;
+  const length = Math.max(shown.to - shown.from, 60);
+  const live = from === undefined && to === undefined;
+  const go = (begin, end) => view.page.go({ from: Math.round(begin), to: end === undefined ? undefined : Math.round(end) });
+  return html`<div class="applications-range">
+    <span>${time(shown.from)} to ${time(shown.to)}</span>
+    <button @click=${() => go(shown.from - length, shown.from)}>Earlier</button>
+    <button @click=${() => go(shown.from - length, to)}>Further back</button>
+    ${live ? nothing : html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>The last hour</button>`}
+    <span class="muted">Drag across a chart to look closer.</span>
+  </div>`;
+}
+
+function tracked(view, data, each) {
+  const models = data.rebuilt.filter((model) => model.performance === each.performance);
+  const from = number(view.page.params, "from");
+  const to = number(view.page.params, "to");
+  const shared = { ts: data.ts, sync: SYNC, from, to };
+  const ranged = (event) => view.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) });
+  const spans = data.incidents.map((one) => ({ from: one.from, to: one.to, label: one.sentence }));
+  return html`<section class="card">
+    <h2>${capital(each.named)}</h2>
+    <laggard-chart
+      .height=${200}
+      .label=${`${capital(each.named)} as it was measured and as the model predicted it; ${models.length} models were built`}
+      .chart=${{
+        ...shared,
+        feature: each.performance,
+        spans,
+        marks: built(models),
+        lines: [
+          { label: "measured", values: each.value },
+          { label: "predicted", values: each.predicted, dashed: true },
+        ],
+      }}
+      @range=${ranged}
+    ></laggard-chart>
+    <h3>How well its model holds</h3>
+    <laggard-chart
+      .height=${130}
+      .label=${`R² of the newest intervals, and the p-value of the newest errors, of the model of the ${each.named}`}
+      .chart=${{
+        ...shared,
+        feature: "r2",
+        marks: built(models, false),
+        lines: [
+          { label: "R²", values: each.r2.map((value) => (value === null ? null : Math.max(value, 0))) },
+          { label: "p-value", values: each.p_value, dashed: true },
+        ],
+      }}
+      @range=${ranged}
+    ></laggard-chart>
+    <p class="muted">R² is the share of the variance that was predicted, 0 where it is below. A p-value near 0 says that the newest errors are not like those before: the model is built anew.</p>
+  </section>`;
+}
+
+function rebuilt(view, data) {
+  if (!data.rebuilt.length) return nothing;
+  const named = Object.fromEntries(data.tracked.map((each) => [each.performance, each.named]));
+  return html`<section class="card">
+    <h2>Models that were built</h2>
+    <table>
+      <thead>
+        <tr><th scope="col">When</th><th scope="col">Of</th><th scope="col">Why</th></tr>
+      </thead>
+      <tbody>
+        ${data.rebuilt
+          .toReversed()
+          .slice(0, 50)
+          .map((each) => html`<tr><td>${time(each.ts)}</td><td>${named[each.performance] ?? each.performance}</td><td>${each.reason_told}</td></tr>`)}
+      </tbody>
+    </table>
+    <p><a href=${view.link({ tab: "analysis" })}>What is in them</a></p>
+  </section>`;
+}
