@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -9,11 +10,15 @@ from playwright.sync_api import expect
 
 from tests.browser.chromium import started
 from tests.browser.watch import Watch
+from tests.browser.world import served_world, shared_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.pipeline.investigator.serving import Served
 
 WITHIN_MS = 20_000
 """What a test waits for has to come within this time, on a machine that does much else."""
@@ -72,3 +77,17 @@ def new_tab(browser: Browser, watch: Watch) -> Iterator[NewTab]:
 def tab(new_tab: NewTab) -> Page:
     """One tab."""
     return new_tab()
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bus of a world with everything in it: see `tests.browser.world`. To be read only."""
+    base = tmp_path_factory.getbasetemp()
+    return shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
+@pytest.fixture
+def seen_world(world: Path) -> Iterator[Served]:
+    """A page on that world, for which it is the time of its end."""
+    with served_world(world) as page:
+        yield page

@@ -82,6 +82,20 @@ PROGRAMS: Final = {
 """What simulated processes are called here, by their role."""
 
 
+STARTED: Final = {
+    "nginx": ("nginx: worker process", "www-data", "docker/7d1c9f5e02ab"),
+    "gunicorn": ("/usr/bin/python3 /usr/bin/gunicorn --workers 4 shop.wsgi:application", "shop", "docker/41e0b77c9d3f"),
+    "postgres": ("postgres: 15/main: checkpointer", "postgres", "system.slice/postgresql@15-main.service"),
+    "sshd": ("sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups", "root", "system.slice/ssh.service"),
+    "dbus-daemon": ("/usr/bin/dbus-daemon --system --nofork", "messagebus", "system.slice/dbus.service"),
+    "containerd": ("/usr/bin/containerd", "root", "system.slice/containerd.service"),
+    "rsyslogd": ("/usr/sbin/rsyslogd -n -iNONE", "syslog", "system.slice/rsyslog.service"),
+    "node_exporter": ("/usr/bin/prometheus-node-exporter", "prometheus", "system.slice/node-exporter.service"),
+    "logrotate": ("/usr/sbin/logrotate /etc/logrotate.conf", "root", "system.slice/logrotate.service"),
+}
+"""Of programs: the command line, the user, and the container or control group."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What happens to a process of a host, or to a member of a pool, from and to when in seconds of the scene.
@@ -163,7 +177,9 @@ class Host:
         if id(layout) not in self._layouts:
             rows = [f"{self._program(row.partition('[')[0])}[{row.partition('[')[2]}" for row in layout.rows]
             names = [self._program(name) for name in layout.names]
-            self._layouts[id(layout)] = layout, make_layout(rows, names, layout.features, [""] * len(rows))
+            commands, users, containers = zip(*(STARTED.get(name, ("", "root", "")) for name in names), strict=True)
+            told = make_layout(rows, names, layout.features, commands, users=users, containers=containers)
+            self._layouts[id(layout)] = layout, told
         return self._layouts[id(layout)][1]
 
     def _program(self, name: str) -> str:
@@ -365,18 +381,13 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
         with running_prometheus(folder / "prometheus", config) as url:
             begins = time.time() + LEARNS_S
             fleet = Fleet(script, seeds, begins)
-            for _ in range(0, BEFORE_S, 100):
-                records = []
-                for _ in range(100):
-                    frames = [frame for frames in fleet.tick() for frame in frames]
-                    requests = fleet.requests(max(frame.ts for frame in frames))
-                    records += [*map(_outgoing, frames), *map(_outgoing, requests)]
-                bus.append([replace(record, headers=((REPLAY_HEADER, b""),)) for record in records])
-            learned = f'laggard_model_age_seconds{{operator=~"gaussian|regression"}} > {BEFORE_S - 10 - 3 * GRACE_S}'
+            for records in learned(fleet):
+                bus.append(records)
+            of_hosts = f'laggard_model_age_seconds{{operator=~"gaussian|regression"}} > {BEFORE_S - 10 - 3 * GRACE_S}'
             of_pools = f'laggard_model_age_seconds{{operator="covariance"}} > {POOLS_BEFORE_S - 10}'
             of_requests = f'laggard_model_age_seconds{{operator="requests"}} > {REQUESTS_BEFORE_S - 30}'
             known = (
-                f"count({learned}) == {2 * len(fleet.hosts) + 1} and count({of_pools}) == {len(fleet.pools)} "
+                f"count({of_hosts}) == {2 * len(fleet.hosts) + 1} and count({of_pools}) == {len(fleet.pools)} "
                 f"and count({of_requests}) == 1"
             )
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
@@ -396,26 +407,60 @@ def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> floa
 
     Gives the time from which on all hosts have a frame that is the last.
     """
+    for happened in happening(script, fleet, begins):
+        time.sleep(max(happened.due - time.time(), 0.0))
+        for records in happened.records:
+            bus.append(records)
+    return happened.every_host_until - 0.001  # in whole milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What is published at a tick.
+
+    Attributes:
+        due: when.
+        every_host_until: the time of the oldest host's frame.
+        records: what is appended together.
+
+    """
+
+    due: float
+    every_host_until: float
+    records: list[list[Outgoing]]
+
+
+def learned(fleet: Fleet) -> Iterator[list[Outgoing]]:
+    """What the models learn from, before the scene begins, a hundred ticks at a time; not live."""
+    for _ in range(0, BEFORE_S, 100):
+        records = []
+        for _ in range(100):
+            frames = [frame for frames in fleet.tick() for frame in frames]
+            requests = fleet.requests(max(frame.ts for frame in frames))
+            records += [*map(_outgoing, frames), *map(_outgoing, requests)]
+        yield [replace(record, headers=((REPLAY_HEADER, b""),)) for record in records]
+
+
+def happening(script: Script, fleet: Fleet, begins: float) -> Iterator[Happened]:
+    """What is published in a scene, tick by tick."""
     marks = sorted((begins + at_s, host) for at_s, host in script.marks)
     junk = begins + script.junk_s
     due = begins
     while due < begins + script.lasts_s:  # all of it, however late it is
         tick = fleet.tick()
-        due = max(frame.ts for frames in tick for frame in frames)
-        time.sleep(max(due - time.time(), 0.0))
-        for frames in tick:
-            bus.append([_outgoing(frame) for frame in frames])
-        bus.append([_outgoing(request) for request in fleet.requests(due)])
+        times = [frame.ts for frames in tick for frame in frames]
+        due = max(times)
+        records = [[_outgoing(frame) for frame in frames] for frames in tick]
+        records.append([_outgoing(request) for request in fleet.requests(due)])
         if marks and due >= marks[0][0]:
             at, name = marks.pop(0)
-            bus.append(
-                [Outgoing(TOPICS.name(COUNTERS), name, encode(Mark(name, at, "it is slow", round(at * 1e6))), at)]
-            )
+            mark = Mark(name, at, "it is slow", round(at * 1e6))
+            records.append([Outgoing(TOPICS.name(COUNTERS), name, encode(mark), at)])
         if due >= junk:
             late = replace(tick[0][0], ts=due - 30.0, sequence=tick[0][0].sequence + 10**6)
-            bus.append([Outgoing(TOPICS.name(COUNTERS), late.key, b"junk", due), _outgoing(late)])
+            records.append([Outgoing(TOPICS.name(COUNTERS), late.key, b"junk", due), _outgoing(late)])
             junk = float("inf")
-    return min(frame.ts for frames in tick for frame in frames) - 0.001  # in whole milliseconds
+        yield Happened(due, min(times), [each for each in records if each])
 
 
 def _outgoing(record: Frame | Request) -> Outgoing:

@@ -1,0 +1,192 @@
+"""A world with everything in it, on a bus: that of the dashboards' scene, worked through at once, at times of its own.
+
+Three hosts, an application, two pools, a service whose requests are traced; troubles, incidents, marks, a diagnosis of
+the process that is to blame for one of them, and a record that nobody could read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.topics import DIAGNOSES
+from laggard.pipeline.wiring import inputs, stages
+from tests.grafana.pictures import SEEDS
+from tests.grafana.scene import (
+    APPLICATION,
+    OPERATORS,
+    REPLICAS,
+    SERVED_BY,
+    THREADS,
+    TOPICS,
+    Fleet,
+    Script,
+    Trouble,
+    happening,
+    learned,
+)
+from tests.grafana.service import Held
+from tests.pipeline.investigator.serving import Served, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.settings import Settings
+
+BEGINS: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp()
+"""A Monday at ten in Berlin."""
+
+SCRIPT: Final = Script(
+    lasts_s=599.0,
+    troubles=(
+        Trouble("db-1", "postgres", "io", 45.0, 105.0, 1.7),
+        Trouble("db-1", "postgres", "io", 480.0, 560.0, 2.5),
+        Trouble("cache-1", "gunicorn", "leak", 150.0, 600.0, 1.0),
+        Trouble("web-1", "nginx", "hog", 520.0, 600.0, 1.5),
+        Trouble(REPLICAS, "cache-1/checkout-3", "leak", 300.0, 600.0, 0.01),
+        Trouble(THREADS, "java/http-nio-8080-exec-7", "busy", 200.0, 260.0, 1.0),
+        Trouble(THREADS, "java/http-nio-8080-exec-4", "stuck", 500.0, 600.0, 1.0),
+    ),
+    held=(Held("lock", 90.0, 150.0, 0.12), Held("refused", 480.0, 600.0, 0.05)),
+    marks=((65.0, "db-1"), (560.0, "web-1")),
+    junk_s=120.0,
+)
+
+ENDS: Final = BEGINS + SCRIPT.lasts_s
+
+SETTINGS: Final = {"operators": OPERATORS, "applications.hosts": f"{APPLICATION}={' '.join(SERVED_BY)}"}
+
+HOST: Final = "web-1"
+HOG: Final = "nginx[38@1]"
+
+_WORKED_S: Final = 5.0
+"""As much of the scene is published before it is worked through: incidents join what comes within a short time."""
+
+
+def make_world(path: Path) -> None:
+    """Write the bus in this file; it takes some 20 s."""
+    flags = [Given(name, value, "the world") for name, value in SETTINGS.items()]
+    settings = read_settings(None, environ={}, flags=flags)
+    fleet = Fleet(SCRIPT, SEEDS, BEGINS)
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+        runner = Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0))
+        for records in learned(fleet):
+            bus.append(records)
+            _work(runner, bus, settings)
+        worked = BEGINS
+        for happened in happening(SCRIPT, fleet, BEGINS):
+            for records in happened.records:
+                bus.append(records)
+            if happened.due - worked >= _WORKED_S:
+                worked = happened.due
+                _work(runner, bus, settings)
+        _work(runner, bus, settings)
+        stopped = threading.Event()
+        stopped.set()
+        runner.run(stopped)
+        diagnosis = _diagnosis()
+        bus.append([Outgoing(TOPICS.name(DIAGNOSES), HOST, write_diagnosis(diagnosis).encode(), diagnosis.ts)])
+
+
+def shared_world(folder: Path) -> Path:
+    """The bus of the world in a folder that several processes share; whoever comes first makes it. To be read only."""
+    path = folder / "world.db"
+    with (folder / "world.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            made = folder / "making.db"
+            make_world(made)
+            made.rename(path)  # when it is closed all of it is in this one file
+    return path
+
+
+@contextmanager
+def served_world(path: Path) -> Iterator[Served]:
+    """The page on that bus, for which it is the time of the world's end."""
+    told = {name.replace(".", "_", 1): value for name, value in SETTINGS.items()}
+    with served(path, **told) as page:
+        page.reading.clock = lambda: ENDS
+        yield page
+
+
+def _work(runner: Runner, bus: EmbeddedBus, settings: Settings) -> None:
+    never = threading.Event()
+    reads = [
+        (TOPICS.group(name), partition)
+        for name, topic in inputs(settings).items()
+        for partition in bus.partitions(TOPICS.name(topic))
+    ]
+    while runner.recovering() or any(bus.committed(group, each) < bus.bounds(each)[1] for group, each in reads):
+        runner.step(never)
+
+
+def _diagnosis() -> Diagnosis:
+    """What the hog did: an expression that takes long to match, but for a dip in which it waited for its upstream."""
+    program, library = "/usr/sbin/nginx", "/usr/lib/x86_64-linux-gnu/libpcre2-8.so.0"
+
+    def stack(samples: int, *functions: str) -> Stack:
+        """The innermost function first."""
+        beyond = ("ngx_http_core_run_phases", "ngx_http_process_request", "ngx_epoll_process_events", "main")
+        modules = {"match": library, "pcre2_match_8": library, "writev": "/usr/lib/x86_64-linux-gnu/libc.so.6"}
+        names = (*functions, *beyond)
+        return Stack(tuple(Location(name, modules.get(name, program), 64 * len(name)) for name in names), samples)
+
+    regex = ("ngx_regex_exec", "ngx_http_script_regex_start_code", "ngx_http_rewrite_handler")
+    busy = (
+        stack(331, "match", "pcre2_match_8", *regex),
+        stack(48, "pcre2_match_8", *regex),
+        stack(12, "ngx_http_gzip_body_filter", "ngx_http_output_filter", "ngx_http_proxy_handler"),
+        stack(9, "writev", "ngx_writev", "ngx_http_write_filter", "ngx_http_proxy_handler"),
+    )
+    waits = Stack(
+        (Location("epoll_wait", "/usr/lib/x86_64-linux-gnu/libc.so.6", 0x10D), Location("main", program, 0x40)),
+        40,
+        "blocked",
+        "ep_poll",
+        "epoll_wait",
+    )
+    began = BEGINS + 521.0
+
+    def thread(tid: int, name: str, used: float, phase: tuple[float, float], *stacks: Stack) -> ThreadUse:
+        first, last = phase
+        lasted, samples = last - first, sum(each.samples for each in stacks)
+        entry = Location("main", program, 0x40)
+        return ThreadUse(tid, name, entry, first, last, used * lasted, 0.05 * used * lasted, samples, stacks)
+
+    def phase(high: bool, begin_s: float, end_s: float, used: float, *stacks: Stack) -> Phase:
+        lasted = began + begin_s, began + end_s
+        threads = (
+            thread(38, "nginx", used, lasted, *stacks),
+            thread(39, "pool-0", 0.02, lasted, waits),
+            thread(40, "pool-1", 0.01, lasted, waits),
+        )
+        return Phase(high, *lasted, threads[0].samples, threads)
+
+    return Diagnosis(
+        id="5a0a0c5e-0000-5000-8000-000000000001",
+        progress="closed",
+        host=HOST,
+        ts=began + 60.0,
+        row=HOG,
+        name="nginx",
+        pid=38,
+        command="nginx: worker process",
+        reason="single_cpu",
+        value=0.99,
+        threshold=0.85,
+        methods=("proc", "perf"),
+        phases=(phase(True, 0, 32, 0.99, *busy), phase(False, 32, 36, 0.2, waits), phase(True, 36, 60, 0.98, *busy)),
+        sampler_cpu_s=0.31,
+    )
