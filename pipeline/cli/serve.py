@@ -32,6 +32,7 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415
         from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
         from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
+        from laggard.pipeline.investigator.live import News  # noqa: PLC0415
         from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
         from laggard.pipeline.web.listen import ListenError  # noqa: PLC0415
         from laggard.pipeline.web.server import serve as serve_app  # noqa: PLC0415
@@ -40,10 +41,10 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         with bus_of(settings) as bus:
             try:
                 listen = page_listen(settings)
-                app = guarded(
-                    create_app(Reading(bus, topics_of(settings), settings, asked(settings))), listen, settings
-                )
-                serving = serve_app(app, listen, running.stop, MOST_CONNECTIONS)
+                reading = Reading(bus, topics_of(settings), settings, asked(settings))
+                news = News(reading)
+                app = guarded(create_app(reading, news), listen, settings)
+                serving = serve_app(app, listen, running.stop, MOST_CONNECTIONS, news.close)
             except ListenError as error:
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)

@@ -76,14 +76,14 @@ _ZIP_FROM: Final = 1024
 _log = logging.getLogger(__name__)
 
 
-def create_app(reading: Reading) -> ASGIApp:
+def create_app(reading: Reading, news: News) -> ASGIApp:
     """The application, without anything before it that says who may ask.
 
     Args:
         reading: what it shows.
+        news: of the same.
 
     """
-    news = News(reading)
     turns = asyncio.Semaphore(READERS)
     by_path: dict[str, dict[str, Endpoint]] = {}
     for each in ENDPOINTS:

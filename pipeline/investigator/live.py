@@ -44,6 +44,13 @@ class News:
         self._listeners: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, set[str]]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Let all listening end: the server would wait for it. For any thread."""
+        with self._changed:
+            self._closed = True
+            self._wake()
 
     @property
     def listeners(self) -> int:
@@ -67,6 +74,8 @@ class News:
                     told = sorted(topics)
                     topics.clear()
                     woken.clear()
+                    if self._closed:
+                        return
                 yield f"event: news\ndata: {json.dumps({'topics': told})}\n\n".encode() if told else b": alive\n\n"
         finally:
             with self._changed:
@@ -98,7 +107,11 @@ class News:
         if not grown:
             return
         with self._changed:
-            for woken, (loop, topics) in self._listeners.items():
+            for _, topics in self._listeners.values():
                 topics.update(grown)
-                with contextlib.suppress(RuntimeError):  # its loop has ended
-                    loop.call_soon_threadsafe(woken.set)
+            self._wake()
+
+    def _wake(self) -> None:
+        for woken, (loop, _) in self._listeners.items():
+            with contextlib.suppress(RuntimeError):  # its loop has ended
+                loop.call_soon_threadsafe(woken.set)

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
@@ -81,9 +82,10 @@ class _Server(uvicorn.Server):
     uvicorn's own loop wakes up ten times a second: 0.3 % of a core for nothing.
     """
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stop: threading.Event, ending: Callable[[], None]) -> None:
         super().__init__(config)
         self._stop = stop
+        self._ending = ending
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
 
@@ -101,12 +103,22 @@ class _Server(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), _TICK_S)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
 
 MOST_CONNECTIONS = 32
 """That are open at once, where no more is said."""
 
 
-def serve(app: ASGIApp, listen: Listen, stop: threading.Event, connections: int = MOST_CONNECTIONS) -> Serving:
+def serve(
+    app: ASGIApp,
+    listen: Listen,
+    stop: threading.Event,
+    connections: int = MOST_CONNECTIONS,
+    ending: Callable[[], None] = lambda: None,
+) -> Serving:
     """Open the port and serve in a daemon thread until `stop` is set or the result is closed.
 
     When it returns, connections are accepted already. Normal operation logs nothing; errors go to `uvicorn.error`.
@@ -116,6 +128,7 @@ def serve(app: ASGIApp, listen: Listen, stop: threading.Event, connections: int 
         listen: where.
         stop: ends it.
         connections: how many may be open at once; whoever comes then gets status 503.
+        ending: called when it begins to end, so that answers end that would go on.
 
     Raises:
         ListenError: the address is taken or cannot be used.
@@ -138,4 +151,4 @@ def serve(app: ASGIApp, listen: Listen, stop: threading.Event, connections: int 
         h11_max_incomplete_event_size=16 * 1024,
         timeout_graceful_shutdown=_STOPPING_S,
     )
-    return Serving(_Server(config, stop), opened)
+    return Serving(_Server(config, stop, ending), opened)

@@ -12,6 +12,7 @@ from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.investigator.app import create_app
 from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded
+from laggard.pipeline.investigator.live import News
 from laggard.pipeline.investigator.reading import Reading
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.web.server import serve
@@ -21,21 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from laggard.pipeline.web.server import Serving
+
 
 class Served:
     """A page that is served.
 
     Attributes:
         url: where.
+        serving: the server.
         client: asks it: `client.get("/api/v1/cluster")`.
         reading: what it reads; its `bus` takes what a test appends.
 
     """
 
-    def __init__(self, url: str, reading: Reading) -> None:
-        self.url = url
+    def __init__(self, serving: Serving, reading: Reading) -> None:
+        self.url = serving.url
+        self.serving = serving
         self.reading = reading
-        self.client = httpx.Client(base_url=url, timeout=30)
+        self.client = httpx.Client(base_url=serving.url, timeout=30)
 
 
 @contextmanager
@@ -48,9 +53,11 @@ def served(bus: Path, **given: str) -> Iterator[Served]:
     with bus_of(settings) as opened:
         reading = Reading(opened, topics_of(settings), settings, asked(settings))
         listen = page_listen(settings)
-        serving = serve(guarded(create_app(reading), listen, settings), listen, stop, MOST_CONNECTIONS)
+        news = News(reading)
+        app = guarded(create_app(reading, news), listen, settings)
+        serving = serve(app, listen, stop, MOST_CONNECTIONS, news.close)
         try:
-            page = Served(serving.url, reading)
+            page = Served(serving, reading)
             with page.client:
                 yield page
         finally:

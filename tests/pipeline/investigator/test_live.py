@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.records import Mark, encode
+from tests.pipeline.investigator.serving import served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
+    with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as live:
+        assert live.headers["content-type"].startswith("text/event-stream")
+        lines = live.iter_lines()
+        assert next(lines).startswith("retry: ")
+        time.sleep(1.2)  # the ends of the topics have been looked at
+        mark = encode(Mark("web-1", 1.7e9, ""))
+        page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
+        told = next(line for line in lines if line.startswith("data: "))
+        assert json.loads(told.removeprefix("data: ")) == {"topics": ["counters"]}
+
+
+def test_a_server_ends_at_once_though_somebody_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+    begun = threading.Event()
+
+    def listen() -> None:
+        with page.client.stream("GET", "/api/v1/live") as live:
+            for line in live.iter_lines():
+                heard.append(line)
+                begun.set()
+        heard.append("ended as it should")
+
+    listener = threading.Thread(target=listen)
+    with caplog.at_level(logging.WARNING), served(tmp_path / "bus.db") as page:
+        listener.start()
+        assert begun.wait(20)
+        page.serving.close()
+        listener.join(20)
+    assert heard[0] == "retry: 2000"
+    assert heard[-1] == "ended as it should"
+    assert not caplog.records
