@@ -102,7 +102,9 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
             raise
         data_source = None
     definitions = read_definitions(
-        data_source.uid if alerts and data_source else None, keeps_firing=version.keeps_firing
+        data_source.uid if alerts and data_source else None,
+        keeps_firing=version.keeps_firing,
+        page=settings.text("serve.url").rstrip("/"),
     )
     return Seen(version, data_source, look(grafana, definitions))
 
@@ -115,6 +117,8 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
 @json_option
 def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, as_json: bool) -> int:
     """Bring the folder, the dashboards and the alert rules to Grafana. Done again, it changes nothing.
+
+    Where the setting serve.url says where laggard's own page is, dashboards and alerts get a link to it.
 
     Where Prometheus evaluates the rules of deploy/prometheus, --no-alerts keeps Grafana from telling the same twice.
 
@@ -167,7 +171,10 @@ def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool)
 
     version = grafana.version()
     data_source = settings.text("grafana.data_source") or "unknown"
-    return look(grafana, read_definitions(data_source if alerts else None, keeps_firing=version.keeps_firing))
+    page = settings.text("serve.url").rstrip("/")
+    return look(
+        grafana, read_definitions(data_source if alerts else None, keeps_firing=version.keeps_firing, page=page)
+    )
 
 
 @grafana.command(short_help="Say what is there, missing or different, and what the token may.")

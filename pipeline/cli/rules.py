@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 def rules(settings: Settings, form: str, runbooks: str | None) -> None:
     """Print the alert rules, in JSON, which is YAML as well.
 
-    They are those of deploy/prometheus, with links to the Grafana of the setting grafana.url; those for Grafana ask the
-    data source whose uid is the setting grafana.data_source. Let either Prometheus or Grafana evaluate them, or
+    They are those of deploy/prometheus, with links to the Grafana of the setting grafana.url, and to the page of the
+    setting serve.url where that is set; those for Grafana ask the data source whose uid is the setting
+    grafana.data_source. Let either Prometheus or Grafana evaluate them, or
     everything is told twice. `laggard grafana publish` brings them to a Grafana that runs.
     """
     from laggard.pipeline.grafana import rules as written  # noqa: PLC0415 - `--help` needs none of it
 
     grafana = settings.text("grafana.url").rstrip("/") or written.GRAFANA
     books = (runbooks or written.RUNBOOKS).rstrip("/")
+    page = settings.text("serve.url").rstrip("/")
     match form:
         case "prometheus":
-            document = written.prometheus_rules(grafana=grafana, runbooks=books)
+            document = written.prometheus_rules(grafana=grafana, runbooks=books, page=page)
         case "operator":
-            document = written.prometheus_rule_resource(grafana, books)
+            document = written.prometheus_rule_resource(grafana, books, page)
         case _:
             source = settings.text("grafana.data_source") or written.DATA_SOURCE
-            document = written.grafana_provisioning(source, runbooks=books)
+            document = written.grafana_provisioning(source, runbooks=books, page=page)
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))

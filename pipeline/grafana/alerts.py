@@ -41,12 +41,13 @@ row is a member; of a service, it is the name of a cluster of requests that are 
 
 TASK: Final = (*PLACE, "operator", "topic")
 
+OVERVIEW_DASHBOARD: Final = "laggard-overview"
 HOST_DASHBOARD: Final = "laggard-host"
 APPLICATIONS_DASHBOARD: Final = "laggard-applications"
 POOLS_DASHBOARD: Final = "laggard-pools"
 REQUESTS_DASHBOARD: Final = "laggard-requests"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
-"""The uids of the dashboards that alerts lead to."""
+"""The uids of the dashboards; alerts lead to all but the first."""
 
 MEASURED: Final = "measured"
 """In a text, what the alert's expression gives."""

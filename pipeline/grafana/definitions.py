@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.grafana.alerts import span
+from laggard.pipeline.grafana.alerts import (
+    APPLICATIONS_DASHBOARD,
+    HOST_DASHBOARD,
+    OVERVIEW_DASHBOARD,
+    PIPELINE_DASHBOARD,
+    POOLS_DASHBOARD,
+    REQUESTS_DASHBOARD,
+    span,
+)
 from laggard.pipeline.grafana.rules import grafana_groups
 
 if TYPE_CHECKING:
@@ -20,6 +28,18 @@ if TYPE_CHECKING:
 
 DASHBOARDS: Final = Path(__file__).parents[2] / "deploy/grafana/dashboards"
 """In a checkout and where laggard is installed: both have `deploy` beside `pipeline`."""
+
+_RANGE: Final = "from=${__from:date:seconds}&to=${__to:date:seconds}"
+
+INVESTIGATED: Final[Mapping[str, str]] = {
+    OVERVIEW_DASHBOARD: f"/incidents?{_RANGE}",
+    HOST_DASHBOARD: f"/?host=${{host:percentencode}}&at=${{__to:date:seconds}}&{_RANGE}",
+    APPLICATIONS_DASHBOARD: f"/applications?application=${{application:percentencode}}&{_RANGE}",
+    POOLS_DASHBOARD: "/pools?pool=${pool:percentencode}&at=${__to:date:seconds}",
+    REQUESTS_DASHBOARD: "/requests?service=${service:percentencode}&at=${__to:date:seconds}",
+    PIPELINE_DASHBOARD: "/pipeline",
+}
+"""By dashboard, where laggard's page shows the same."""
 
 PRINT: Final = "__laggard__"
 """The annotation of an alert rule that says what laggard wrote; Grafana shows none called so in messages."""
@@ -69,13 +89,17 @@ class Definitions:
         return tuple(rule for group in self.groups for rule in group["rules"])
 
 
-def read_definitions(data_source: str | None, *, keeps_firing: bool = True, folder: Path = DASHBOARDS) -> Definitions:
+def read_definitions(
+    data_source: str | None, *, keeps_firing: bool = True, folder: Path = DASHBOARDS, page: str = ""
+) -> Definitions:
     """All that there is to publish.
 
     Args:
         data_source: the uid of Grafana's data source that the alert rules ask; None for no alert rules.
         keeps_firing: whether Grafana knows `keep_firing_for`.
         folder: where the dashboards are, a file each.
+        page: where people reach laggard's own page, without a slash at its end: each dashboard and alert gets a link
+            to it; empty for none.
 
     Raises:
         DefinitionError: a file cannot be used, or there is no dashboard at all.
@@ -84,7 +108,9 @@ def read_definitions(data_source: str | None, *, keeps_firing: bool = True, fold
     dashboards = tuple(_read(path) for path in sorted(folder.glob("*.json")))
     if not dashboards:
         raise DefinitionError(f"{folder}: expected laggard's dashboards there")
-    groups = [] if data_source is None else grafana_groups(data_source)
+    if page:
+        dashboards = tuple(_investigated(each, page) for each in dashboards)
+    groups = [] if data_source is None else grafana_groups(data_source, page=page)
     if not keeps_firing:
         groups = [
             {
@@ -107,6 +133,24 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not found.get("uid"):
         raise DefinitionError(f"{path}: expected a dashboard with a uid")
     return found
+
+
+def _investigated(dashboard: Mapping[str, Any], page: str) -> dict[str, Any]:
+    """A dashboard with a link, at its top, to where laggard's page shows what it is about."""
+    path = INVESTIGATED.get(dashboard["uid"], "/")
+    link = {
+        "title": "Investigate",
+        "type": "link",
+        "icon": "external link",
+        "tooltip": "The same on laggard's own page, where it can be looked into",
+        "url": page + path,
+        "tags": [],
+        "asDropdown": False,
+        "targetBlank": True,
+        "includeVars": False,
+        "keepTime": False,
+    }
+    return {**dashboard, "links": [link, *dashboard.get("links", ())]}
 
 
 # What is compared.

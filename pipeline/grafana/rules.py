@@ -66,26 +66,29 @@ def expressions(faster: float = 1.0) -> Iterator[Expression]:
 # Prometheus.
 
 
-def prometheus_rules(faster: float = 1.0, *, grafana: str = GRAFANA, runbooks: str = RUNBOOKS) -> dict[str, Any]:
+def prometheus_rules(
+    faster: float = 1.0, *, grafana: str = GRAFANA, runbooks: str = RUNBOOKS, page: str = ""
+) -> dict[str, Any]:
     """The rule file of Prometheus.
 
     Args:
         faster: divides all times in it.
         grafana: where Grafana is.
         runbooks: where the runbooks are.
+        page: where laggard's own page is; empty for no links to it.
 
     """
-    write = Texts(PrometheusTemplates(), f"{grafana}/d/", runbooks)
+    write = Texts(PrometheusTemplates(), f"{grafana}/d/", runbooks, page)
     return {"groups": [_prometheus_group(group, write) for group in groups(faster)]}
 
 
-def prometheus_rule_resource(grafana: str = GRAFANA, runbooks: str = RUNBOOKS) -> dict[str, Any]:
+def prometheus_rule_resource(grafana: str = GRAFANA, runbooks: str = RUNBOOKS, page: str = "") -> dict[str, Any]:
     """The same as a resource of the Prometheus Operator."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": "laggard", "labels": {"app.kubernetes.io/component": "rules"}},
-        "spec": prometheus_rules(grafana=grafana, runbooks=runbooks),
+        "spec": prometheus_rules(grafana=grafana, runbooks=runbooks, page=page),
     }
 
 
@@ -112,15 +115,16 @@ def _prometheus_group(group: Group, write: Texts) -> dict[str, Any]:
 # Grafana.
 
 
-def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
+def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS, page: str = "") -> list[dict[str, Any]]:
     """The groups of rules as Grafana's HTTP API takes them (AlertRuleGroup of ProvisionedAlertRule).
 
     Args:
         data_source: the uid of the data source.
         runbooks: where the runbooks are.
+        page: where laggard's own page is; empty for no links to it.
 
     """
-    write = Texts(GrafanaTemplates(), '{{ reReplaceAll `/\\z` "" externalURL }}/d/', runbooks)
+    write = Texts(GrafanaTemplates(), '{{ reReplaceAll `/\\z` "" externalURL }}/d/', runbooks, page)
     return [
         {
             "title": group.name,
@@ -135,7 +139,7 @@ def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS) 
     ]
 
 
-def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS) -> dict[str, Any]:
+def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS, page: str = "") -> dict[str, Any]:
     """The file from which Grafana provisions the rules when it starts."""
     own = ("orgID", "folderUID", "ruleGroup", "keep_firing_for")
     return {
@@ -152,7 +156,7 @@ def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNB
                     for rule in group["rules"]
                 ],
             }
-            for group in grafana_groups(data_source, runbooks=runbooks)
+            for group in grafana_groups(data_source, runbooks=runbooks, page=page)
         ],
     }
 

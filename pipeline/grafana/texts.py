@@ -102,13 +102,15 @@ class Texts:
         dialect: whose templates.
         dashboards: where they are, up to the uid.
         runbooks: where they are, up to the name.
+        page: where people reach laggard's own page, without a slash at its end; empty for no links to it.
 
     """
 
-    def __init__(self, dialect: Dialect, dashboards: str, runbooks: str) -> None:
+    def __init__(self, dialect: Dialect, dashboards: str, runbooks: str, page: str = "") -> None:
         self._dialect = dialect
         self._dashboards = dashboards
         self._runbooks = runbooks
+        self._page = page
 
     def annotations(self, alert: Alert) -> dict[str, str]:
         """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
@@ -126,6 +128,8 @@ class Texts:
             "dashboard_url": self._template(alert, shown, f"{self._dashboards}{dashboard}?"),
             "runbook_url": f"{self._runbooks}/{alert.name}.md",
         }
+        if self._page:
+            written["page_url"] = self._template(alert, self._place(alert), self._page)
         if about_host:
             at = " --at {at as epoch}" if "at" in alert.numbers else ""
             why = f"laggard why --host {{key as argument}}{at}"
@@ -138,6 +142,16 @@ class Texts:
                 why = self._by_key(commands, why)
             written["why"] = self._template(alert, why)
         return written
+
+    def _place(self, alert: Alert) -> str:
+        """Where on the page it is seen: what was open then of whom it is about, else the host, or the pipeline."""
+        if "host" not in alert.labels:
+            return "/pipeline"
+        at = "&at={at as epoch}" if "at" in alert.numbers else ""
+        if not set(_OTHERS) <= set(alert.labels):
+            return f"/?host={{key as url}}{at}"
+        about = self._by_key({each: f"{each}={{key as url}}" for each in _OTHERS}, "host={key as url}")
+        return f"/incidents?{about}{at or '&range=7d'}"
 
     def _by_key(self, texts: Mapping[str, str], otherwise: str) -> str:
         """The text of the first of these labels that the alert has; where it has none, another one."""

@@ -207,10 +207,22 @@ def _check_prefix(prefix: Value) -> None:
         raise ValueError("what names of topics may have: at most 150 of A to Z, a to z, 0 to 9, ., _ and -")
 
 
+def _check_page_url(url: Value) -> None:
+    _check_url(url, "where people reach the page: https://HOST, with :PORT where it has one; no path", "serve.token")
+    import urllib.parse  # noqa: PLC0415 - see there
+
+    if urllib.parse.urlsplit(str(url)).path not in {"", "/"}:
+        raise ValueError("https://HOST or https://HOST:PORT: the page is served at the root of its host")
+
+
 def _check_grafana_url(url: Value) -> None:
+    expected = "where Grafana is: https://HOST, with :PORT and the path that it is served under where it has them"
+    _check_url(url, expected, "grafana.token")
+
+
+def _check_url(url: Value, expected: str, token: str) -> None:
     import urllib.parse  # noqa: PLC0415 - most runs have no such address
 
-    expected = "where Grafana is: https://HOST, with :PORT and the path that it is served under where it has them"
     try:
         parts = urllib.parse.urlsplit(str(url))
         parts.port  # noqa: B018 - raises ValueError for what is no port
@@ -219,7 +231,7 @@ def _check_grafana_url(url: Value) -> None:
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
         raise ValueError(expected)
     if parts.username is not None or parts.password is not None:
-        raise ValueError(f"{expected}; no user and no password, but a token in grafana.token")
+        raise ValueError(f"{expected}; no user and no password, but a token in {token}")
 
 
 def _check_token_url(url: Value) -> None:
@@ -864,6 +876,14 @@ SETTINGS: tuple[Setting, ...] = (
         "127.0.0.1:9463",
         "Where the page, the investigator, is served. Port 0 takes any free one. An address that other machines can "
         "reach needs `serve.token`, or `serve.proxies`.",
+    ),
+    Setting(
+        "serve.url",
+        "text",
+        "",
+        "Where people reach the page from where they are, for links to it in alerts, in Grafana and in what is copied: "
+        "`https://laggard.example.com`. Empty for no links in alerts.",
+        check=_check_page_url,
     ),
     Setting(
         "serve.token",

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from laggard.pipeline.cli.exits import FAILED, USAGE
 from laggard.pipeline.cli.grafana import grafana as commands
 from laggard.pipeline.grafana.client import Grafana
-from laggard.pipeline.grafana.definitions import PRINT, digest, plain_dashboard, plain_rule, read_definitions
+from laggard.pipeline.grafana.definitions import (
+    INVESTIGATED,
+    PRINT,
+    digest,
+    plain_dashboard,
+    plain_rule,
+    read_definitions,
+)
 from laggard.pipeline.grafana.publish import publish as bring
 from laggard.pipeline.grafana.publish import remove as take
 from laggard.pipeline.grafana.standing import look
@@ -49,6 +56,30 @@ def test_publish_brings_everything_and_once_more_changes_nothing(grafana: StandI
     assert len(grafana.writes) == calls
     total = 1 + len(DASHBOARDS) + len(RULES) + len(DEFINED.groups)
     assert out.endswith(f"Grafana at {grafana.url}: {total} unchanged.\n")
+
+
+def test_dashboards_and_alerts_lead_to_the_page_where_it_is_said_to_be(newest: StandIn, call: Any) -> None:
+    page = "https://laggard.example"
+    call(newest, "publish")
+    code, out, err = call(newest, "publish", "--set", f"serve.url={page}/")
+    assert (code, err) == (0, "")
+    for uid in DASHBOARDS:
+        (first, *others) = newest.newest(uid)["dashboard"]["links"]
+        assert (first["title"], first["url"]) == ("Investigate", page + INVESTIGATED[uid])
+        assert others, "the other dashboards"
+    assert all(rule["annotations"]["page_url"] for rule in newest.rules.values())
+    _, out, _ = call(newest, "publish", "--set", f"serve.url={page}")
+    assert "updated" not in out
+    call(newest, "publish")
+    assert not any(
+        link["title"] == "Investigate" for uid in DASHBOARDS for link in newest.newest(uid)["dashboard"]["links"]
+    )
+
+
+def test_every_variable_of_a_link_to_the_page_is_the_dashboards() -> None:
+    for dashboard in DEFINED.dashboards:
+        known = {each["name"] for each in dashboard["templating"]["list"]} | {"__from", "__to"}
+        assert set(re.findall(r"\$\{(\w+)", INVESTIGATED[dashboard["uid"]])) <= known
 
 
 def test_grafana_before_12_is_told_that_it_does_not_keep_firing(grafana: StandIn, call: Any) -> None:

@@ -90,6 +90,7 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
         "summary": "process python3 on host web-1: descriptors reached 1.2k",
         "description": "It is unlike itself.",
         "why": "laggard why --host web-1 --at 1",
+        "page_url": "https://l/incidents?host=web-1&at=1",
         "dashboard_url": "http://g/d/laggard-host?x=1&y=2",
         "runbook_url": "http://r/LaggardIncident.md",
     }
@@ -101,7 +102,7 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
         "commonLabels": {"severity": "info"},
     }
     assert _rendered(data, "title", tmp_path) == "web-1 in eu-1"
-    assert _rendered(data, "link", tmp_path) == annotations["dashboard_url"]
+    assert _rendered(data, "link", tmp_path) == annotations["page_url"]
     assert _rendered(data, "color", tmp_path) == "#439fe0"
     said = _rendered(data, "text", tmp_path)
     assert all(text in said for text in annotations.values()), said
@@ -109,6 +110,9 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
     assert f"Over: {annotations['summary']}" in said
     for name in ("application", "pool", "service"):
         assert _rendered({**data, "groupLabels": {name: "checkout"}}, "title", tmp_path) == "checkout"
+    without = {**one, "annotations": {name: text for name, text in annotations.items() if name != "page_url"}}
+    assert _rendered({**data, "alerts": [without]}, "link", tmp_path) == annotations["dashboard_url"]
+    assert "Look closer" not in _rendered({**data, "alerts": [without]}, "text", tmp_path)
     over = {**data, "status": "resolved", "groupLabels": {"alertname": "LaggardDown"}}
     assert _rendered(over, "title", tmp_path) == "Over: laggard"
     assert _rendered(over, "color", tmp_path) == "good"

@@ -139,8 +139,55 @@ def test_the_tests_of_the_alerts_can_fail(change: Callable[[dict[str, Any]], Non
         assert (code, f"alertname: {name}" in said) == (1, True), f"{name}: {said}"
 
 
-def printed(form: str) -> Any:
-    settings = ("--set", "grafana.url=https://grafana.example/g/", "--set", "grafana.data_source=mimir")
+PAGE = "https://laggard.example"
+
+LED = """
+rule_files: [rules.yaml]
+evaluation_interval: 30s
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'laggard_incident_score{host="web-1", operator="gaussian", scope="process", row="a"}', values: 2x9}
+      - {series: 'laggard_incident_start_timestamp_seconds{host="web-1", scope="process", row="a"}', values: 1200.4x9}
+      - {series: 'laggard_false_alarms_budget_per_day{host="web-1", operator="gaussian"}', values: 1x9}
+      - {series: 'laggard_incident_score{pool="a&at=1/ü", operator="covariance", scope="member", row="a"}', values: 2x9}
+      - {series: 'laggard_false_alarms_budget_per_day{pool="a&at=1/ü", operator="covariance"}', values: 1x9}
+    alert_rule_test:
+      - alertname: LaggardIncident
+        eval_time: 5m
+        exp_alerts:
+          - exp_labels: {severity: info, host: web-1, scope: process, row: a}
+            exp_annotations: {page_url: "https://laggard.example/incidents?host=web-1&at=1200"}
+          - exp_labels: {severity: info, pool: "a&at=1/ü", scope: member, row: a}
+            exp_annotations: {page_url: "https://laggard.example/incidents?pool=a%26at%3D1%2F%C3%BC&at=now"}
+      - alertname: LaggardDown
+        eval_time: 9m
+        exp_alerts:
+          - exp_labels: {severity: critical, job: laggard}
+            exp_annotations: {page_url: https://laggard.example/pipeline}
+"""
+
+
+def test_alerts_lead_to_the_page_where_it_is_said_to_be(tmp_path: Path) -> None:
+    rules = prometheus_rules(page=PAGE)
+    for rule in (rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule):
+        assert f"{PAGE}/" in rule["annotations"]["page_url"], rule["alert"]
+        rule["annotations"] = {"page_url": rule["annotations"]["page_url"]}
+    (tmp_path / "rules.yaml").write_text(json.dumps(rules))
+    (tmp_path / "test.yaml").write_text(LED)
+    code, said = run_promtool("test", "rules", tmp_path / "test.yaml")
+    assert code == 0, said
+    assert "page_url" not in json.dumps(prometheus_rules()), "which would lead nowhere"
+
+
+@pytest.mark.parametrize("form", ["prometheus", "operator", "grafana"])
+def test_the_command_prints_links_to_the_page(form: str) -> None:
+    text = json.dumps(printed(form, "--set", f"serve.url={PAGE}/"))
+    assert text.count("page_url") == text.count(f"{PAGE}/") == len(NAMES)
+
+
+def printed(form: str, *more: str) -> Any:
+    settings = ("--set", "grafana.url=https://grafana.example/g/", "--set", "grafana.data_source=mimir", *more)
     done = CliRunner().invoke(laggard, ["rules", "--for", form, *settings, "--runbooks", "https://books.example/"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
