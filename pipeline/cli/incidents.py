@@ -12,6 +12,7 @@ import click
 
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
@@ -257,3 +258,5 @@ def _write_one(
         following.append(f"`{to_type(settings, 'requests', incident.key)}` for which requests are out of line now")
         following.append(f"`{began}` for when it began")
     click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")
+    if url := page_url(settings, "/incidents", id=incident.id):
+        click.echo(f"Page: {url}")

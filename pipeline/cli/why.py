@@ -12,6 +12,7 @@ import click
 
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.options import past_moment, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.cli.times import FORMS
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def why(
             blamed = [row.row for row in answer.verdict.culprits]
             write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
+            if url := page_url(settings, "/", host=answer.host, at=answer.frame.ts):
+                click.echo(f"Page: {url}")
 
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
