@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import Anomaly, Found, Progress, RankingOutput, read_output
+from laggard.pipeline.records.outputs import Anomaly, Found, Incident, Progress, RankingOutput, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 20_000
@@ -25,9 +23,12 @@ MOST_TOLD: Final = 1_000
 """What is given at most of what was told, the oldest."""
 
 BEFORE_S: Final = 900.0
-"""Marks are given from so long before it opened."""
+"""Marks are given from so long before it opened ..."""
 
-_KINDS: Final = {f"laggard.{kind.kind}".encode(): kind for kind in (Anomaly, Progress, RankingOutput)}
+AFTER_S: Final = 900.0
+"""... to so long after it was seen last."""
+
+_KINDS: Final = {f"laggard.{kind.kind}".encode(): kind for kind in (Anomaly, Progress, Incident, RankingOutput)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +60,13 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
     """
     partition = bus.partition_of(topics.name(ANOMALIES), incident.key)
     begin = min([incident.opened_ts, *(each.opened_ts for each in incident.evidence)]) - BEFORE_S
-    is_open = incident.change != "closed"
     start, end = bus.offset_at(partition, begin), bus.bounds(partition)[1]
-    stop = end if is_open else bus.offset_at(partition, max(incident.until_ts, incident.ts) + JOINED_S)
-    wanted = [each.anomaly.encode() for each in incident.evidence]
     told: list[Anomaly | Progress] = []
     newest: dict[str, Found] = {}
     marks: list[RankingOutput] = []
-    for output in _outputs(Reader(bus, partition, incident.key), start, min(stop, start + MOST_RECORDS), wanted):
+    for output in _outputs(Reader(bus, partition, incident.key), start, min(end, start + MOST_RECORDS), incident):
         if isinstance(output, RankingOutput):
-            if incident.keyed_by == "host":
+            if incident.keyed_by == "host" and not output.ts > incident.until_ts + AFTER_S:
                 marks.append(output)
         else:
             told.append(output)
@@ -79,18 +77,28 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
     return Account(told[:MOST_TOLD], max(len(told) - MOST_TOLD, 0), newest, marks)
 
 
-def _outputs(
-    reader: Reader, start: int, stop: int, wanted: Sequence[bytes]
-) -> Iterator[Anomaly | Progress | RankingOutput]:
-    """Of what is there, the marks, and what is about these anomalies."""
-    known = {each.decode() for each in wanted}
+def _outputs(reader: Reader, start: int, stop: int, incident: Incident) -> Iterator[Anomaly | Progress | RankingOutput]:
+    """Of what is there, the marks, and what is about the incident's anomalies, until it has closed.
+
+    Times do not tell where that is: operators that catch up write what is old behind what is new. But what an incident
+    is closed by stands before its closing, which is its last record.
+    """
+    anomalies = {each.anomaly for each in incident.evidence}
+    wanted, closed = [each.encode() for each in anomalies], incident.change == "closed"
     for record in reader.stored(start, stop):
         kind = _KINDS.get(dict(record.headers).get("ce_type", b""))
-        if kind is None or (kind is not RankingOutput and not any(each in record.value for each in wanted)):
+        if kind is None:
+            continue
+        if kind is Incident and not (closed and incident.id.encode() in record.value):
+            continue
+        if kind in {Anomaly, Progress} and not any(each in record.value for each in wanted):
             continue
         try:
             output = read_output(record.value, reader.partition.topic)
         except RecordError:
             continue
-        if isinstance(output, RankingOutput) or (isinstance(output, Anomaly | Progress) and output.id in known):
+        if isinstance(output, Incident):
+            if (output.id, output.number) == (incident.id, incident.number):
+                return
+        elif isinstance(output, RankingOutput) or (isinstance(output, Anomaly | Progress) and output.id in anomalies):
             yield output

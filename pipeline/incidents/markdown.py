@@ -111,7 +111,8 @@ def _seen(evidence: Evidence, account: Account) -> Iterator[str]:
 
 def _rows(account: Account, evidence: Evidence) -> list[RowScore]:
     newest = account.newest.get(evidence.anomaly)
-    return [] if newest is None else [row for row in newest.ranking.rows[:TOLD_ROWS] if row.score > 0.0]
+    rows = () if newest is None else newest.ranking.rows
+    return [row for place, row in enumerate(rows[:TOLD_ROWS]) if not place or row.score > 1.0]
 
 
 def _blamed(blame: Blame) -> str:

@@ -31,6 +31,7 @@ class Cluster(Answer, frozen=True):
     writes: Annotated[bool, msgspec.Meta(description="whether who asks may change things")]
     who: Annotated[str, msgspec.Meta(description="who asks, as a proxy says; empty without one")]
     session: Annotated[bool, msgspec.Meta(description="whether there is a session to end")]
+    url: Annotated[str, msgspec.Meta(description="where people reach this page, as is set; empty where it is not")]
 
 
 class OneMark(Answer, frozen=True):
@@ -81,6 +82,7 @@ def cluster(reading: Reading, _: Question, *, caller: Caller) -> Cluster:
         caller.writes,
         caller.who,
         caller.shown is not None,
+        reading.settings.text("serve.url").rstrip("/"),
     )
 
 

@@ -1,7 +1,9 @@
-/** Incidents: the list of them, or all that is known of one. */
+/** Incidents: the list of them, or all that is known of one; the one that an alert leads to is found by its time. */
 
+import { nothing } from "../packages/lit-html/lit-html.js";
 import List from "./incidents/list.js";
 import One from "./incidents/one.js";
+import { find } from "./incidents/finding.js";
 
 export default class View {
   topics = ["anomalies", "diagnoses"];
@@ -12,12 +14,16 @@ export default class View {
   }
 
   async load(signal, news) {
-    const Wanted = this.page.params.id ? One : List;
-    if (!(this.#shown instanceof Wanted)) {
-      this.#shown?.leave?.();
-      this.#shown = new Wanted(this.page);
+    const id = await find(this.page.params, signal);
+    if (id) {
+      this.page.go({ id, at: undefined }, { replace: true });
+      return;
     }
-    await this.#shown.load(signal, news);
+    const Wanted = this.page.params.id ? One : List;
+    const wanted = this.#shown instanceof Wanted ? this.#shown : new Wanted(this.page);
+    await wanted.load(signal, news);
+    if (wanted !== this.#shown) this.#shown?.leave?.();
+    this.#shown = wanted;
   }
 
   shows() {
@@ -25,7 +31,7 @@ export default class View {
   }
 
   render() {
-    return this.#shown.render();
+    return this.#shown?.render() ?? nothing;
   }
 
   leave() {

@@ -80,7 +80,7 @@ export class Doing {
         : html`<p class="muted">No thread was found ${found.state} there.</p>`}
       <details open>
         <summary>In words, as <code>laggard diagnose</code> tells it</summary>
-        <pre class="scrolls incidents-text" tabindex="0">${found.text}</pre>
+        <pre class="incidents-text">${found.text}</pre>
       </details>
     `;
   }

@@ -6,7 +6,7 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { live } from "../../packages/lit-html/directives/live.js";
 import { number } from "../../state.js";
 import { time } from "../../time.js";
-import { state, whose } from "./words.js";
+import { KINDS, state, whose } from "./words.js";
 
 const RANGES = [
   ["1h", "the last hour", 3600],
@@ -15,9 +15,6 @@ const RANGES = [
   ["30d", "the last 30 days", 30 * 86400],
 ];
 const USUAL = "24h";
-
-/** Whose incidents are shown: `host`, `application`, ... */
-const KINDS = ["application", "pool", "service", "host"];
 
 export default class List {
   #found;
@@ -35,8 +32,8 @@ export default class List {
       {
         ...(chosen && { [chosen.keyed_by]: chosen.key }),
         open: params.open ? "true" : undefined,
-        from: number(params, "from") ?? Date.now() / 1000 - range[2],
-        to: number(params, "to"),
+        from: number(params, "from") ?? number(params, "at") ?? Date.now() / 1000 - range[2],
+        to: number(params, "to") ?? number(params, "at"),
       },
       signal,
     );
@@ -99,8 +96,8 @@ export default class List {
     const chosen = this.#chosen();
     const keys = new Map([...cluster.hosts.map((key) => ({ keyed_by: "host", key })), ...this.#found.keys, ...(chosen ? [chosen] : [])].map((each) => [JSON.stringify([each.keyed_by, each.key]), each]));
     const value = chosen ? JSON.stringify([chosen.keyed_by, chosen.key]) : "";
-    const from = number(params, "from");
-    const to = number(params, "to");
+    const from = number(params, "from") ?? number(params, "at");
+    const to = number(params, "to") ?? number(params, "at");
     return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
       <label
         >Of
@@ -118,7 +115,7 @@ export default class List {
           >`
         : html`<span class="incidents-range"
             >Open ${from === undefined ? nothing : html`from ${time(from)}`} ${to === undefined ? nothing : html`to ${time(to)}`}
-            <button type="button" @click=${() => page.go({ from: undefined, to: undefined })}>Any time</button></span
+            <button type="button" @click=${() => page.go({ from: undefined, to: undefined, at: undefined })}>Any time</button></span
           >`}
       <label class="incidents-check"
         ><input type="checkbox" .checked=${live(Boolean(params.open))} @change=${(event) => page.go({ open: event.target.checked ? 1 : undefined })} /> only

@@ -3,7 +3,7 @@
 import { get, Refusal } from "../../api.js";
 import { duration, moment, readable, score } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
-import { number } from "../../state.js";
+import { address, number } from "../../state.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
 import { Doing } from "./doing.js";
@@ -15,6 +15,9 @@ import { state, usual, whose } from "./words.js";
 const FEATURES = 3;
 const ROWS = 5;
 
+/** Of rows with less of the first one's score nothing is shown. */
+const FAINT = 0.05;
+
 /** The moment that the beginning is compared with is so long before it, in seconds. */
 const BEFORE_S = 300;
 
@@ -24,6 +27,11 @@ const AGAIN = 20;
 
 /** Views where it can be seen what an operator saw. */
 const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
+
+/** Those of the rows, the first of which is the worst, that are worth to be shown. */
+function told(rows, worst) {
+  return rows.filter((row, place) => !place || worst(row) > FAINT * worst(rows[0])).slice(0, ROWS);
+}
 
 export default class One {
   #id;
@@ -181,8 +189,8 @@ export default class One {
 
   /** Where people reach this page: as the administrator says, else as this browser does. */
   #link() {
-    const base = this.page.cluster.url;
-    return base ? `${base}${location.pathname}${location.search}` : location.href;
+    const base = this.page.cluster.url || location.origin;
+    return base + address(location.pathname, { ...this.page.params, id: this.#account.incident.id });
   }
 
   async #copyMarkdown() {
@@ -204,6 +212,13 @@ export default class One {
     if (keyed_by === "host") return this.#moment(at, { row, feature });
     const member = keyed_by === "pool" ? { member: row } : keyed_by === "service" ? { cluster: row } : {};
     return this.page.href(PLACES[keyed_by], { host: undefined, [keyed_by]: key, at, ...member });
+  }
+
+  /** Where a row of a ranking can be looked at; of an application's, those that are none of its own are of its hosts. */
+  #row({ at }, { row, features }) {
+    const { incident } = this.#account;
+    if (incident.keyed_by === "application" && row !== incident.key) return this.page.href("/", { host: row.split("/")[0], at });
+    return this.#place(incident, at, row, features[0]?.feature);
   }
 
   #renderTimeline(now) {
@@ -306,7 +321,7 @@ export default class One {
         <caption class="muted">At ${time(seen.at)}, the worst first</caption>
         <thead><tr><th scope="col">Row</th><th scope="col" class="number">Score</th><th scope="col">Feature</th><th scope="col" class="number">Value</th><th scope="col" class="number">Usual</th><th scope="col" class="number">Its score</th></tr></thead>
         <tbody>
-          ${seen.rows.slice(0, ROWS).map((row) => {
+          ${told(seen.rows, (row) => row.score ?? Infinity).map((row) => {
             const features = row.features.slice(0, FEATURES);
             const lines = features.length ? features : [undefined];
             return lines.map(
@@ -314,7 +329,7 @@ export default class One {
                 html`<tr>
                   ${place === 0
                     ? html`<th scope="rowgroup" rowspan=${lines.length}>
-                          <a href=${this.#place(incident, seen.at, row.row, features[0]?.feature)} title=${row.row}>${row.name || row.row}</a>
+                          <a href=${this.#row(seen, row)} title=${row.row}>${row.name || row.row}</a>
                           ${row.waits ? html`<span class="badge victim">waits</span>` : nothing}
                         </th>
                         <td class="number" rowspan=${lines.length}>${row.score === null ? "infinite" : score(row.score)}</td>`
@@ -352,7 +367,7 @@ export default class One {
   #renderDiffers() {
     const found = this.#differs;
     if (!found) return nothing;
-    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...found.rows.slice(0, ROWS)];
+    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...told(found.rows, (row) => Math.abs(row.differs))];
     return html`<section class="card">
       <h2>What changed</h2>
       <p>

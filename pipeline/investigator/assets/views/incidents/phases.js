@@ -42,7 +42,7 @@ export function phases(found, feature, label) {
           ${found.map(
             (each, number) =>
               html`<tr>
-                <th scope="row">${number + 1}: ${each.high ? "high use" : "dip"}${each.dips ? ` with ${each.dips} dips` : ""}</th>
+                <th scope="row" class="incidents-phase">${number + 1}: ${each.high ? "high use" : "dip"}${each.dips ? ` with ${each.dips} dips` : ""}</th>
                 <td>${time(each.begin_ts)}</td>
                 <td class="number">${duration(each.end_ts - each.begin_ts)}</td>
                 <td class="number">${readable(feature, each.value)}</td>

@@ -12,10 +12,13 @@ const APART = 7;
 
 const STEPS = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
 
+/** An anomaly is told to have ended once it has been calm for five minutes: that is to be seen too, in seconds. */
+const ENDS_S = 330;
+
 /** The time from shortly before an incident opened to shortly after it ended, in seconds since the Unix epoch. */
 export function whole(incident, now) {
   const until = incident.until_ts ?? now;
-  const beside = Math.max(0.15 * (until - incident.opened_ts), 300);
+  const beside = Math.max(0.15 * (until - incident.opened_ts), ENDS_S);
   return { from: incident.opened_ts - beside, to: Math.min(until + beside, Math.max(now, until)) };
 }
 

@@ -3,6 +3,9 @@
 import { readable } from "../../format.js";
 import { html } from "../../packages/lit-html/lit-html.js";
 
+/** Whom incidents are about, as parameters name them: the first that is there. */
+export const KINDS = ["application", "pool", "service", "host"];
+
 /** Whom it is about: a host by its name, anything else by what it is too. */
 export function whose({ keyed_by, key }) {
   return keyed_by === "host" ? key : `${keyed_by} ${key}`;

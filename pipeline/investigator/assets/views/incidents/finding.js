@@ -1,0 +1,22 @@
+/** The incident that an alert is about: alerts know whom it is about and when it opened, and not its id. */
+
+import { get } from "../../api.js";
+import { number } from "../../state.js";
+import { KINDS } from "./words.js";
+
+/** Alerts tell whole seconds. */
+const ROUNDED_S = 1;
+
+/**
+ * The id of the incident that was open at a moment.
+ *
+ * @param {Record<string, string>} params of the page: `at`, and whose: `host`, `application`, `pool` or `service`
+ * @returns {Promise<string|undefined>} nothing where none was open then, or more than one: the list tells them
+ */
+export async function find(params, signal) {
+  const at = number(params, "at");
+  const kind = KINDS.find((each) => params[each]);
+  if (params.id || at === undefined || !kind) return undefined;
+  const { incidents } = await get("/incidents", { [kind]: params[kind], from: at - ROUNDED_S, to: at + ROUNDED_S }, signal);
+  return incidents.length === 1 ? incidents[0].id : undefined;
+}
