@@ -174,6 +174,19 @@ class Subject(NamedTuple):
     feature: FeatureScore
 
 
+class Learned(NamedTuple):
+    """A task that has learned from a host's history.
+
+    Attributes:
+        task: has taken all records of the host before its position.
+        since: from when on, where what was before is in no snapshot that is left; else NaN.
+
+    """
+
+    task: Task
+    since: float
+
+
 class History:
     """The frames and marks on a bus, and what an operator makes of them.
 
@@ -241,10 +254,10 @@ class History:
 
     def task_at(self, host: str, stop: int) -> Task:
         """A task that has taken all records of the host before the offset `stop`."""
-        return self._learned(host, stop)[0]
+        return self.learned(host, stop).task
 
-    def _learned(self, host: str, stop: int) -> tuple[Task, float]:
-        """The task, and from when on it has learned where what was before is in no snapshot that is left; else NaN."""
+    def learned(self, host: str, stop: int) -> Learned:
+        """The same, with what it could not see."""
         reader = self.reader(host)
         task = Task(self._wired, reader.partition, live=False)
         snapshots = newest_snapshots(self._bus, self._wired, reader.partition, stop)
@@ -258,9 +271,24 @@ class History:
         task.position = stop
         unseen = not saved and start > 0
         first = next(reader.forwards(start, stop), None) if unseen else None
-        return task, math.nan if first is None else first[1].ts
+        return Learned(task, math.nan if first is None else first[1].ts)
 
-    def ask(self, host: str, ts: float | None, rows: int, features: int, *, asking: int | None = None) -> Answer:
+    def go_on(self, learned: Learned, host: str, stop: int) -> None:
+        """Let a task take what the host has sent since, before the offset `stop`."""
+        learned.task.replay(self.reader(host).stored(learned.task.position, stop))
+        learned.task.position = stop
+        learned.task.states.take(stop)  # snapshots, which nobody saves
+
+    def ask(
+        self,
+        host: str,
+        ts: float | None,
+        rows: int,
+        features: int,
+        *,
+        asking: int | None = None,
+        learned: Learned | None = None,
+    ) -> Answer:
         """What was slow.
 
         Args:
@@ -269,6 +297,7 @@ class History:
             rows: how many are ranked at most.
             features: how many of each row at most.
             asking: the process that asks, where it is one of the host's: it is left out.
+            learned: what has taken all before `stop_of` the moment already.
 
         Raises:
             OutsideError: there is no frame near the moment.
@@ -276,8 +305,8 @@ class History:
         """
         reader = self.reader(host)
         end = self._bus.bounds(reader.partition)[1]
-        stop = end if ts is None else self._after(reader, ts, end)
-        task, since = self._learned(host, stop)
+        stop = self.stop_of(host, ts)
+        task, since = learned or self.learned(host, stop)
         stream = blamed_stream(task, host)
         window_s = max(MARK_WINDOW_S, 2.0 * stream.interval_s if stream else 0.0)
         if ts is not None and not (stream and ts - stream.ts <= window_s):
@@ -288,6 +317,12 @@ class History:
         if found is not None and (ts is None or abs(ts - found.frame.ts) <= window_s):
             return self._begun(replace(found, since=since, short_lived=self._short_lived(found)))
         raise self._outside(host, reader, end, ts)
+
+    def stop_of(self, host: str, ts: float | None) -> int:
+        """The offset before which all is that has to do with a moment; the end for None."""
+        reader = self.reader(host)
+        end = self._bus.bounds(reader.partition)[1]
+        return end if ts is None else self._after(reader, ts, end)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str | None = None) -> Series:
         """The time series round the moment of a feature of a row of the frame that was judged, or of another scope.

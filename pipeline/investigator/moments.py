@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from laggard.pipeline.engine.task import MARK_WINDOW_S
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES
-from laggard.pipeline.history.why import OutsideError
+from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking
-    from laggard.pipeline.history.why import Answer, History
+    from laggard.pipeline.history.why import Answer, History, Learned
 
 MOST_ROWS: Final = 1000
+
+MOST_JUDGED: Final = 16
+MOST_LEARNED: Final = 6
+
+NEAR_TICKS: Final = 60
+"""A task that is no further behind a moment goes on to it: a snapshot is as far, as a rule."""
+
+NEAR_RECORDS: Final = 5000
+"""Likewise in records of all hosts, where it goes on to the newest frame."""
 
 
 class Who(NamedTuple):
@@ -31,12 +43,14 @@ class Judged:
 
     Attributes:
         why: what was slow then.
-        live: whether it is the newest frame.
 
     """
 
     why: Answer
-    live: bool
+
+    def answers(self, ts: float | None) -> bool:
+        """Whether it is what is to be said of a moment, where no other frame is between them."""
+        return ts is None or 0.0 <= ts - self.why.frame.ts <= max(MARK_WINDOW_S, 2.0 * self.why.tick_s)
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -81,7 +95,11 @@ class Judged:
 
 
 class Moments:
-    """What was slow at moments that people look at.
+    """What was slow at moments that people look at. Safe to use from several threads.
+
+    What was judged is kept: nothing that comes later has a part in it. So are the last tasks that have learned up to a
+    moment: the next frame, or a moment soon after, takes only what came in between. There are at most
+    `MOST_LEARNED` and `MOST_JUDGED` of them.
 
     Parameters:
         history: judges them.
@@ -90,16 +108,65 @@ class Moments:
 
     def __init__(self, history: History) -> None:
         self._history = history
+        self._lock = threading.Lock()
+        self._asking: dict[str, threading.Lock] = {}
+        self._judged: OrderedDict[tuple[str, int], Judged] = OrderedDict()
+        self._learned: OrderedDict[tuple[str, int], Learned] = OrderedDict()
 
     def at(self, host: str, ts: float | None) -> Judged:
         """A moment of a host, in seconds since the Unix epoch; None for its newest frame.
 
         Raises `RequestError` (404) where no frame is near it, saying what there is.
         """
+        with self._lock:
+            asking = self._asking.setdefault(host, threading.Lock())
+        # A page asks several questions about one moment at once: the first of them makes what the others need.
+        with asking:
+            stop = self._history.stop_of(host, ts)
+            with self._lock:
+                judged = self._judged.get((host, stop))
+                if judged is not None and judged.answers(ts):
+                    self._judged.move_to_end((host, stop))
+                    return judged
+            try:
+                judged = self._judge(host, ts, stop)
+            except OutsideError as error:
+                raise _outside(error) from None
+            with self._lock:
+                if judged.answers(ts):
+                    self._judged[host, stop] = judged
+                    _bound(self._judged, MOST_JUDGED)
+            return judged
+
+    def _judge(self, host: str, ts: float | None, stop: int) -> Judged:
+        """Judge a moment by a task that has learned up to shortly before it, where there is one."""
+        with self._lock:
+            near = [at for at in self._learned if at[0] == host and at[1] <= stop]
+            near = [at for at in near if _is_near(self._learned[at], host, ts, stop - at[1])]
+            learned = self._learned.pop(max(near)) if near else None
+        if learned is None:
+            learned = self._history.learned(host, stop)
+        else:
+            self._history.go_on(learned, host, stop)
         try:
-            return Judged(self._history.ask(host, ts, 1, 1), ts is None)
-        except OutsideError as error:
-            raise _outside(error) from None
+            return Judged(self._history.ask(host, ts, 1, 1, learned=learned))
+        finally:
+            with self._lock:
+                self._learned[host, learned.task.position] = learned
+                _bound(self._learned, MOST_LEARNED)
+
+
+def _is_near(learned: Learned, host: str, ts: float | None, records: int) -> bool:
+    """Whether less is to be learned from there on than from a snapshot, as a rule."""
+    stream = blamed_stream(learned.task, host)
+    if ts is None or stream is None:
+        return records <= NEAR_RECORDS
+    return ts - stream.ts <= NEAR_TICKS * stream.interval_s
+
+
+def _bound(kept: OrderedDict[tuple[str, int], Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 def _outside(error: OutsideError) -> RequestError:

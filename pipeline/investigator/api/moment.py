@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MARKS_WITHIN_S: Final = 600.0
 """Marks that are so near to a moment are told with it."""
 
+EXPECTED_ROWS: Final = 8
+"""So many of the worst rows are those whose series somebody is likely to look at."""
+
 HOST: Final = "host"
 """The scope, and the id on the page, of the row of the host's own counters."""
 
@@ -216,6 +219,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
     rows = [_row(found, each, question.features) for each in ranking.rows[: question.rows]]
     unjudged = found.unjudged
     rows += [_unjudged(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
+    reading.columns.want(host, why.frame.scope, [each.row for each in rows[EXPECTED_ROWS - 1 :: -1]])
     about, grown = why.subject, why.grown
     ts = why.frame.ts
     return Moment(
@@ -223,8 +227,8 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         ts=ts,
         asked_ts=question.at,
         tick_s=why.tick_s,
-        live=found.live,
-        silent_s=why.silent_s(reading.clock()) if found.live else 0.0,
+        live=question.at is None,
+        silent_s=why.silent_s(reading.clock()) if question.at is None else 0.0,
         scope=why.frame.scope,
         score=_number(ranking.score),
         told=told(why, since=since(why)),
@@ -257,7 +261,7 @@ def one_row(reading: Reading, question: RowQuestion) -> OneRow:
         raise RequestError(
             404, f"no row {question.row[:100]!r} in the frame of that moment", "the id of one that /moment has"
         )
-    return OneRow(host, why.frame.ts, question.at, why.tick_s, found.live, scope, row)
+    return OneRow(host, why.frame.ts, question.at, why.tick_s, question.at is None, scope, row)
 
 
 def compare(reading: Reading, question: CompareQuestion) -> Comparison:

@@ -122,7 +122,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
     end = moment + AFTER_S if question.end is None else question.end
     _check_range(begin, end)
     found = reading.columns.thinned(
-        host, question.scope, row, question.feature, begin=begin, end=end, points=question.points
+        host, question.scope, row, question.feature, begin=begin, end=end, points=question.points, moment=moment
     )
     if found.complete and not found.ts and not any_value(found):
         raise RequestError(
@@ -167,7 +167,9 @@ def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
     begin = first if question.begin is None else question.begin
     end = last if question.end is None else question.end
     _check_range(begin, end)
-    found = reading.columns.thinned(host, HOST, None, TIMELINE, begin=begin, end=end, points=question.points)
+    found = reading.columns.thinned(
+        host, HOST, None, TIMELINE, begin=begin, end=end, points=question.points, whole=False
+    )
     return Timeline(
         host=host,
         begin=begin,

@@ -1,0 +1,158 @@
+"""How soon the page's API answers, and what it takes, with 500 processes and a day of ticks of 5 s.
+
+    python -m tests.benchmarks.page
+    python -m tests.benchmarks.page --bus /tmp/page/laggard.db --rounds 40
+
+`laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made; without `--bus` that is made
+first, in a folder that is deleted again. Each line is of requests one after the other, as a page sends them: `first`
+is the very first one, `moment` is of moments anywhere in the day that nobody asked about, `beside` of the tick after
+the one before, `again` of moments that were asked about, `row` and `series` of another row at a moment that is shown,
+`whole` until a series has every tick. Times are of the client, with HTTP; memory is the server's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import numpy as np
+
+from laggard.pipeline.claims import holder_of
+from tests.benchmarks.history import HOST, TROUBLED, make_history
+from tests.brokers.processes import start
+from tests.monitoring.servers import awaited
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+POLL_S: Final = 0.1
+"""So often a page asks for the rest of a series."""
+
+
+class Page:
+    """Asks a server, and remembers how long each kind of question took, in seconds."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self.took: dict[str, list[float]] = {}
+
+    def get(self, kind: str, path: str, **asked: Any) -> Any:
+        """Ask; what it took is noted as of this kind."""
+        began = time.perf_counter()
+        answer = self._client.get(f"/api/v1{path}", params={"host": HOST, **asked})
+        self.took.setdefault(kind, []).append(time.perf_counter() - began)
+        answer.raise_for_status()
+        return answer.json()
+
+    def whole(self, kind: str, **asked: Any) -> None:
+        """Ask for a series until it has every tick."""
+        began = time.perf_counter()
+        while not self._client.get("/api/v1/series", params={"host": HOST, **asked}).json()["complete"]:
+            time.sleep(POLL_S)
+        self.took.setdefault(kind, []).append(time.perf_counter() - began)
+
+
+@contextmanager
+def running_server(bus: Path, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """`laggard serve` on a bus, with its state in a folder; gives where it is, and its process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
+    environment |= {"LAGGARD_STATE": str(folder), "LAGGARD_SERVE_LISTEN": "127.0.0.1:0"}
+    command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "serve", "--bus", str(bus)]
+    log = folder / "serve.log"
+    with log.open("wb") as output:
+        process = start(command, output, environment)
+
+    def address() -> str:
+        assert process.poll() is None, log.read_text()
+        held = holder_of(str(bus), folder, "serve")
+        return held.url if held else ""
+
+    try:
+        yield awaited(address, within_s=60.0), process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def measure(bus: Path, rounds: int, seed: int, print_: Callable[[str], None] = print) -> None:
+    """Print what each kind of question takes."""
+    random = np.random.default_rng(seed)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_server(bus, Path(folder)) as (url, process),
+        httpx.Client(base_url=url, timeout=60, headers={"Accept-Encoding": "gzip"}) as client,
+    ):
+        page = Page(client)
+        print_(f"started: {_rss_mb(process.pid):.0f} MB")
+        now = page.get("first /moment", "/moment")
+        page.get("first /row", "/row", row=TROUBLED)
+        page.get("first /series", "/series", row=TROUBLED, feature="cpu_user_ratio")
+        page.get("first /timeline", "/timeline")
+        page.whole("whole 4 h", row=TROUBLED, feature="cpu_user_ratio")
+        first, last = (page.get("again /timeline", "/timeline")[each] for each in ("first_ts", "last_ts"))
+        rows = [each["row"] for each in now["rows"]]
+        for row in random.choice(rows, rounds, replace=False):
+            page.get("row /row", "/row", row=row)
+            page.get("row /series", "/series", row=row, feature="cpu_user_ratio")
+        page.whole("whole 4 h, other row", row=rows[-1], feature="cpu_user_ratio")
+        moments = random.uniform(first + 3600.0, last, rounds)
+        for at in moments:
+            found = page.get("moment /moment", "/moment", at=at)
+            row = found["rows"][0]["row"]
+            page.get("moment /row", "/row", at=at, row=row)
+            page.get("moment /series", "/series", at=at, row=row, feature="cpu_user_ratio")
+            page.get("beside /moment", "/moment", at=found["ts"] + found["tick_s"])
+        for at in moments[-8:]:
+            page.get("again /moment", "/moment", at=at)
+        for at in random.uniform(first + 3600.0, last, rounds):
+            page.get("compare /compare", "/compare", at=at, **{"with": at - 3600.0})
+        for _ in range(rounds):
+            page.get("again /moment, now", "/moment")
+        print_(f"after the clicks: {_rss_mb(process.pid):.0f} MB")
+        page.whole("whole 24 h", row=rows[1], feature="cpu_user_ratio", **{"from": first, "to": last, "points": 20_000})
+        for _ in range(rounds):
+            page.get(
+                "again /series 24 h", "/series", row=rows[1], feature="cpu_user_ratio",
+                **{"from": first, "to": last, "points": 1500},
+            )  # fmt: skip
+        for row in rows[:40]:
+            page.get("row /series 24 h", "/series", row=row, feature="cpu_user_ratio", **{"from": first, "to": last})
+        print_(f"after days of rows: {_rss_mb(process.pid):.0f} MB")
+    print_(f"{'':24}{'times':>7}{'p50':>9}{'p95':>9}{'most':>9}")
+    for kind, took in page.took.items():
+        p50, p95 = statistics.median(took), float(np.quantile(took, 0.95))
+        print_(f"{kind:24}{len(took):7}{1e3 * p50:6.0f} ms{1e3 * p95:6.0f} ms{1e3 * max(took):6.0f} ms")
+
+
+def _rss_mb(pid: int) -> float:
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) / 1e3
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bus", type=Path, help="made before; without it one is made")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    if given.bus is not None:
+        measure(given.bus, given.rounds, given.seed)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        bus = Path(folder) / "laggard.db"
+        make_history(bus)
+        measure(bus, given.rounds, given.seed)
+
+
+if __name__ == "__main__":
+    main()
