@@ -35,9 +35,14 @@ export default class View {
   #shown = "";
   #listed = -Infinity;
   #read = -Infinity;
+  #later;
 
   constructor(page) {
     this.page = page;
+  }
+
+  leave() {
+    clearTimeout(this.#later);
   }
 
   shows() {
@@ -73,7 +78,12 @@ export default class View {
     const before = this.data.chosen;
     const shown = JSON.stringify({ ...this.page.params, tab, application });
     const every = (this.data.interval_s ?? 0) * 1000 * LOOKED;
-    if (shown === this.#shown && news.size && !news.has("models") && performance.now() - this.#read < every) return;
+    clearTimeout(this.#later);
+    const rest = this.#read + every - performance.now();
+    if (shown === this.#shown && news.size && !news.has("models") && rest > 0) {
+      this.#later = setTimeout(() => this.page.reload(), rest);
+      return;
+    }
     try {
       const data = await TABS[tab].load(this, signal);
       if (signal.aborted) return;
