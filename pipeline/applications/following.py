@@ -4,8 +4,9 @@ What models predict is on no topic: it follows from the application's records an
 worker's own task is driven once more, over the records since, with an operator that notes what it is asked and what it
 answers. Whoever asks again is answered by the same task, which takes only the records that came meanwhile.
 
-Of a shop on two hosts with 750 metrics, an hour at a tick a second (14,400 frames and 1,800 intervals) takes 6 s of CPU
-when it is asked for first; what comes in a second, 2 ms.
+Of a shop on two hosts with 1,054 metrics, an hour at a tick a second (16,264 records, 1,802 intervals) takes 2.0 s of
+CPU when it is asked for first; with 1,315 metrics half an hour at a tick each five seconds (180 intervals) takes 0.3 s.
+What came since then takes some milliseconds.
 """
 
 from __future__ import annotations

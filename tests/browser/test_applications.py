@@ -62,7 +62,7 @@ def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, t
     tab.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 50, steps=4)
     tab.mouse.up()
     expect(tab).to_have_url(re.compile(r"from=\d+&to=\d+"))
-    tab.get_by_role("button", name="The last hour").click()
+    tab.get_by_role("button", name="Back to now").click()
     expect(tab).not_to_have_url(re.compile("from="))
 
 

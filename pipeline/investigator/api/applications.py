@@ -55,8 +55,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Incident
 
 DAY_S: Final = 86_400.0
-TRACKED_S: Final = 3600.0
-"""So far back it is looked, unless somebody asks for more."""
+TRACKED: Final = 180
+"""So many intervals are told, unless somebody asks for more: each costs about 1 ms when it is asked for first ..."""
+
+TRACKED_S: Final = (900.0, 3600.0)
+"""... but no less, and no more than this."""
 
 FEW: Final = 5
 """Of so many applications the incidents are read one by one; of more in one go over all of them."""
@@ -326,7 +329,7 @@ class Tracking(Answer, frozen=True):
 
 
 class TrackingQuestion(Question, frozen=True):
-    """Of which application, from when to when; without, the last hour, or that before `to`."""
+    """Of which application, from when to when; by default the last 180 intervals, or those before `to`."""
 
     application: Application_
     begin: float | None = msgspec.field(default=None, name="from")
@@ -366,16 +369,19 @@ def _span(reading: Reading, question: TrackingQuestion | SeriesQuestion) -> tupl
     end = math.inf if question.end is None else question.end
     begin = question.begin
     if begin is None:
-        begin = min(end, _newest_ts(reading, question.application)) - TRACKED_S
+        newest_ts, length_s = _newest(reading, question.application)
+        least, most = TRACKED_S
+        begin = min(end, newest_ts) - min(max(TRACKED * length_s, least), most)
     if not begin < end:
         raise RequestError(400, f"parameter 'from' is {begin!r}", f"a time before 'to', {end!r}")
     return begin, end
 
 
-def _newest_ts(reading: Reading, application: str) -> float:
-    """Of the newest record of an application: it may be recorded, and long ago."""
+def _newest(reading: Reading, application: str) -> tuple[float, float]:
+    """The time of the newest record of an application, which may be long ago, and how long its intervals are."""
     with reading.applications.present(application) as followed:
-        return _state(reading, followed).ts
+        state = _state(reading, followed)
+        return state.ts, state.intervals.length_s
 
 
 def _is_in(performance: str, noted: Sequence[Noted]) -> bool:
@@ -508,7 +514,7 @@ class Series(Answer, frozen=True):
 
 
 class SeriesQuestion(Question, frozen=True):
-    """Of which metric, beside which performance metric, from when to when; without, the last hour before `to`."""
+    """Of which metric, beside which performance metric, from when to when; by default as in `Tracking`."""
 
     application: Application_
     metric: MetricName

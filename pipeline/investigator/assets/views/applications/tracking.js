@@ -40,7 +40,7 @@ function range(view, data) {
     <span>${time(shown.from)} to ${time(shown.to)}</span>
     <button @click=${() => go(shown.from - length, shown.from)}>Earlier</button>
     <button @click=${() => go(shown.from - length, to)}>Further back</button>
-    ${live ? nothing : html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>The last hour</button>`}
+    ${live ? nothing : html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>Back to now</button>`}
     <span class="muted">Drag across a chart to look closer.</span>
   </div>`;
 }
