@@ -129,8 +129,8 @@ def code(text: str) -> str:
     """A code span of one line."""
     text = printable(text)
     fence = "`" * (_longest_run(text) + 1)
-    # A space on both sides is taken off again; it parts the fence from a backtick, and keeps text of spaces alone.
-    spaced = not text or text[0] in "` " or text[-1] in "` "
+    # A space on both sides is taken off again, but where there are only spaces; it parts the fence from a backtick.
+    spaced = not text or (text.strip(" ") and (text[0] in "` " or text[-1] in "` "))
     return f"{fence} {text} {fence}" if spaced else f"{fence}{text}{fence}"
 
 

@@ -224,7 +224,10 @@ class IncidentsQuestion(Question, frozen=True):
     pool: Text = ""
     service: Text = ""
     only_open: bool = msgspec.field(name="open", default=False)
-    begin: float | None = msgspec.field(name="from", default=None)
+    within: Annotated[float, msgspec.Meta(gt=0.0, description="those open so many seconds ago or later")] = LISTED_S
+    begin: Annotated[float | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
+        name="from", default=None
+    )
     end: float | None = msgspec.field(name="to", default=None)
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
@@ -254,7 +257,7 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
         names = " and ".join(repr(name) for name, _ in given)
         raise RequestError(400, f"parameters {names} exclude each other", "at most one of them")
     now = reading.clock()
-    since = now - LISTED_S if question.begin is None else question.begin
+    since = now - question.within if question.begin is None else question.begin
     keyed_by, key = given[0] if given else ("", None)
     past = past_incidents(reading.bus, reading.topics, since, key=key)
     # An application, a pool or a service may be called as a host is.

@@ -32,7 +32,8 @@ export default class List {
       {
         ...(chosen && { [chosen.keyed_by]: chosen.key }),
         open: params.open ? "true" : undefined,
-        from: number(params, "from") ?? number(params, "at") ?? Date.now() / 1000 - range[2],
+        within: range[2],
+        from: number(params, "from") ?? number(params, "at"),
         to: number(params, "to") ?? number(params, "at"),
       },
       signal,
