@@ -101,12 +101,8 @@ class Requests:
         return known.moments, known.requests
 
     def services(self) -> list[str]:
-        """Those that something is recorded of, sorted. Raises `RequestError` (404) where there is none."""
-        found = known_services(self._bus, self._topics)
-        if not found:
-            expected = recording(lambda *words: shlex.join(("laggard", *words)))
-            raise RequestError(404, "no request is recorded", expected)
-        return found
+        """Those that something is recorded of, sorted."""
+        return known_services(self._bus, self._topics)
 
     def of(self, service: str, begin: float, end: float) -> tuple[Told, list[tuple[str, str]]]:
         """What is told of a service's requests that began from one moment to another, and which these are.
@@ -116,12 +112,17 @@ class Requests:
         told = self.stored.told(begin, end, service)
         keys = list(told.within(begin, end, service))
         if not keys:
-            known = self.services()
-            if service not in known:
+            if service not in (known := self.services()):
                 listed = ", ".join(known[:LISTED]) + (", ..." if len(known) > LISTED else "")
-                raise RequestError(404, f"nothing is recorded of service {service[:100]!a}", f"one of {listed}")
-            raise RequestError(404, f"no request of {service[:100]} began in this time", "another stretch of time")
+                expected = f"one of {listed}" if known else hint()
+                raise RequestError(404, f"nothing is recorded of service {service[:100]!a}", expected)
+            raise RequestError(404, f"no request of {service[:100]!a} began in this time", "another stretch of time")
         return told, keys
+
+
+def hint() -> str:
+    """How requests come to be recorded."""
+    return recording(lambda *words: shlex.join(("laggard", *words)))
 
 
 class Stretch(Question, frozen=True):

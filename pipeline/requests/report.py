@@ -222,7 +222,7 @@ def spent_told(spent: Spent) -> str:
 
 
 def apart_told(found: Difference) -> str:
-    """What sets requests apart in one respect, in words: `openat, read (in a row)`, `waits for a disk, in read`."""
+    """What sets requests apart in one respect: `waits for a disk, in read`; or calls in a row: `openat, read`."""
     match found.kind:
         case "state":
             return label(found.what[0])
@@ -230,7 +230,7 @@ def apart_told(found: Difference) -> str:
             state, syscall, on, by, result = found.what
             return spent_told(Spent(state, syscall, on, by, found.pid, result, 0, 0.0))
         case "ngram":
-            does = "in a row" if len(found.what) > 1 else SYSCALLS.get(found.what[0], "")
+            does = "" if len(found.what) > 1 else SYSCALLS.get(found.what[0], "")
             return printable(", ".join(found.what)) + (f" ({does})" if does else "")
 
 

@@ -12,7 +12,7 @@ from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.api import requests_compared, requests_path
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident
-from laggard.pipeline.investigator.requests import Asked, OfService, Row, Stretch, rows, stretch
+from laggard.pipeline.investigator.requests import Asked, OfService, Row, Stretch, hint, rows, stretch
 from laggard.pipeline.requests.looking import histogram
 from laggard.pipeline.requests.past import lately, summaries
 
@@ -58,6 +58,7 @@ class Services(Asked, frozen=True):
     services: list[OneService]
     silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
     newest: Annotated[Number, msgspec.Meta(description="when the newest request of all began")]
+    hint: Annotated[str, msgspec.Meta(description="how requests come to be recorded, if there are none; else empty")]
 
 
 class OneCluster(Answer, frozen=True):
@@ -127,6 +128,7 @@ def services(reading: Reading, question: Stretch) -> Services:
         [_service(reading, each) for each in found],
         [each for each in known if each not in heard][:MOST_SERVICES],
         newest,
+        "" if known else hint(),
     )
 
 

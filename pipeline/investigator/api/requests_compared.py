@@ -28,7 +28,7 @@ MOST_MEMBERS: Final = 200
 MOST_NORMAL: Final = 500
 """So many requests, the newest ones, are looked at in all that they did."""
 
-MOST_APART: Final = 12
+MOST_APART: Final = 10
 """Of each kind, what sets a cluster apart."""
 
 EXAMPLES: Final = 10

@@ -171,7 +171,6 @@ def _one(reading: Reading, question: Which) -> Found:
     if found:
         told = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {asked!a}"
         raise RequestError(404, told, "more of the id")
-    reading.requests.services()
     newest = [each for each in lately(reading.bus, reading.topics) if each.service == question.service][:LISTED]
     expected = f"one such as {', '.join(listed(newest))}" if newest else "a service that requests are recorded of"
     raise RequestError(404, f"no request of {question.service[:100]!a} with the id {asked!a} is recorded", expected)

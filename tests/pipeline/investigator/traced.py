@@ -12,7 +12,7 @@ from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import encode
-from laggard.pipeline.records.requests import Segment
+from laggard.pipeline.records.requests import Segment, bounded
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import REQUESTS, Topics
 from laggard.pipeline.wiring import judging
@@ -72,7 +72,9 @@ def traced(begin: float, seconds: int = SECONDS) -> Iterator[Request]:
     service = Service(SERVICE, "web-1", begin, HELD)
     for second in range(seconds):
         for each in sorted(service.requests(begin + second + 1.0), key=lambda each: each.ts):
-            yield replace(each, threads=THREADS, path=tuple(_path(each)), critical_s=each.times_s)
+            yield replace(
+                each, threads=THREADS, path=tuple(_path(each)), critical_s=each.times_s, spent=bounded(each.spent)
+            )
 
 
 def _path(request: Request) -> Iterator[Segment]:

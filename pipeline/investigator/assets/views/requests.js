@@ -1,15 +1,289 @@
-import { html } from "../packages/lit-html/lit-html.js";
+/** Requests: how long they took, which are out of line and alike, and where the time of one went (S4). */
+
+import { get } from "../api.js";
+import { printable, readable } from "../format.js";
+import { html, nothing } from "../packages/lit-html/lit-html.js";
+import { number } from "../state.js";
+import { time } from "../time.js";
+import { clusterCard } from "./requests/cluster.js";
+import { histogram } from "./requests/durations.js";
+import { listCard, SHOWN } from "./requests/list.js";
+import { onePage } from "./requests/path.js";
+import { asked, isLive, rangeChoice } from "./requests/range.js";
+import { GLYPHS } from "./requests/scatter.js";
+
+/** The plane is asked for again at most so often while requests come, and so soon when a better one is being made. */
+const PLANE_MS = 10_000;
+const PENDING_MS = 1_000;
 
 export default class View {
-  topics = [];
+  #shown = "";
+  #timer;
+  #planeRead = 0;
 
   constructor(page) {
     this.page = page;
   }
 
-  async load(signal) {}
+  /** What was does not change. */
+  get topics() {
+    return isLive(this.page.params) && !this.page.params.request ? ["requests", "anomalies"] : [];
+  }
+
+  leave() {
+    clearTimeout(this.#timer);
+  }
+
+  async load(signal) {
+    clearTimeout(this.#timer);
+    const { params } = this.page;
+    if (params.request && params.service) {
+      if (this.path?.request !== params.request) this.path = undefined;
+      this.path = await get("/requests/path", { service: params.service, request: params.request, ...asked(params) }, signal);
+      return;
+    }
+    this.path = undefined;
+    this.services = await get("/requests", asked(params), signal);
+    this.service = params.service ?? this.services.services[0]?.service;
+    const shown = JSON.stringify([this.service, asked(params)]);
+    if (shown !== this.#shown) {
+      this.one = this.list = this.plane = undefined;
+      this.#planeRead = 0;
+    }
+    this.#shown = shown;
+    if (!this.services.services.some((each) => each.service === this.service)) return;
+    if (this.cluster?.cluster !== params.cluster) this.cluster = undefined;
+    this.page.update();
+    const of = { service: this.service, ...asked(params) };
+    const { only, sort, like } = params;
+    const wanted = { only, sort, like, most: number(params, "most") ?? SHOWN };
+    const [one, list, cluster] = await Promise.all([
+      get("/requests/service", of, signal),
+      get("/requests/list", { ...of, ...wanted }, signal),
+      params.cluster ? get("/requests/cluster", { ...of, cluster: params.cluster }, signal) : undefined,
+      this.#readPlane(of, signal),
+    ]);
+    Object.assign(this, { one, list, cluster });
+  }
+
+  async #readPlane(of, signal) {
+    if (this.plane && !this.plane.pending && performance.now() - this.#planeRead < PLANE_MS) return;
+    const plane = await get("/requests/plane", of, signal);
+    if (signal.aborted) return;
+    this.#planeRead = performance.now();
+    // The same requests at the same places are not placed again: who has zoomed in stays there.
+    const same = this.plane && this.plane.way === plane.way && this.plane.requests.join() === plane.requests.join();
+    if (!same) this.scatter = undefined;
+    this.plane = plane;
+    if (plane.pending) {
+      this.#timer = setTimeout(async () => {
+        await this.#readPlane(of, signal).catch(() => undefined);
+        if (!signal.aborted) this.page.update();
+      }, PENDING_MS);
+    }
+  }
+
+  shows() {
+    return this.page.params.request ? this.path !== undefined : this.services !== undefined;
+  }
 
   render() {
-    return html`<h1>requests</h1>`;
+    if (this.page.params.request && this.page.params.service) return this.path ? onePage(this) : html`<h1>Request</h1>`;
+    if (!this.services) return html`<h1>Requests</h1>`;
+    if (this.services.hint) {
+      return html`<section class="empty">
+        <h1>No request is recorded yet</h1>
+        <p>laggard follows requests through the kernel, tells which are out of line, and what they waited for.</p>
+        <p>${this.services.hint}.</p>
+      </section>`;
+    }
+    return html`<h1>Requests</h1>
+      ${rangeChoice(this)}
+      <div class="requests-stack">${this.#services()} ${this.#one()}</div>`;
   }
+
+  // The services.
+
+  #services() {
+    const { services, silent, newest } = this.services;
+    const range = asked(this.page.params);
+    return html`<section class="card" aria-labelledby="requests-services">
+      <h2 id="requests-services">Services</h2>
+      ${services.length
+        ? html`<div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-services">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Service</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Out of line</th>
+                  <th scope="col" class="number">Median</th><th scope="col" class="number">95 %</th><th scope="col" class="number">99 %</th>
+                  <th scope="col" class="number">Longest</th><th scope="col">Newest</th><th scope="col">Open trouble</th>
+                </tr>
+              </thead>
+              <tbody>${services.map((each) => this.#row(each, range))}</tbody>
+            </table>
+          </div>`
+        : html`<p>No request began in this time. ${newest === null ? nothing : html`The newest began at ${time(newest)}: <a href=${this.page.href("/requests", { from: Math.floor(newest) - 3600, to: Math.ceil(newest) })}>the hour before it</a>.`}</p>`}
+      ${services.length && silent.length ? html`<p class="muted">Known of other times: ${silent.map((each) => printable(each)).join(", ")}.</p>` : nothing}
+    </section>`;
+  }
+
+  #row(each, range) {
+    const share = each.outlying.requests / each.every.requests;
+    const long = (value) => html`<td class="number">${readable("duration_s", value)}</td>`;
+    return html`<tr class=${each.service === this.service ? "requests-chosen" : ""}>
+      <th scope="row"><a href=${this.page.href("/requests", { service: each.service, ...range })} aria-current=${each.service === this.service ? "true" : nothing}>${printable(each.service)}</a></th>
+      <td class="number">${each.cut ? "over " : ""}${readable("", each.every.requests)}</td>
+      <td class="number">${each.outlying.requests ? html`<strong class="alarm">${readable("", each.outlying.requests)}</strong> <span class="muted">${readable("share_ratio", share)}</span>` : "0"}</td>
+      ${long(each.every.median_s)}${long(each.every.p95_s)}${long(each.every.p99_s)}${long(each.every.longest_s)}
+      <td>${time(each.newest)}</td>
+      <td>${each.troubles.length ? each.troubles.map((one) => html`<a class="alarm" href=${this.page.href("/incidents", { id: one.id })} title=${one.sentence}>since ${time(one.from)}</a> `) : html`<span class="muted">none</span>`}</td>
+    </tr>`;
+  }
+
+  // The one that is chosen.
+
+  #one() {
+    const { one } = this;
+    if (!one) return nothing;
+    const { service } = one;
+    return html`<h2 class="requests-name">${printable(service.service)}</h2>
+      ${service.troubles.map((each) => html`<p><a class="alarm" href=${this.page.href("/incidents", { id: each.id })}>Open since ${time(each.from)}</a> ${each.sentence}</p>`)}
+      ${service.young ? html`<p class="muted">Too few requests were known for the newest judgement to be relied on.</p>` : nothing}
+      ${service.cut ? html`<p class="muted">There were more requests than are read; the newest are counted.</p>` : nothing}
+      <div class="requests-beside">
+        ${this.#plane()}
+        <section class="card" aria-labelledby="requests-durations">
+          <h2 id="requests-durations">Durations</h2>
+          ${histogram(one.durations)} ${durations(service)}
+        </section>
+      </div>
+      ${this.#clusters()} ${clusterCard(this)} ${listCard(this)}`;
+  }
+
+  #plane() {
+    const { plane } = this;
+    return html`<section class="card" aria-labelledby="requests-plane">
+      <h2 id="requests-plane">Alike and unlike</h2>
+      ${plane
+        ? html`<p class="muted">${placed(plane)}</p>
+            <laggard-scatter class="requests-scatter" .label=${`Requests on a plane: ${placed(plane)} All are in the table of requests below. Plus, minus, 0 and the arrows zoom and move.`} .scatter=${this.#scatter()} @pick=${(event) => this.#picked(event)}></laggard-scatter>
+            <div class="requests-tools">
+              <button type="button" @click=${(event) => scatterOf(event).zoom(1.6)} aria-label="Zoom in">+</button>
+              <button type="button" @click=${(event) => scatterOf(event).zoom(1 / 1.6)} aria-label="Zoom out">−</button>
+              <button type="button" @click=${(event) => scatterOf(event).all()}>All of it</button>
+            </div>
+            ${this.#key()}`
+        : html`<p class="muted">Reading…</p>`}
+    </section>`;
+  }
+
+  #scatter() {
+    const { plane } = this;
+    this.scatter ??= {
+      x: plane.x_s,
+      y: plane.y_s,
+      value: plane.duration_s,
+      feature: "duration_s",
+      shape: plane.cluster.map((each) => this.#shape(each)),
+      text: (index) => `${printable(plane.requests[index])}: ${readable("duration_s", plane.duration_s[index])}, ${this.#told(plane.cluster[index])}`,
+    };
+    return this.scatter;
+  }
+
+  /** Clusters have the shapes in their order; those beyond, and those in none, share the last. */
+  #shape(cluster) {
+    return cluster === -1 ? 0 : cluster === -2 ? GLYPHS.length - 1 : Math.min(cluster + 1, GLYPHS.length - 1);
+  }
+
+  #told(cluster) {
+    return cluster === -1 ? "normal" : cluster === -2 ? "out of line, in no cluster" : `cluster ${printable(this.plane.clusters[cluster])}`;
+  }
+
+  #key() {
+    const { plane } = this;
+    const counts = new Map();
+    for (const each of plane.cluster) counts.set(each, (counts.get(each) ?? 0) + 1);
+    const known = [...counts].sort(([a], [b]) => (a === -2) - (b === -2) || a - b);
+    return html`<ul class="requests-key">
+      ${known.map(([cluster, count]) => {
+        const told = this.#told(cluster);
+        const params = { ...this.page.params, service: this.service, cluster: plane.clusters[cluster] };
+        return html`<li>
+          <span class="requests-glyph" aria-hidden="true">${GLYPHS[this.#shape(cluster)]}</span>
+          ${cluster >= 0 ? html`<a href=${this.page.href("/requests", params)}>${told}</a>` : told} <span class="muted">${readable("", count)}</span>
+        </li>`;
+      })}
+    </ul>`;
+  }
+
+  #picked(event) {
+    this.page.go({ service: this.service, request: this.plane.requests[event.detail.index] });
+  }
+
+  #clusters() {
+    const { clusters } = this.one;
+    if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No request is out of line.</p></section>`;
+    return html`<section class="card" aria-labelledby="requests-clusters">
+      <h2 id="requests-clusters">Out of line, by what they have in common</h2>
+      <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-clusters">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Cluster</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Median</th>
+              <th scope="col" class="number">In sum</th><th scope="col">Since</th><th scope="col">Newest</th><th scope="col">Why: of the newest</th><th scope="col">Example</th>
+            </tr>
+          </thead>
+          <tbody>${clusters.map((each) => this.#cluster(each))}</tbody>
+        </table>
+      </div>
+    </section>`;
+  }
+
+  #cluster(each) {
+    const range = { service: this.service, ...asked(this.page.params) };
+    const to = each.cluster ? { ...range, cluster: each.cluster } : { ...range, only: "alone" };
+    return html`<tr class=${each.cluster && each.cluster === this.page.params.cluster ? "requests-chosen" : ""}>
+      <th scope="row"><a href=${this.page.href("/requests", to)}>${each.cluster ? printable(each.cluster) : "in no cluster yet"}</a>${each.odd ? html` <span class="badge">${each.odd === each.requests ? "odd" : `${each.odd} odd`}</span>` : nothing}</th>
+      <td class="number">${readable("", each.requests)}</td>
+      <td class="number">${readable("duration_s", each.median_s)}</td>
+      <td class="number">${readable("time_s", each.time_s)}</td>
+      <td>${time(each.first)}</td>
+      <td>${time(each.newest, true)}</td>
+      <td class="requests-cause">${each.cause}</td>
+      <td><a href=${this.page.href("/requests", { ...range, request: each.example })}>${printable(each.example)}</a></td>
+    </tr>`;
+  }
+}
+
+const scatterOf = (event) => event.target.closest("section").querySelector("laggard-scatter");
+
+/** What the plane shows, in words. */
+function placed({ way, pending, normal, outlying, cluster }) {
+  const out = cluster.filter((each) => each !== -1).length;
+  const these = (drawn, all, told) => `${readable("", drawn)}${drawn < all ? ` of ${readable("", all)}` : ""} ${told}`;
+  const how = way === "isomap" ? "by Isomap" : "by principal components";
+  const next = !pending ? "" : way === "isomap" ? " Newer ones are being placed." : " Isomap is being worked out.";
+  return `${these(cluster.length - out, normal, "normal")} and ${these(out, outlying, "out of line")}, placed ${how} of their seconds in each state: who spent their time alike is near.${next}`;
+}
+
+function durations({ every, normal, outlying }) {
+  const line = (told, each) => html`<tr>
+    <th scope="row">${told}</th>
+    <td class="number">${readable("", each.requests)}</td>
+    <td class="number">${readable("duration_s", each.median_s)}</td>
+    <td class="number">${readable("duration_s", each.p95_s)}</td>
+    <td class="number">${readable("duration_s", each.p99_s)}</td>
+    <td class="number">${readable("duration_s", each.longest_s)}</td>
+  </tr>`;
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Durations in figures">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col"><span class="unseen">Which</span></th><th scope="col" class="number">Requests</th><th scope="col" class="number">Median</th>
+          <th scope="col" class="number">95 %</th><th scope="col" class="number">99 %</th><th scope="col" class="number">Longest</th>
+        </tr>
+      </thead>
+      <tbody>${line("normal", normal)}${line("out of line", outlying)}${line("all", every)}</tbody>
+    </table>
+  </div>`;
 }

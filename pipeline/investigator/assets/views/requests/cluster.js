@@ -1,0 +1,113 @@
+/** A cluster of requests beside normal ones: states as paired bars, and what sets it apart. */
+
+import { printable, readable } from "../../format.js";
+import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+import { patch } from "./path.js";
+import { requestsTable } from "./list.js";
+
+const WIDE = 96;
+const BAR = 7;
+
+/** The card of the cluster that is chosen. */
+export function clusterCard(view) {
+  const { page, cluster } = view;
+  if (!cluster) return nothing;
+  return html`<section class="card requests-cluster" aria-labelledby="requests-cluster" tabindex="-1">
+    <p class="requests-close"><a href=${page.href("/requests", { ...page.params, cluster: undefined })}>Close</a></p>
+    <h2 id="requests-cluster">Cluster ${printable(cluster.cluster)}</h2>
+    <p>
+      <strong>${readable("", cluster.requests)} ${cluster.requests === 1 ? "request" : "requests"}</strong>, median
+      ${readable("duration_s", cluster.median_s)}${cluster.odd ? html`, ${cluster.odd === cluster.requests ? "all" : readable("", cluster.odd)} odd rather than slow` : nothing}.
+      Such a request ${cluster.sentence}.
+    </p>
+    <div class="requests-beside requests-uneven">
+      ${states(cluster)}
+      <div>${apart("System calls in a row", cluster.ngrams, cluster)}${apart("What time was spent on", cluster.spent, cluster)}</div>
+    </div>
+    <h3 id="requests-examples">Its slowest</h3>
+    ${requestsTable(view, cluster.examples, "requests-examples")}
+  </section>`;
+}
+
+/** What the means are of. */
+function beside(cluster) {
+  if (!cluster.beside) return "means of a request, beside what was usual when they came";
+  const of = cluster.looked_at < cluster.requests ? `the newest ${readable("", cluster.looked_at)} of these` : "these";
+  return `means of a request, of ${of} beside the newest ${readable("", cluster.beside)} normal ones`;
+}
+
+function states(cluster) {
+  const shown = cluster.states.filter((each) => each.time_s || each.usual_s).sort((a, b) => b.time_s - a.time_s);
+  const longest = Math.max(...shown.flatMap((each) => [each.time_s, each.usual_s ?? 0]), 1e-9);
+  const counted = shown.some((each) => each.count !== null);
+  return html`<div>
+    <h3 id="requests-bars">Time in each state</h3>
+    <p class="muted">${beside(cluster)}. Upper bar: these; lower, pale: normal ones.</p>
+    <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-bars">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">State</th><th scope="col"><span class="unseen">As bars</span></th><th scope="col" class="number">Time</th><th scope="col" class="number">Usually</th>
+            ${counted ? html`<th scope="col" class="number">Entered</th><th scope="col" class="number">Usually</th>` : nothing}
+          </tr>
+        </thead>
+        <tbody>
+          ${shown.map(
+            (each) => html`<tr>
+              <th scope="row" class="requests-state">${patch(each.color)} ${each.label}</th>
+              <td>
+                <svg class="requests-pair" width=${WIDE} height=${2 * BAR + 2} aria-hidden="true">
+                  ${svg`<rect x="0" y="0" width=${((WIDE * each.time_s) / longest).toFixed(1)} height=${BAR} fill=${each.color} />
+                    <rect class="requests-usual" x="0" y=${BAR + 2} width=${((WIDE * (each.usual_s ?? 0)) / longest).toFixed(1)} height=${BAR} fill=${each.color} />`}
+                </svg>
+              </td>
+              <td class="number">${readable("time_s", each.time_s)}</td>
+              <td class="number">${readable("time_s", each.usual_s)}</td>
+              ${counted ? html`<td class="number">${often(each.count)}</td><td class="number">${often(each.usual_count)}</td>` : nothing}
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </div>`;
+}
+
+/** How often, on average: of a hundredth and less no more than that it is hardly ever. */
+function often(count) {
+  return readable("", count === null ? count : Math.round(count * 100) / 100);
+}
+
+function apart(title, found, cluster) {
+  if (!cluster.beside) return nothing;
+  const id = `requests-apart-${title.split(" ")[0]}`;
+  const timed = found.some((each) => each.time_s !== null);
+  return html`<h3 id=${id}>${title}</h3>
+    ${found.length
+      ? html`<div class="scrolls" tabindex="0" role="region" aria-labelledby=${id}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">What</th>
+                ${timed ? html`<th scope="col" class="number">Time</th><th scope="col" class="number">Usually</th>` : nothing}
+                <th scope="col" class="number">Times</th><th scope="col" class="number">Usually</th>
+                <th scope="col" class="number">Have it</th><th scope="col" class="number">Usually</th>
+                <th scope="col" class="number"><abbr title="The difference in spreads of normal requests; 3 and less could be chance">Apart</abbr></th>
+              </tr>
+            </thead>
+            <tbody>
+              ${found.map(
+                (each) => html`<tr>
+                  <th scope="row" class="requests-what">${each.told}</th>
+                  ${timed ? html`<td class="number">${readable("time_s", each.time_s)}</td><td class="number">${readable("time_s", each.usual_time_s)}</td>` : nothing}
+                  <td class="number">${often(each.count)}</td>
+                  <td class="number">${often(each.usual_count)}</td>
+                  <td class="number">${readable("share_ratio", each.share)}</td>
+                  <td class="number">${readable("share_ratio", each.usual_share)}</td>
+                  <td class="number">${each.statistic > 0 ? "+" : ""}${readable("", each.statistic)}</td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
+      : html`<p class="muted">Nothing beyond chance.</p>`}`;
+}

@@ -1,0 +1,469 @@
+/** Requests on a plane, their durations as colours on a logarithmic scale: on a canvas, fast at 10,000 points. */
+
+import { readable } from "../../format.js";
+import { color, isDark } from "./palette.js";
+import { evenTicks, logTicks } from "./ticks.js";
+
+/** Of the points themselves, the clusters from the second on; the first is that of normal requests. */
+export const SHAPES = ["circle", "triangle", "square", "diamond", "plus", "star", "down", "cross"];
+
+/** The same in a legend's text. */
+export const GLYPHS = ["●", "▲", "■", "◆", "✚", "★", "▼", "✖"];
+
+const COLORS = 64;
+const MARGIN = { top: 8, right: 10, bottom: 70, left: 58 };
+const LEGEND = 10;
+const NEAR = 14;
+const MOST_ZOOM = 1e6;
+const STEP = 1.4;
+const SMALL = 3;
+const LARGE = 5.5;
+
+/**
+ * A scatter plot.
+ *
+ * Properties:
+ * - `scatter`: {
+ *     x: number[], y: number[],    seconds; axes are logarithmic on both sides of what is normal (asinh)
+ *     value: number[],             what the colour tells, positive
+ *     feature: string,             of the value, which decides on its unit
+ *     shape: number[],             the place in SHAPES
+ *     text: (index) => string,     what is said of a point
+ *     chosen?: number              the index of one
+ *   }
+ * - `label`: what it shows, for screen readers
+ *
+ * Events: `pick` with `detail.index` when a point is clicked.
+ */
+class Scatter extends HTMLElement {
+  #scatter;
+  #canvas = document.createElement("canvas");
+  #tip = document.createElement("div");
+  #resized = new ResizeObserver(() => this.#draw());
+  #scheme = window.matchMedia("(prefers-color-scheme: dark)");
+  #recolored = () => {
+    this.#sprites.clear();
+    this.#colors = undefined;
+    this.#draw();
+  };
+  #colors;
+  #sprites = new Map();
+  #window;
+  #fitted;
+  #near;
+  #grabbed;
+  #asked = false;
+
+  constructor() {
+    super();
+    this.#canvas.tabIndex = 0;
+    this.#canvas.setAttribute("role", "img");
+    this.#tip.className = "chart-tip requests-tip";
+    this.#tip.hidden = true;
+    const on = (name, heard, options) => this.#canvas.addEventListener(name, heard, options);
+    on("pointermove", (event) => this.#moved(event));
+    on("pointerdown", (event) => this.#pressed(event));
+    on("pointerup", (event) => this.#released(event));
+    on("pointerleave", () => this.#point(undefined));
+    on("keydown", (event) => this.#typed(event));
+    on("wheel", (event) => this.#wheeled(event), { passive: false });
+    on("dblclick", () => this.all());
+  }
+
+  set scatter(scatter) {
+    const before = this.#scatter;
+    this.#scatter = scatter;
+    if (before?.x !== scatter.x) this.#fit();
+    this.#ask();
+  }
+
+  set label(label) {
+    this.#canvas.setAttribute("aria-label", label);
+  }
+
+  connectedCallback() {
+    this.append(this.#canvas, this.#tip);
+    this.#resized.observe(this);
+    this.#scheme.addEventListener("change", this.#recolored);
+    window.addEventListener("laggard-theme", this.#recolored);
+  }
+
+  disconnectedCallback() {
+    this.#resized.disconnect();
+    this.#scheme.removeEventListener("change", this.#recolored);
+    window.removeEventListener("laggard-theme", this.#recolored);
+  }
+
+  /** Show all of them. */
+  all() {
+    this.#window = undefined;
+    this.#ask();
+  }
+
+  /** Show a part, so many times as large, or more of it, round a place in pixels or the middle. */
+  zoom(times, at = undefined) {
+    const window = this.#seen();
+    const { width, height } = this.#size();
+    const x = at ? (at.x - MARGIN.left) / (width - MARGIN.left - MARGIN.right) : 0.5;
+    const y = at ? (at.y - MARGIN.top) / (height - MARGIN.top - MARGIN.bottom) : 0.5;
+    const [wide, high] = [(window.right - window.left) / times, (window.top - window.bottom) / times];
+    if (wide * MOST_ZOOM < this.#fitted.right - this.#fitted.left) return;
+    const left = window.left + x * (window.right - window.left - wide);
+    const top = window.top - y * (window.top - window.bottom - high);
+    this.#window = { left, right: left + wide, top, bottom: top - high };
+    this.#ask();
+  }
+
+  /** Where a point is on the page, for tests: pixels from the element's corner. */
+  placeOf(index) {
+    return { x: this.#x(this.#places.x[index]), y: this.#y(this.#places.y[index]) };
+  }
+
+  /** How long it takes to draw all of it, for measurements: milliseconds. */
+  measure() {
+    const began = performance.now();
+    this.#draw();
+    return performance.now() - began;
+  }
+
+  // What is where. A place is asinh of a distance from what is normal, in units of how far normal ones are apart.
+
+  #places = { x: [], y: [] };
+  #middle = { x: 0, y: 0 };
+  #unit = 1;
+
+  #fit() {
+    const { x, y, shape } = this.#scatter;
+    const normal = shape.flatMap((each, index) => (each === 0 ? [index] : []));
+    const these = normal.length ? normal : shape.map((_, index) => index);
+    this.#middle = { x: median(these.map((index) => x[index])), y: median(these.map((index) => y[index])) };
+    const away = these.map((index) => Math.hypot(x[index] - this.#middle.x, y[index] - this.#middle.y));
+    this.#unit = Math.max(median(away), 1e-6);
+    this.#places = { x: x.map((value) => this.#placed(value - this.#middle.x)), y: y.map((value) => this.#placed(value - this.#middle.y)) };
+    const [left, right] = limits(this.#places.x);
+    const [bottom, top] = limits(this.#places.y);
+    this.#fitted = { left, right, bottom, top };
+    this.#window = undefined;
+    const [low, high] = limits(this.#scatter.value.map((value) => Math.log(Math.max(value, 1e-9))), 0);
+    this.colors = { low, high };
+  }
+
+  #placed(distance) {
+    return Math.asinh(distance / this.#unit);
+  }
+
+  #seen() {
+    return this.#window ?? this.#fitted;
+  }
+
+  #size() {
+    return { width: Math.max(this.clientWidth, 160), height: Math.max(this.clientHeight, 160) };
+  }
+
+  #x(place) {
+    const { left, right } = this.#seen();
+    return MARGIN.left + ((place - left) / (right - left)) * (this.#size().width - MARGIN.left - MARGIN.right);
+  }
+
+  #y(place) {
+    const { bottom, top } = this.#seen();
+    return MARGIN.top + ((top - place) / (top - bottom)) * (this.#size().height - MARGIN.top - MARGIN.bottom);
+  }
+
+  #share(value) {
+    const { low, high } = this.colors;
+    return high > low ? (Math.log(Math.max(value, 1e-9)) - low) / (high - low) : 0.5;
+  }
+
+  // Drawing.
+
+  #ask() {
+    if (this.#asked) return;
+    this.#asked = true;
+    requestAnimationFrame(() => {
+      this.#asked = false;
+      if (this.isConnected) this.#draw();
+    });
+  }
+
+  #draw() {
+    if (!this.#scatter) return;
+    const { width, height } = this.#size();
+    const dense = devicePixelRatio;
+    if (this.#canvas.width !== Math.round(width * dense) || this.#canvas.height !== Math.round(height * dense)) {
+      this.#canvas.width = Math.round(width * dense);
+      this.#canvas.height = Math.round(height * dense);
+    }
+    const colors = (this.#colors ??= this.#named());
+    const ctx = this.#canvas.getContext("2d");
+    ctx.setTransform(dense, 0, 0, dense, 0, 0);
+    ctx.clearRect(0, 0, width, height);
+    ctx.font = "11px system-ui, sans-serif";
+    this.#axes(ctx, width, height, colors);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
+    ctx.clip();
+    this.#points(ctx, colors);
+    ctx.restore();
+    this.#legend(ctx, width, height, colors);
+  }
+
+  /** The page's colours, as a canvas takes them. */
+  #named() {
+    const found = {};
+    for (const name of ["text", "muted", "grid", "card", "alarm"]) {
+      this.style.setProperty("color", `var(--${name})`);
+      found[name] = getComputedStyle(this).color;
+    }
+    this.style.removeProperty("color");
+    return found;
+  }
+
+  #axes(ctx, width, height, colors) {
+    const seen = this.#seen();
+    ctx.strokeStyle = colors.grid;
+    ctx.fillStyle = colors.muted;
+    ctx.lineWidth = 1;
+    const bottom = height - MARGIN.bottom;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "top";
+    for (const [value, at] of this.#ticks(seen.left, seen.right, (place) => this.#x(place), 52)) {
+      ctx.beginPath();
+      ctx.moveTo(Math.round(at) + 0.5, MARGIN.top);
+      ctx.lineTo(Math.round(at) + 0.5, bottom);
+      ctx.stroke();
+      ctx.fillText(signed(value), at, bottom + 4);
+    }
+    ctx.textAlign = "right";
+    ctx.textBaseline = "middle";
+    for (const [value, at] of this.#ticks(seen.bottom, seen.top, (place) => this.#y(place), 22)) {
+      ctx.beginPath();
+      ctx.moveTo(MARGIN.left, Math.round(at) + 0.5);
+      ctx.lineTo(width - MARGIN.right, Math.round(at) + 0.5);
+      ctx.stroke();
+      ctx.fillText(signed(value), MARGIN.left - 5, at);
+    }
+  }
+
+  /** Round distances from what is normal, and where they are: those first that matter more, as many as there is room for. */
+  #ticks(low, high, place, room) {
+    const [from, to] = [low, high].map((each) => this.#unit * Math.sinh(each));
+    const far = Math.max(Math.abs(from), Math.abs(to));
+    const powers = logTicks(Math.max(this.#unit / 2, far * 1e-6), far, 1).flatMap((value) => [value, -value]);
+    const wanted = [0, ...powers.sort((a, b) => Math.abs(b) - Math.abs(a)), ...evenTicks(from, to, 6)];
+    const found = [];
+    for (const value of wanted) {
+      if (value < from || value > to) continue;
+      const at = place(this.#placed(value));
+      if (found.every(([, other]) => Math.abs(other - at) >= room)) found.push([value, at]);
+    }
+    return found;
+  }
+
+  #points(ctx, colors) {
+    const { value, shape, chosen } = this.#scatter;
+    const dark = isDark();
+    const order = [[], []];
+    shape.forEach((each, index) => order[each ? 1 : 0].push(index));
+    for (const index of order.flat()) {
+      const bin = Math.round(this.#share(value[index]) * (COLORS - 1));
+      const sprite = this.#sprite(shape[index], bin, dark, colors);
+      const half = sprite.width / devicePixelRatio / 2;
+      ctx.drawImage(sprite, this.#x(this.#places.x[index]) - half, this.#y(this.#places.y[index]) - half, 2 * half, 2 * half);
+    }
+    for (const index of [chosen, this.#near]) {
+      if (index === undefined) continue;
+      ctx.strokeStyle = index === chosen ? colors.alarm : colors.text;
+      ctx.lineWidth = 2;
+      ctx.beginPath();
+      ctx.arc(this.#x(this.#places.x[index]), this.#y(this.#places.y[index]), 10, 0, 2 * Math.PI);
+      ctx.stroke();
+    }
+  }
+
+  #sprite(shape, bin, dark, colors) {
+    const key = `${shape}:${bin}:${devicePixelRatio}`;
+    const known = this.#sprites.get(key);
+    if (known) return known;
+    const size = shape ? LARGE : SMALL;
+    const sprite = document.createElement("canvas");
+    sprite.width = sprite.height = Math.ceil(2 * (size + 2) * devicePixelRatio);
+    const ctx = sprite.getContext("2d");
+    ctx.scale(devicePixelRatio, devicePixelRatio);
+    ctx.translate(sprite.width / devicePixelRatio / 2, sprite.height / devicePixelRatio / 2);
+    outline(ctx, SHAPES[shape], size);
+    ctx.fillStyle = color(bin / (COLORS - 1), dark);
+    ctx.fill();
+    ctx.strokeStyle = shape ? colors.text : colors.card;
+    ctx.lineWidth = shape ? 1.2 : 0.6;
+    ctx.stroke();
+    this.#sprites.set(key, sprite);
+    return sprite;
+  }
+
+  #legend(ctx, width, height, colors) {
+    const { feature } = this.#scatter;
+    const { low, high } = this.colors;
+    const [left, right, top] = [MARGIN.left, width - MARGIN.right, height - 38];
+    const dark = isDark();
+    const fill = ctx.createLinearGradient(left, 0, right, 0);
+    for (let stop = 0; stop <= 16; stop += 1) fill.addColorStop(stop / 16, color(stop / 16, dark));
+    ctx.fillStyle = high > low ? fill : color(0.5, dark);
+    ctx.fillRect(left, top, right - left, LEGEND);
+    ctx.fillStyle = ctx.strokeStyle = colors.muted;
+    ctx.textBaseline = "top";
+    let last = -Infinity;
+    for (const value of logTicks(Math.exp(low), Math.exp(high), (right - left) / 60)) {
+      const x = high > low ? left + this.#share(value) * (right - left) : (left + right) / 2;
+      ctx.beginPath();
+      ctx.moveTo(Math.round(x) + 0.5, top + LEGEND);
+      ctx.lineTo(Math.round(x) + 0.5, top + LEGEND + 4);
+      ctx.stroke();
+      const text = readable(feature, value);
+      const half = ctx.measureText(text).width / 2;
+      const at = Math.min(Math.max(x, left + half), right - half);
+      if (at - half < last + 6) continue;
+      last = at + half;
+      ctx.textAlign = "center";
+      ctx.fillText(text, at, top + LEGEND + 6);
+    }
+    ctx.textAlign = "right";
+    ctx.textBaseline = "middle";
+    ctx.fillText("took", left - 5, top + LEGEND / 2);
+  }
+
+  // What a viewer does.
+
+  #at(event) {
+    const corner = this.#canvas.getBoundingClientRect();
+    return { x: event.clientX - corner.left, y: event.clientY - corner.top };
+  }
+
+  #nearest(at) {
+    let found;
+    let least = NEAR * NEAR;
+    const { shape } = this.#scatter;
+    for (let index = 0; index < shape.length; index += 1) {
+      const [dx, dy] = [this.#x(this.#places.x[index]) - at.x, this.#y(this.#places.y[index]) - at.y];
+      // Of two that are as near, the one that is out of line, which is drawn above.
+      const away = dx * dx + dy * dy - (shape[index] ? 4 : 0);
+      if (away < least) [found, least] = [index, away];
+    }
+    return found;
+  }
+
+  #moved(event) {
+    const at = this.#at(event);
+    if (!this.#grabbed) {
+      this.#point(this.#nearest(at));
+      return;
+    }
+    const { window, from } = this.#grabbed;
+    const { width, height } = this.#size();
+    const right = ((at.x - from.x) / (width - MARGIN.left - MARGIN.right)) * (window.right - window.left);
+    const up = ((at.y - from.y) / (height - MARGIN.top - MARGIN.bottom)) * (window.top - window.bottom);
+    if (Math.hypot(at.x - from.x, at.y - from.y) > 4) this.#grabbed.dragged = true;
+    if (!this.#grabbed.dragged) return;
+    this.#window = { left: window.left - right, right: window.right - right, top: window.top + up, bottom: window.bottom + up };
+    this.#point(undefined);
+    this.#ask();
+  }
+
+  #pressed(event) {
+    this.#canvas.setPointerCapture(event.pointerId);
+    this.#grabbed = { from: this.#at(event), window: this.#seen(), dragged: false };
+  }
+
+  #released(event) {
+    const dragged = this.#grabbed?.dragged;
+    this.#grabbed = undefined;
+    if (dragged) return;
+    const index = this.#nearest(this.#at(event));
+    if (index !== undefined) this.#pick(index);
+  }
+
+  #pick(index) {
+    this.dispatchEvent(new CustomEvent("pick", { detail: { index }, bubbles: true }));
+  }
+
+  #point(index) {
+    if (index === this.#near) return;
+    this.#near = index;
+    this.#tip.hidden = index === undefined;
+    if (index !== undefined) {
+      this.#tip.textContent = this.#scatter.text(index);
+      const { x, y } = this.placeOf(index);
+      const left = Math.min(Math.max(x + 12, 0), this.#size().width - this.#tip.offsetWidth);
+      const below = y < this.#tip.offsetHeight + 16;
+      this.#tip.style.setProperty("transform", `translate(${Math.max(left, 0)}px, ${below ? y + 14 : y - this.#tip.offsetHeight - 10}px)`);
+    }
+    this.#ask();
+  }
+
+  #typed(event) {
+    const { left, right, top, bottom } = this.#seen();
+    const [across, up] = [0.1 * (right - left), 0.1 * (top - bottom)];
+    const moves = { ArrowLeft: [-across, 0], ArrowRight: [across, 0], ArrowUp: [0, up], ArrowDown: [0, -up] };
+    if (moves[event.key]) {
+      const [x, y] = moves[event.key];
+      this.#window = { left: left + x, right: right + x, top: top + y, bottom: bottom + y };
+      this.#ask();
+    } else if (event.key === "+" || event.key === "=") this.zoom(STEP);
+    else if (event.key === "-") this.zoom(1 / STEP);
+    else if (event.key === "0") this.all();
+    else return;
+    event.preventDefault();
+  }
+
+  /** Only where it has the focus: else the page could not be scrolled past it. */
+  #wheeled(event) {
+    if (document.activeElement !== this.#canvas && !event.ctrlKey) return;
+    event.preventDefault();
+    this.zoom(event.deltaY < 0 ? STEP : 1 / STEP, this.#at(event));
+  }
+}
+
+function median(values) {
+  const ranked = Float64Array.from(values).sort();
+  return ranked.length ? ranked[ranked.length >> 1] : 0;
+}
+
+function limits(values, margin = 0.05) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (!(high >= low)) [low, high] = [0, 0];
+  const more = margin ? Math.max(margin * (high - low), 0.05) : 0;
+  return [low - more, high + more];
+}
+
+function signed(value) {
+  return value === 0 ? "0" : `${value < 0 ? "−" : ""}${readable("distance_s", Math.abs(value))}`;
+}
+
+/** The outline of a point. */
+function outline(ctx, shape, size) {
+  const corners = {
+    triangle: [[0, -1], [0.95, 0.75], [-0.95, 0.75]],
+    down: [[0, 1], [0.95, -0.75], [-0.95, -0.75]],
+    square: [[-0.8, -0.8], [0.8, -0.8], [0.8, 0.8], [-0.8, 0.8]],
+    diamond: [[0, -1.1], [0.9, 0], [0, 1.1], [-0.9, 0]],
+    plus: [[-0.35, -1], [0.35, -1], [0.35, -0.35], [1, -0.35], [1, 0.35], [0.35, 0.35], [0.35, 1], [-0.35, 1], [-0.35, 0.35], [-1, 0.35], [-1, -0.35], [-0.35, -0.35]],
+    star: Array.from({ length: 10 }, (_, number) => {
+      const [angle, far] = [(number * Math.PI) / 5, number % 2 ? 0.45 : 1.1];
+      return [far * Math.sin(angle), -far * Math.cos(angle)];
+    }),
+  };
+  corners.cross = corners.plus.map(([x, y]) => [0.7071 * (x - y), 0.7071 * (x + y)]);
+  ctx.beginPath();
+  if (shape === "circle") ctx.arc(0, 0, size, 0, 2 * Math.PI);
+  else {
+    for (const [x, y] of corners[shape]) ctx.lineTo(size * x, size * y);
+    ctx.closePath();
+  }
+}
+
+customElements.define("laggard-scatter", Scatter);

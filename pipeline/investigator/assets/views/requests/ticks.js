@@ -1,0 +1,27 @@
+/** Round numbers for axes. */
+
+/** Those of 1, 2, 5 times a power of ten, if few, else the powers alone, from one positive number to another. */
+export function logTicks(low, high, most) {
+  for (const steps of [[1, 2, 5], [1]]) {
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+      for (const step of steps) {
+        const value = step * 10 ** power;
+        if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+      }
+    }
+    if (found.length <= most || steps.length === 1) return found;
+  }
+  return [];
+}
+
+/** At most so many, evenly spaced, from one number to another. */
+export function evenTicks(low, high, most) {
+  const span = high - low;
+  if (!(span > 0)) return [low];
+  const size = 10 ** Math.floor(Math.log10(span / most));
+  const step = [1, 2, 5, 10].map((each) => each * size).find((each) => span / each <= most);
+  const found = [];
+  for (let number = Math.ceil(low / step); number * step <= high; number += 1) found.push(number * step);
+  return found;
+}
