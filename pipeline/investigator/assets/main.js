@@ -134,7 +134,10 @@ class Page {
   }
 
   update() {
+    const focused = document.activeElement;
     render(this.#template(), document.body);
+    // What was moved in the page, as a row that has another rank now, has lost the focus by it.
+    if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
   }
 
   async reload() {

@@ -33,7 +33,7 @@ export function number(params, name) {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** A time in an address: in milliseconds, as a frame's time is told. */
+/** A time in an address, in whole milliseconds: up, for a moment is answered by the newest frame until then. */
 export function seconds(ts) {
-  return Math.round(ts * 1000) / 1000;
+  return Math.ceil(ts * 1000) / 1000;
 }

@@ -51,7 +51,6 @@ export default class View {
   announced = "";
 
   #keys = {};
-  #sticky = {};
   #timelineRead = 0;
   #refining;
   #pressed = (event) => this.#press(event);
@@ -92,25 +91,18 @@ export default class View {
     if (this.comparison) return this.comparison.rows[0]?.row ?? HOST;
     const { moment } = this;
     if (!moment) return undefined;
-    const sticky = this.#sticky.row;
-    if (sticky && this.find(sticky)) return sticky;
     const { subject } = moment;
-    this.#sticky.row = subject?.scope === HOST ? HOST : (subject?.row ?? moment.rows[0]?.row ?? HOST);
-    return this.#sticky.row;
+    return subject?.scope === HOST ? HOST : (subject?.row ?? moment.rows[0]?.row ?? HOST);
   }
 
-  /** The chosen row's feature that is drawn. */
+  /** The chosen row's feature that is drawn: the one that tells most where none was chosen. */
   get feature() {
     if (this.page.params.feature) return this.page.params.feature;
     const { chosen } = this;
     if (this.comparison) return this.compared(chosen)?.features[0]?.feature;
-    const sticky = this.#sticky.features?.[chosen];
-    if (sticky) return sticky;
     const { subject } = this.moment;
     const about = subject && (subject.row === chosen || (subject.scope === HOST && chosen === HOST));
-    const feature = about ? subject.feature : this.find(chosen)?.features[0]?.feature;
-    this.#sticky.features = { [chosen]: feature };
-    return feature;
+    return about ? subject.feature : this.find(chosen)?.features[0]?.feature;
   }
 
   /** A row of the moment by its id. */
@@ -136,6 +128,7 @@ export default class View {
       this.moment = undefined;
       return;
     }
+    if (!this.moment) this.page.update();
     const timeline = this.#readTimeline(signal, news.size > 0);
     await this.#readMoment(signal, news);
     if (this.moment) {
@@ -152,7 +145,6 @@ export default class View {
     const same = key === this.#keys.moment;
     // The newest frame may give way to one that is nearer, or have been judged in the meantime.
     if (same && !(news.size && (at === undefined || !this.moment || this.moment.live))) return;
-    if (!same) this.#sticky = {};
     try {
       const [moment, comparison] = await Promise.all([
         get("/moment", { host, at, features: 1 }, signal),

@@ -15,12 +15,21 @@ const THERE = { at: "only now", with: "only then" };
 export function comparedRanking(view) {
   const { comparison, chosen } = view;
   const shown = shownRows(view);
-  const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const tabbed = shown.some((row) => row.row === chosen) ? chosen : shown[0]?.row;
   const most = greatest(comparison.rows.flatMap((each) => [each.score_at, each.score_with]));
-  const row = (each, id, name, extra) => html`<tr tabindex=${id === tabbed ? 0 : -1} data-row=${id} aria-selected=${id === chosen} @click=${() => view.choose(id)}>
+  const row = (each) => html`<tr
+    class=${each.row === HOST ? "now-host" : nothing}
+    tabindex=${each.row === tabbed ? 0 : -1}
+    data-row=${each.row}
+    aria-selected=${each.row === chosen}
+    @click=${() => view.choose(each.row)}
+  >
     <td class="number now-score">${scored(each.score_at, most)}</td>
     <td class="number now-score">${scored(each.score_with, most)}</td>
-    <th scope="row"><span class="now-name">${name}</span>${extra}</th>
+    <th scope="row">
+      <span class="now-name">${each.name}</span>
+      ${each.row === HOST ? html`<span class="badge">the host itself</span>` : each.there === "both" ? nothing : html`<span class="badge">${THERE[each.there]}</span>`}
+    </th>
     <td class="number now-pid">${each.pid ?? ""}</td>
     <td class="now-command" title=${each.command || nothing}>${each.command}</td>
   </tr>`;
@@ -30,20 +39,15 @@ export function comparedRanking(view) {
       <table role="grid" aria-label="Processes, what differs most first">
         <thead>
           <tr>
-            <th scope="col" class="number">${time(comparison.at, true)}</th>
-            <th scope="col" class="number">${time(comparison.with, true)}</th>
-            <th scope="col">Name</th>
-            <th scope="col" class="number">PID</th>
-            <th scope="col">Command</th>
+            <th scope="col" class="number now-col-time">${time(comparison.at, true)}</th>
+            <th scope="col" class="number now-col-time">${time(comparison.with, true)}</th>
+            <th scope="col" class="now-col-name">Name</th>
+            <th scope="col" class="number now-col-pid">PID</th>
+            <th scope="col" class="now-col-command">Command</th>
           </tr>
         </thead>
         <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
-          ${comparison.host_row ? row(comparison.host_row, HOST, comparison.host, html` <span class="badge">the host itself</span>`) : nothing}
-          ${repeat(
-            shown,
-            (each) => each.row,
-            (each) => row(each, each.row, each.name, each.there === "both" ? nothing : html` <span class="badge">${THERE[each.there]}</span>`),
-          )}
+          ${repeat(shown, (each) => each.row, row)}
         </tbody>
       </table>
       ${foot(view, comparison.rows, shown)}

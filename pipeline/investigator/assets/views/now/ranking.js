@@ -13,14 +13,25 @@ const HOST = "host";
 
 /** What a row is, in words. */
 export function badge(row) {
-  const told = ROLES[row.role];
+  const told = row.row === HOST ? "the host itself" : ROLES[row.role];
   return html`${told ? html` <span class="badge ${row.role}">${told}</span>` : nothing}${row.gone_s > 0
     ? html` <span class="badge">ended</span>`
     : nothing}${row.score === null && row.role !== "own" ? html` <span class="badge">new</span>` : nothing}`;
 }
 
+/** The moment's rows, and the host's own among them by its score: behind the culprits, but first if it is the cause. */
+function ranked({ moment, comparison, host }) {
+  const { rows, host_row } = comparison ?? moment;
+  if (!host_row) return rows;
+  const own = { ...host_row, row: HOST, name: host };
+  if (comparison) return [own, ...rows];
+  const index = rows.findIndex((row) => row.role !== "culprit" && (row.score ?? -1) < own.score);
+  const at = moment.subject?.scope === HOST ? 0 : index < 0 ? rows.length : index;
+  return rows.toSpliced(at, 0, own);
+}
+
 /** The rows that the filter lets through. */
-export function filtered(view, rows) {
+function filtered(view, rows) {
   const words = (view.page.params.filter ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return rows;
   return rows.filter((row) => {
@@ -31,7 +42,7 @@ export function filtered(view, rows) {
 
 /** The rows that are drawn: the first, and the chosen one wherever it is. */
 export function shownRows(view) {
-  const found = filtered(view, view.comparison?.rows ?? view.moment?.rows ?? []);
+  const found = filtered(view, ranked(view));
   if (view.all || found.length <= FIRST_ROWS) return found;
   const chosen = found.findIndex((row) => row.row === view.chosen);
   return chosen < FIRST_ROWS ? found.slice(0, FIRST_ROWS) : [...found.slice(0, FIRST_ROWS), found[chosen]];
@@ -82,9 +93,10 @@ export function ranking(view) {
   const { moment, chosen } = view;
   const shown = shownRows(view);
   const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
-  const tabbed = shown.some((row) => row.row === chosen) || chosen === HOST ? chosen : shown[0]?.row;
+  const tabbed = shown.some((row) => row.row === chosen) ? chosen : shown[0]?.row;
   const most = greatest(moment.rows.map((each) => each.score));
   const row = (each) => html`<tr
+    class=${each.row === HOST ? "now-host" : nothing}
     tabindex=${each.row === tabbed ? 0 : -1}
     data-row=${each.row}
     aria-selected=${each.row === chosen}
@@ -95,7 +107,7 @@ export function ranking(view) {
     <td class="number now-pid">${each.pid ?? ""}</td>
     ${with_.user ? html`<td class="now-user" title=${each.user}>${each.user}</td>` : nothing}
     ${with_.container ? html`<td class="now-container" title=${each.container}>${each.container}</td>` : nothing}
-    <td class="now-command" title=${each.command || nothing}>${each.command}</td>
+    <td class="now-command" title=${each.command || each.took || nothing}>${each.row === HOST ? each.took : each.command}</td>
   </tr>`;
   return html`<section class="card now-ranking" aria-label="Processes">
     ${head(view, "Processes", moment.rows, shown)}
@@ -103,30 +115,15 @@ export function ranking(view) {
       <table role="grid" aria-label="Processes, the most anomalous first">
         <thead>
           <tr>
-            <th scope="col" class="number">Score</th>
-            <th scope="col">Name</th>
-            <th scope="col" class="number">PID</th>
+            <th scope="col" class="number now-col-score">Score</th>
+            <th scope="col" class="now-col-name">Name</th>
+            <th scope="col" class="number now-col-pid">PID</th>
             ${with_.user ? html`<th scope="col">User</th>` : nothing}
             ${with_.container ? html`<th scope="col">Container</th>` : nothing}
-            <th scope="col">Command</th>
+            <th scope="col" class="now-col-command">Command</th>
           </tr>
         </thead>
         <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
-          ${moment.host_row
-            ? html`<tr
-                class="now-host"
-                tabindex=${tabbed === HOST ? 0 : -1}
-                data-row=${HOST}
-                aria-selected=${chosen === HOST}
-                @click=${() => view.choose(HOST)}
-              >
-                <td class="number now-score">${scored(moment.host_row.score, most)}</td>
-                <th scope="row"><span class="now-name">${moment.host}</span> <span class="badge">the host itself</span></th>
-                <td></td>
-                ${with_.user ? html`<td></td>` : nothing} ${with_.container ? html`<td></td>` : nothing}
-                <td class="now-command" title=${moment.host_row.took}>${moment.host_row.took}</td>
-              </tr>`
-            : nothing}
           ${repeat(shown, (each) => each.row, row)}
         </tbody>
       </table>

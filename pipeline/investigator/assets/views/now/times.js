@@ -100,7 +100,7 @@ function compareMenu(view) {
 function eventMenu(view) {
   const { timeline, page } = view;
   const events = [
-    ...timeline.marks.map((mark) => ({ ts: mark.ts, what: "Mark", text: mark.note, href: shows(view, mark.ts) })),
+    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", text: mark.note, href: shows(view, mark.ts) })),
     ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", text: each.sentence, href: page.href("/incidents", { id: each.id }) })),
   ].sort((one, two) => two.ts - one.ts);
   return html`<div id="now-events" class="now-menu card" popover role="group" aria-label="Marks and incidents">
@@ -115,6 +115,12 @@ function eventMenu(view) {
   </div>`;
 }
 
+/** Those of the timeline, and those near the moment: one that was just set is newer than the newest frame. */
+function marksOf({ timeline, moment }) {
+  const near = (moment?.marks ?? []).filter((mark) => !timeline.marks.some((each) => each.id === mark.id));
+  return [...timeline.marks, ...near];
+}
+
 function shows(view, ts) {
   return view.page.href("/", { range: view.page.params.range, at: seconds(ts) });
 }
@@ -126,14 +132,15 @@ function strip(view) {
   const end = Math.max(Math.min(timeline.to, timeline.last_ts), at === undefined ? (moment?.ts ?? 0) : at, begin + timeline.tick_s);
   const x = (ts) => ((Math.min(Math.max(ts, begin), end) - begin) / (end - begin)) * WIDE;
   const shown = moment?.ts ?? at ?? end;
+  const marks = marksOf(view);
   const labels = Array.from({ length: LABELS }, (_, index) => begin + ((end - begin) * index) / (LABELS - 1));
   return html`<div class="now-strip" aria-busy=${!timeline.complete}>
     <div class="now-track">
-      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${told(begin)} to ${told(end)}, ${timeline.marks.length} marks, ${timeline.incidents.length} incidents">
+      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${told(begin)} to ${told(end)}, ${marks.length} marks, ${timeline.incidents.length} incidents">
         ${timeline.incidents.map((each) => svg`<rect class="now-incident" x=${x(each.from)} width=${Math.max(x(each.to ?? end) - x(each.from), 2)} height=${HIGH}></rect>`)}
         <path class="now-most" d=${area(timeline, timeline.high, x)}></path>
         <path class="now-mean" d=${area(timeline, timeline.values, x)}></path>
-        ${timeline.marks.map((mark) => svg`<line class="now-marked" x1=${x(mark.ts)} x2=${x(mark.ts)} y2=${HIGH}></line>`)}
+        ${marks.map((mark) => svg`<line class="now-marked" x1=${x(mark.ts)} x2=${x(mark.ts)} y2=${HIGH}></line>`)}
         ${comparison ? svg`<line class="now-other" x1=${x(comparison.with)} x2=${x(comparison.with)} y2=${HIGH}></line>` : nothing}
       </svg>
       <input

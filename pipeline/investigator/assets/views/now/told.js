@@ -4,8 +4,6 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable } from "../../format.js";
 import { time } from "../../time.js";
 
-const MOST_LISTED = 4;
-
 /** A sentence; what stands in backquotes is code. */
 export function sentence(text) {
   return text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
@@ -37,9 +35,6 @@ export function told(view) {
         ? html`<p class="now-silent"><span class="badge victim">silent</span> ${moment.host} has sent nothing for ${duration(moment.silent_s)}: this is the last that came. See <code>laggard doctor</code> there.</p>`
         : nothing}
       ${moment.told.map((text) => html`<p>${sentence(text)}</p>`)}
-      ${moment.short_lived.length
-        ? html`<p class="muted">Short-lived processes seen meanwhile: ${moment.short_lived.slice(0, MOST_LISTED).map((each, index) => html`${index ? ", " : ""}<code>${each.name}</code> (${each.count})`)}${moment.short_lived.length > MOST_LISTED ? ", …" : "."}</p>`
-        : nothing}
       <p class=${belief.young ? "now-young" : "muted"}>
         ${belief.young ? html`<span class="badge victim">young</span> ` : nothing}${sentence(belief.told)}
       </p>
