@@ -46,7 +46,7 @@ export function phases(found, feature, label) {
                 <td>${time(each.begin_ts)}</td>
                 <td class="number">${duration(each.end_ts - each.begin_ts)}</td>
                 <td class="number">${readable(feature, each.value)}</td>
-                ${told ? html`<td>${each.did}</td>` : nothing}
+                ${told ? html`<td class="incidents-said">${each.did}</td>` : nothing}
               </tr>`,
           )}
         </tbody>
