@@ -690,43 +690,48 @@ class Scores:
             blame, raw = self.surprise, self.raw
         order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
         row_scores = self.level.scores(raw)
-        found = tuple(self._row(row, float(row_scores[row]), blame[row], features) for row in map(int, order[:rows]))
+        found = self._ranked(order[:rows], row_scores, blame, features)
         if self.gone:
             ended = [replace(each, features=each.features[:features]) for each in self.gone]
             found = tuple(sorted((*found, *ended), key=lambda each: -each.score)[:rows])
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
 
-    def _waits(self, blame: NDArray[np.float64]) -> bool:
-        """Whether a row's most unusual feature, whatever they weigh, is one that tells how long it waits."""
-        if not self.waits:
-            return False
+    def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
+        """Of each row, whether its most unusual feature, whatever they weigh, is one that tells how long it waits."""
+        told = np.array([feature in self.waits for feature in self.layout.features], bool)
+        if not (blame.size and told.any()):
+            return np.zeros(len(blame), bool)
         plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
-        most = int(plain.argmax())
-        return bool(plain[most] > 0.0) and self.layout.features[most] in self.waits
+        most = plain.argmax(axis=1)
+        waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & told[most]
+        return waits
 
-    def _row(self, row: int, score: float, surprise: NDArray[np.float64], features: int | None) -> RowScore:
-        order = np.argsort(-surprise, kind="stable")[: int(np.isfinite(surprise).sum())][:features]
-        weight = self.reference.weight[:, row]
+    def _ranked(
+        self, rows: NDArray[np.intp], scores: NDArray[np.float64], blame: Matrix, features: int | None
+    ) -> tuple[RowScore, ...]:
+        """What is told of these rows, in their order, with so many features of each; of all rows at once."""
+        blame = blame[rows]
+        order = np.argsort(-blame, axis=1, kind="stable")[:, :features]
+        weight = self.reference.weight[:, rows].T
         known = weight > 0.0
-        mean = np.where(known, self.reference.mean[:, row], np.nan)
-        deviation = np.sqrt(self.reference.squares[:, row] / np.maximum(weight - 1.0, 1.0))
+        mean = np.where(known, self.reference.mean[:, rows].T, np.nan)
+        deviation = np.sqrt(self.reference.squares[:, rows].T / np.maximum(weight - 1.0, 1.0))
         deviation[~known] = np.nan
-        return RowScore(
-            row=self.layout.rows[row],
-            name=self.layout.names[row],
-            score=score,
-            features=tuple(
-                FeatureScore(
-                    feature=self.layout.features[feature],
-                    value=float(self.values[row, feature]),
-                    mean=float(mean[feature]),
-                    standard_deviation=float(deviation[feature]),
-                    score=float(surprise[feature]),
-                    recent=float(self.evidence[row, feature]),
-                )
-                for feature in map(int, order)
-            ),
-            age_s=max(self.ts - float(self.first_ts[row]), 0.0),
-            basis=self.bases.get(row, "itself"),
-            waits=self._waits(surprise),
+        columns = self.values[rows], mean, deviation, blame, self.evidence[rows]
+        cells = [order.tolist(), *(np.take_along_axis(each, order, axis=1).tolist() for each in columns)]
+        names, counts, waits = self.layout.features, np.isfinite(blame).sum(axis=1).tolist(), self._waits(blame)
+        return tuple(
+            RowScore(
+                row=self.layout.rows[row],
+                name=self.layout.names[row],
+                score=float(scores[row]),
+                features=tuple(
+                    FeatureScore(names[feature], *told)
+                    for feature, *told in zip(*(column[place][: counts[place]] for column in cells), strict=True)
+                ),
+                age_s=max(self.ts - float(self.first_ts[row]), 0.0),
+                basis=self.bases.get(row, "itself"),
+                waits=bool(waits[place]),
+            )
+            for place, row in enumerate(rows.tolist())
         )

@@ -8,16 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from laggard.pipeline.engine.task import MARK_WINDOW_S
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES
+from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, only_waits
 from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.operators.ranking import FeatureScore, Ranking
+    from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.history.why import Answer, History, Learned
 
-MOST_ROWS: Final = 1000
+LISTED_FEATURES: Final = 8
+"""Features of a row that are kept with a moment; of the worst rows all are."""
+
+HOST: Final = "host"
+"""The scope of the host's own row."""
 
 MOST_JUDGED: Final = 16
 MOST_LEARNED: Final = 6
@@ -54,15 +60,29 @@ class Judged:
 
     @cached_property
     def ranking(self) -> Ranking:
-        """All rows, with all features."""
+        """All rows, each with `LISTED_FEATURES`."""
+        return self.whole(LISTED_FEATURES)
+
+    def whole(self, features: int = JUDGED_FEATURES) -> Ranking:
+        """All rows, with so many features of each; made anew, for it is large."""
         assert self.why.scores is not None
-        return self.why.scores.ranking(rows=MOST_ROWS, features=JUDGED_FEATURES)
+        return self.why.scores.ranking(rows=None, features=features)
+
+    def row(self, row: str) -> RowScore | None:
+        """A row that is ranked, with all of its features; None where it is not."""
+        if row not in self._ranked:
+            return None
+        worst = next((each for each in self.why.ranking.rows if each.row == row), None)
+        return worst or next((each for each in self.whole().rows if each.row == row), None)
+
+    @cached_property
+    def _ranked(self) -> frozenset[str]:
+        return frozenset(each.row for each in self.ranking.rows)
 
     @cached_property
     def unjudged(self) -> tuple[str, ...]:
         """The rows of the frame that are not ranked, in its order."""
-        ranked = {each.row for each in self.ranking.rows}
-        return tuple(row for row in self.why.frame.layout.rows if row not in ranked)
+        return tuple(row for row in self.why.frame.layout.rows if row not in self._ranked)
 
     @cached_property
     def culprits(self) -> frozenset[str]:
@@ -70,17 +90,26 @@ class Judged:
         return frozenset(each.row for each in self.why.verdict.culprits)
 
     @cached_property
+    def features(self) -> dict[str, int]:
+        """How many features each row of the frame has a value of."""
+        frame = self.why.frame
+        return dict(zip(frame.layout.rows, np.isfinite(frame.values).sum(axis=1).tolist(), strict=True))
+
+    @cached_property
     def victims(self) -> frozenset[str]:
         """Rows that wait for others."""
-        return frozenset(each.row.row for each in self.why.verdict.victims)
+        judged = self.why.ranking.rows  # with all their features
+        waiting = (each.row for each in (*judged, *self.ranking.rows[len(judged) :]) if only_waits(each))
+        return frozenset((*waiting, *(each.row.row for each in self.why.verdict.victims)))
 
     def usual(self, scope: str, row: str, feature: str) -> FeatureScore | None:
         """A feature of a row of the frame, or of the host, beside what is usual; None where it is not judged."""
-        ranking = self.ranking if scope == self.why.frame.scope else self.why.host_ranking
-        if ranking is None or scope not in {self.why.frame.scope, "host"}:
-            return None
-        found = (one for each in ranking.rows if each.row == row for one in each.features if one.feature == feature)
-        return next(found, None)
+        found = None
+        if scope == self.why.frame.scope:
+            found = self.row(row)
+        elif scope == HOST and self.why.host_ranking is not None:
+            found = next((each for each in self.why.host_ranking.rows if each.row == row), None)
+        return None if found is None else next((each for each in found.features if each.feature == feature), None)
 
     def who(self, row: str) -> Who:
         """What is known of a row."""
@@ -149,7 +178,7 @@ class Moments:
         else:
             self._history.go_on(learned, host, stop)
         try:
-            return Judged(self._history.ask(host, ts, 1, 1, learned=learned))
+            return Judged(self._history.ask(host, ts, JUDGED_ROWS, JUDGED_FEATURES, learned=learned))
         finally:
             with self._lock:
                 self._learned[host, learned.task.position] = learned

@@ -10,10 +10,10 @@ import msgspec
 from laggard.pipeline.explaining.explain import clause, judged, pid_of
 from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
-from laggard.pipeline.explaining.verdict import only_waits
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES
 from laggard.pipeline.own import is_own
 from laggard.pipeline.web.errors import RequestError
 
@@ -27,9 +27,6 @@ MARKS_WITHIN_S: Final = 600.0
 
 EXPECTED_ROWS: Final = 8
 """So many of the worst rows are those whose series somebody is likely to look at."""
-
-HOST: Final = "host"
-"""The scope, and the id on the page, of the row of the host's own counters."""
 
 Role = Literal["culprit", "victim", "own", "other"]
 """To blame; waits for others; laggard's own; none of these."""
@@ -215,7 +212,8 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
     """What was slow, and what is to blame."""
     host = reading.choose_host(question.host)
     found = reading.moments.at(host, question.at)
-    why, ranking = found.why, found.ranking
+    why = found.why
+    ranking = found.ranking if question.features <= LISTED_FEATURES else found.whole(question.features)
     rows = [_row(found, each, question.features) for each in ranking.rows[: question.rows]]
     unjudged = found.unjudged
     rows += [_unjudged(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
@@ -268,10 +266,9 @@ def compare(reading: Reading, question: CompareQuestion) -> Comparison:
     """Two moments side by side."""
     host = reading.choose_host(question.host)
     one, other = reading.moments.at(host, question.at), reading.moments.at(host, question.other)
-    rows = {each.row: each for each in _rows(one)}
-    others = {each.row: each for each in _rows(other)}
-    found = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
-    found.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
+    rows, others = ({each.row: _row(found, each, None) for each in found.whole().rows} for found in (one, other))
+    differences = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
+    differences.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
     host_rows = _host_row(one, None), _host_row(other, None)
     return Comparison(
         host=host,
@@ -282,8 +279,8 @@ def compare(reading: Reading, question: CompareQuestion) -> Comparison:
         told_with=told(other.why, since=since(other.why)),
         scope=one.why.frame.scope,
         host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
-        rows=found[: question.rows],
-        rows_left_out=max(len(found) - question.rows, 0),
+        rows=differences[: question.rows],
+        rows_left_out=max(len(differences) - question.rows, 0),
     )
 
 
@@ -307,12 +304,12 @@ def _role(found: Judged, row: RowScore) -> Role:
         return "own"
     if row.row in found.culprits:
         return "culprit"
-    return "victim" if row.row in found.victims or only_waits(row) else "other"
+    return "victim" if row.row in found.victims else "other"
 
 
 def _row(found: Judged, row: RowScore, features: int | None) -> Row:
     who = found.who(row.row)
-    scope = found.why.frame.scope
+    scope, shown = found.why.frame.scope, row.features[:features]
     return Row(
         row=row.row,
         name=row.name,
@@ -327,8 +324,8 @@ def _row(found: Judged, row: RowScore, features: int | None) -> Row:
         age_s=_number(row.age_s),
         gone_s=row.gone_s,
         took=clause(row.features[0].feature, judged(row.features[0]), scope) if row.features else "",
-        features=[_feature(each) for each in row.features[:features]],
-        features_left_out=len(row.features) - len(row.features[:features]),
+        features=[_feature(each) for each in shown],
+        features_left_out=max(found.features.get(row.row, 0) - len(shown), 0),
     )
 
 
@@ -386,14 +383,9 @@ def _host_row(found: Judged, features: int | None) -> Row | None:
 
 
 def _find(found: Judged, row: str) -> Row | None:
-    for each in found.ranking.rows:
-        if each.row == row:
-            return _row(found, each, None)
+    if (ranked := found.row(row)) is not None:
+        return _row(found, ranked, None)
     return _unjudged(found, row, None) if row in found.unjudged else None
-
-
-def _rows(found: Judged) -> list[Row]:
-    return [_row(found, each, None) for each in found.ranking.rows]
 
 
 def _row_difference(one: Row | None, other: Row | None, features: int) -> RowDifference:

@@ -10,6 +10,7 @@ import msgspec
 from laggard.pipeline.history.series import CONTEXT_S
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.investigator.moments import HOST
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ AFTER_S: Final = 300.0
 
 TIMELINE: Final = "cpu_busy_ratio"
 """The counter of the host that a timeline shows."""
-
-HOST: Final = "host"
 
 
 class Usual(Answer, frozen=True):
