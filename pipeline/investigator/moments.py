@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.history.why import Answer, History, Learned
 
+ALL: Final = 1 << 30
+
 LISTED_FEATURES: Final = 8
 """Features of a row that are kept with a moment; of the worst rows all are."""
 
@@ -66,7 +68,7 @@ class Judged:
     def whole(self, features: int = JUDGED_FEATURES) -> Ranking:
         """All rows, with so many features of each; made anew, for it is large."""
         assert self.why.scores is not None
-        return self.why.scores.ranking(rows=None, features=features)
+        return self.why.scores.ranking(rows=ALL, features=features)
 
     def row(self, row: str) -> RowScore | None:
         """A row that is ranked, with all of its features; None where it is not."""
