@@ -108,11 +108,22 @@ async function request(path, options, asked = false) {
     if (error.name === "AbortError") throw error;
     throw new Refusal(0, "laggard does not answer", "that `laggard up` or `laggard serve` runs");
   }
-  const body = await response.json().catch(() => ({}));
+  const body = await content(response);
   if (response.ok) return body;
   const challenge = response.headers.get("WWW-Authenticate");
   if (response.status === 401 && challenge && path !== "/session" && !asked && (await askOthers())) {
     return request(path, options, true);
   }
   throw new Refusal(response.status, body.error ?? `status ${response.status}`, body.expected ?? "", challenge);
+}
+
+/** What a response holds; nothing is not taken for an answer where it broke off, or was given up half read. */
+async function content(response) {
+  try {
+    return response.status === 204 ? {} : await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    if (response.ok) throw new Refusal(0, "laggard broke off", "a whole answer: try again");
+    return {};
+  }
 }

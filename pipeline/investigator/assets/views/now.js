@@ -51,6 +51,7 @@ export default class View {
   announced = "";
 
   #keys = {};
+  #stepped;
   #timelineRead = 0;
   #refining;
   #pressed = (event) => this.#press(event);
@@ -131,6 +132,7 @@ export default class View {
     if (!this.moment) this.page.update();
     const timeline = this.#readTimeline(signal, news.size > 0);
     await this.#readMoment(signal, news);
+    if (this.#passed()) return;
     if (this.moment) {
       this.page.update();
       await Promise.all([this.#readRow(signal), this.#readSeries(signal)]);
@@ -138,13 +140,22 @@ export default class View {
     await timeline;
   }
 
+  /** Whether a step forward has led past the newest frame: then it is live again. */
+  #passed() {
+    const from = this.#stepped;
+    this.#stepped = undefined;
+    if (from === undefined || this.moment?.ts !== from) return false;
+    this.page.go({ at: undefined }, { replace: true });
+    return true;
+  }
+
   async #readMoment(signal, news) {
     const { at, other } = this;
     const { host } = this.page.params;
     const key = JSON.stringify([host, at, other]);
     const same = key === this.#keys.moment;
-    // The newest frame may give way to one that is nearer, or have been judged in the meantime.
-    if (same && !(news.size && (at === undefined || !this.moment || this.moment.live))) return;
+    // A moment that is past stays as it is; before one that is newer than what is known others may come yet.
+    if (same && !(news.size && (at === undefined || !this.moment || at > (this.timeline?.last_ts ?? at)))) return;
     try {
       const [moment, comparison] = await Promise.all([
         get("/moment", { host, at, features: 1 }, signal),
@@ -163,7 +174,7 @@ export default class View {
   }
 
   async #readRow(signal) {
-    const { at, chosen, moment } = this;
+    const { chosen, moment } = this;
     if (this.comparison) return;
     const key = JSON.stringify([moment.host, moment.ts, chosen]);
     if (key === this.#keys.row && this.row) return;
@@ -172,7 +183,7 @@ export default class View {
       this.#keys.row = key;
       return;
     }
-    const row = await this.#known(get("/row", { host: moment.host, at: at === undefined ? undefined : moment.ts, row: chosen }, signal));
+    const row = await this.#known(get("/row", { host: moment.host, at: moment.ts, row: chosen }, signal));
     this.row = row;
     this.#keys.row = key;
     this.page.update();
@@ -273,9 +284,9 @@ export default class View {
 
   /** Goes some ticks back or forward; past the newest frame it is live again. */
   step(ticks) {
-    if (!this.moment) return;
-    const { moment } = this;
-    if (ticks > 0 && (this.at === undefined || moment.live)) return this.page.go({ at: undefined }, { replace: true });
+    const { at, moment } = this;
+    if (!moment || (ticks > 0 && at === undefined)) return;
+    this.#stepped = ticks > 0 ? moment.ts : undefined;
     this.page.go({ at: seconds(moment.ts + ticks * moment.tick_s) }, { replace: true });
   }
 
