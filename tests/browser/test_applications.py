@@ -42,6 +42,7 @@ def test_the_slow_application_is_tracked_first(page: Served, tab: Page) -> None:
     expect(applications.get_by_role("link", name="shop")).to_contain_text("slow since")
     expect(applications.get_by_role("link", name="blog")).to_contain_text("no model yet")
     expect(tab.get_by_text("Most likely db-1 is short of disk throughput")).to_be_visible()
+    expect(tab.get_by_role("link", name="The incident since")).to_have_attribute("href", re.compile("/incidents.*id="))
     chart = tab.get_by_role("img", name="Mean response time as it was measured and as the model predicted it")
     expect(chart).to_be_visible()
     drawn = chart.evaluate(
@@ -62,6 +63,10 @@ def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, t
     tab.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 50, steps=4)
     tab.mouse.up()
     expect(tab).to_have_url(re.compile(r"from=\d+&to=\d+"))
+    tab.get_by_role("link", name="Analysis", exact=True).click()
+    performance = tab.get_by_role("img", name="Mean response time in the same intervals")
+    expect(performance).to_be_visible()
+    assert 10 < performance.evaluate("chart => chart.plot.data[0].length") < 25  # of 59 intervals
     tab.get_by_role("button", name="Back to now").click()
     expect(tab).not_to_have_url(re.compile("from="))
 

@@ -3,7 +3,9 @@
 import { get, Refusal } from "../../api.js";
 import { printable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { number } from "../../state.js";
 import { time } from "../../time.js";
+import { look, range } from "./tracking.js";
 import { built, capital, chance, choice, resource, share } from "./told.js";
 
 const SYNC = "applications-analysis";
@@ -23,7 +25,7 @@ export async function load(view, signal) {
   let problem;
   if (chosen) {
     try {
-      series = await get("/applications/series", { application, metric: chosen, performance: shown.performance }, signal);
+      series = await get("/applications/series", { application, metric: chosen, performance: shown.performance, from: number(view.page.params, "from"), to: number(view.page.params, "to") }, signal);
     } catch (error) {
       if (!(error instanceof Refusal) || error.status !== 404) throw error;
       problem = error;
@@ -154,23 +156,27 @@ function one(view, data) {
   if (problem) return html`<section class="card"><h2>${problem.message}</h2><p>Expected: ${problem.expected}.</p></section>`;
   if (!series) return html`<section class="card"><p>No metric of its hosts tells the ${shown.named}: it is taken for its mean.</p></section>`;
   const { metric } = series;
-  const marks = built(series.rebuilt);
+  const shared = { marks: built(series.rebuilt), sync: SYNC, from: number(view.page.params, "from"), to: number(view.page.params, "to") };
+  const ranged = (event) => look(view, event);
   const term = shown.terms.find((each) => each.metric.metric === chosen);
   return html`<section class="card">
     <h2>${capital(metric.description)}</h2>
     <p><code>${printable(metric.metric)}</code> ${resource(metric)} ${wished(data.models, metric.metric)}</p>
     ${wishes(view, data, metric.metric)}
+    ${range(view, series.ts)}
     <h3>Its mean over each interval</h3>
     <laggard-chart
       .height=${170}
       .label=${`${capital(metric.description)}, its mean over each interval`}
-      .chart=${{ feature: metric.feature.split("{")[0], ts: series.ts, lines: [{ label: metric.feature, values: series.values }], marks, sync: SYNC }}
+      .chart=${{ feature: metric.feature.split("{")[0], ts: series.ts, lines: [{ label: metric.feature, values: series.values }], ...shared }}
+      @range=${ranged}
     ></laggard-chart>
     <h3>${capital(series.named)} in the same intervals</h3>
     <laggard-chart
       .height=${170}
       .label=${`${capital(series.named)} in the same intervals`}
-      .chart=${{ feature: series.performance, ts: series.ts, lines: [{ label: series.performance, values: series.measured }], marks, sync: SYNC }}
+      .chart=${{ feature: series.performance, ts: series.ts, lines: [{ label: series.performance, values: series.measured }], ...shared }}
+      @range=${ranged}
     ></laggard-chart>
     ${term ? html`${family(term)} ${whatIf(view, series)}` : nothing}
   </section>`;

@@ -15,8 +15,11 @@ export async function load(view, signal) {
 
 export function render(view, data) {
   return html`
-    <p class=${data.slow ? "alarm" : ""}>${data.told}</p>
-    ${range(view, data)}
+    <p class=${data.slow ? "alarm" : ""}>
+      ${data.told}
+      ${data.incidents.filter((each) => each.to === null).map((each) => html`<a href=${view.page.href("/incidents", { id: each.id })}>The incident since ${time(each.from, true)}</a> `)}
+    </p>
+    ${range(view, data.ts)}
     ${data.own
       ? nothing
       : html`<p class="muted">The state of its models of that time is not kept any more. These were learned anew from the records before, and may differ from those that the worker had.</p>`}
@@ -27,11 +30,11 @@ export function render(view, data) {
   `;
 }
 
-/** Which stretch of time is shown, and how to see another one. */
-function range(view, data) {
+/** Which stretch of time is shown, and how to see another one; `ts` are the intervals that are there. */
+export function range(view, ts) {
   const from = number(view.page.params, "from");
   const to = number(view.page.params, "to");
-  const shown = { from: from ?? data.ts[0], to: to ?? data.ts.at(-1) };
+  const shown = { from: from ?? ts[0], to: to ?? ts.at(-1) };
   if (shown.from === undefined) return nothing;
   const length = Math.max(shown.to - shown.from, 60);
   const live = from === undefined && to === undefined;
@@ -40,9 +43,15 @@ function range(view, data) {
     <span>${time(shown.from)} to ${time(shown.to)}</span>
     <button @click=${() => go(shown.from - length, shown.from)}>Earlier</button>
     <button @click=${() => go(shown.from - length, to)}>Further back</button>
+    <button @click=${() => go(shown.to - length / 2, to)}>Closer</button>
     ${live ? nothing : html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>Back to now</button>`}
     <span class="muted">Drag across a chart to look closer.</span>
   </div>`;
+}
+
+/** Look at what was dragged across. */
+export function look(view, { detail: { from, to } }) {
+  view.page.go({ from: Math.round(from), to: Math.round(to) });
 }
 
 function tracked(view, data, each) {
@@ -50,7 +59,7 @@ function tracked(view, data, each) {
   const from = number(view.page.params, "from");
   const to = number(view.page.params, "to");
   const shared = { ts: data.ts, sync: SYNC, from, to };
-  const ranged = (event) => view.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) });
+  const ranged = (event) => look(view, event);
   const spans = data.incidents.map((one) => ({ from: one.from, to: one.to, label: one.sentence }));
   return html`<section class="card">
     <h2>${capital(each.named)}</h2>
