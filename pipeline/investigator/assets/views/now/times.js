@@ -183,7 +183,8 @@ function area(timeline, values, x) {
 function slid(view, event, end) {
   const ts = Number(event.target.value);
   const newest = Math.max(view.timeline.last_ts, view.at === undefined ? end : 0);
-  view.page.go({ at: ts >= newest - view.timeline.tick_s ? undefined : seconds(ts) });
+  // The slider's last step may end before the newest frame.
+  view.page.go({ at: ts > newest - 1.5 * view.timeline.tick_s ? undefined : seconds(ts) });
 }
 
 function asked(view, event) {

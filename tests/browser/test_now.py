@@ -1,0 +1,532 @@
+"""The view of now, and of a moment, as somebody uses it: keyboard, addresses, filter, slider, two moments, marks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.topics import COUNTERS, Topics
+from tests.browser.conftest import NARROW, WITHIN_MS
+from tests.pipeline.investigator.serving import served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from playwright.sync_api import Locator, Page
+
+    from laggard.pipeline.bus import Bus
+    from tests.browser.conftest import NewTab
+    from tests.pipeline.investigator.serving import Served
+
+HOST: Final = "web-1"
+TICKS: Final = 240
+TICK_S: Final = 1.0
+HOG_TICKS: Final = 20
+"""So long before the end the hog begins."""
+
+SCRIPT: Final = "<script>alert(1)</script>"
+IMAGE: Final = '"><img src=x onerror=alert(1)>'
+TURNED: Final = "nginx\u202egnp.exe"
+HOG: Final = "lag-hog"
+
+FEATURES: Final = ("cpu_user_ratio", "cpu_wait_ratio", "memory_rss_bytes", "io_read_bytes_per_s")
+OF_HOST: Final = ("cpu_busy_ratio", "load_1m", "memory_available_bytes", "pressure_cpu_some_ratio")
+
+
+class Machine:
+    """A host with a hog, hostile names and so many processes in all; its ticks end now."""
+
+    def __init__(self, processes: int, ticks: int = TICKS) -> None:
+        names = [SCRIPT, IMAGE, TURNED, HOG, *(f"worker-{number}" for number in range(processes - 4))]
+        commands = [f"/usr/bin/{name} --serve={number}" for number, name in enumerate(names)]
+        rows = [f"{name}[{100 + number}@{number}]" for number, name in enumerate(names)]
+        users = ["www-data" if number % 2 else "root" for number in range(len(names))]
+        containers = [f"shop-{number}" if number % 3 == 0 else "" for number in range(len(names))]
+        self._layout = make_layout(rows, names, FEATURES, commands, users=users, containers=containers)
+        self._host = make_layout((HOST,), (HOST,), OF_HOST)
+        self._random = np.random.default_rng(3)
+        self._sequence = 0
+        self.begins = time.time() - ticks * TICK_S
+        self.ts = self.begins
+
+    def tick(self, *, hog: bool = False, busy: str = "") -> list[Outgoing]:
+        """The next tick: `hog` burns, and so does the process that `busy` names."""
+        usual = np.array([0.02, 0.01, 50e6, 2e4])
+        values: NDArray[np.float64] = usual * self._random.lognormal(0.0, 0.1, (len(self._layout.rows), len(usual)))
+        for name, burns in ((HOG, hog), (busy, bool(busy))):
+            if burns:
+                values[self._layout.names.index(name), 0] = 0.97
+        quiet, burning = np.array([0.1, 0.3, 8e9, 0.01]), np.array([0.9, 4.0, 8e9, 0.4])
+        own = (burning if hog else quiet) * self._random.lognormal(0.0, 0.05, (1, len(OF_HOST)))
+        self.ts += TICK_S
+        self._sequence += 1
+        frames = [
+            Frame("host", HOST, "process", self.ts, self._sequence, self._layout, values),
+            Frame("host", HOST, "host", self.ts, self._sequence, self._host, own),
+        ]
+        topic = Topics().name(COUNTERS)
+        return [Outgoing(topic, frame.key, encode(frame), frame.ts) for frame in frames]
+
+
+def make_bus(path: Path, processes: int, ticks: int) -> Machine:
+    machine = Machine(processes, ticks)
+    with EmbeddedBus(path) as bus:
+        bus.create(Topics().specs())
+        for number in range(ticks):
+            bus.append(machine.tick(hog=number >= ticks - HOG_TICKS))
+    return machine
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]:
+    path = tmp_path_factory.mktemp("now") / "bus.db"
+    return path, make_bus(path, 12, TICKS)
+
+
+@pytest.fixture
+def machine(made: tuple[Path, Machine]) -> Machine:
+    return made[1]
+
+
+@pytest.fixture
+def page(made: tuple[Path, Machine], tmp_path: Path) -> Iterator[Served]:
+    """A page on a bus of the test's own, at whose end the hog runs; its time stands there."""
+    path, machine = made
+    shutil.copy(path, tmp_path / "bus.db")
+    with at_end(tmp_path / "bus.db", machine.ts) as page:
+        yield page
+
+
+@contextmanager
+def at_end(path: Path, ts: float) -> Iterator[Served]:
+    with served(path) as page:
+        page.reading.clock = lambda: max(ts + 0.2, 0.0)
+        yield page
+
+
+def processes(tab: Page) -> Locator:
+    return tab.get_by_role("grid", name="Processes").locator("tbody tr")
+
+
+def features(tab: Page) -> Locator:
+    return tab.get_by_role("grid", name="Features").locator("tbody tr")
+
+
+def chosen(tab: Page) -> Locator:
+    return tab.locator(".now-ranking tr[aria-selected=true]")
+
+
+def params(tab: Page) -> dict[str, str]:
+    found: dict[str, str] = tab.evaluate("Object.fromEntries(new URLSearchParams(location.search))")
+    return found
+
+
+def until(tab: Page, holds: Callable[[], bool]) -> None:
+    """Wait; the page's policy lets no `wait_for_function` in."""
+    for _ in range(WITHIN_MS // 50):
+        if holds():
+            return
+        tab.wait_for_timeout(50)
+    pytest.fail(f"not within {WITHIN_MS} ms; the address is {tab.url}")
+
+
+def asked(tab: Page) -> float:
+    """The moment in the address; NaN for now."""
+    return float(params(tab).get("at", "nan"))
+
+
+def drawn(tab: Page, feature: str) -> None:
+    """Wait until the series of a feature is drawn."""
+    expect(tab.locator(".now-series h2")).to_contain_text(feature)
+    until(tab, lambda: tab.evaluate("document.querySelector('laggard-chart')?.plot?.data[0].length > 0"))
+
+
+def test_the_culprit_is_first_with_its_features_and_series(page: Served, tab: Page, machine: Machine) -> None:
+    tab.goto(page.url)
+    first = processes(tab).first
+    expect(first).to_contain_text(HOG)
+    expect(first).to_contain_text("culprit")
+    expect(first).to_contain_text("www-data")
+    expect(first).to_contain_text("shop-3")
+    expect(first).to_have_attribute("aria-selected", "true")
+    expect(tab.get_by_label("What was found")).to_contain_text(HOG)
+    expect(features(tab).first).to_contain_text("cpu_user_ratio")
+    expect(features(tab).first).to_contain_text("97 %")
+    drawn(tab, "cpu_user_ratio")
+    chart = tab.locator("laggard-chart")
+    assert chart.evaluate("chart => chart.plot.data[1].at(-1)") == pytest.approx(0.97)
+    assert chart.evaluate("chart => chart.plot.scales.x.max") == pytest.approx(machine.ts, abs=1.0)
+    expect(chart).to_have_attribute("aria-label", re.compile("97 % at the moment"))
+
+    # Who cannot see the chart has the values.
+    tab.get_by_text("As a table").click()
+    newest = tab.get_by_role("region", name="Values").locator("tbody tr").first
+    expect(newest).to_contain_text("97 %")
+
+
+def test_names_from_outside_stay_text(page: Served, tab: Page) -> None:
+    tab.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    tab.goto(page.url)
+    grid = tab.get_by_role("grid", name="Processes")
+    expect(grid).to_contain_text(SCRIPT)
+    expect(grid).to_contain_text(IMAGE)
+    assert tab.locator("main script, main img").count() == 0
+    for name in (SCRIPT, IMAGE):
+        processes(tab).filter(has_text=name).first.click()
+        expect(tab.locator(".now-features h2")).to_contain_text(name)
+        drawn(tab, "")
+    # An override of the direction of writing turns nothing but the name itself.
+    turned = processes(tab).filter(has_text="gnp.exe").locator(".now-name")
+    assert turned.evaluate("each => getComputedStyle(each).unicodeBidi") == "isolate"
+
+
+def test_it_is_used_by_the_keyboard(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    tab.keyboard.press("/")
+    expect(tab.get_by_label("Filter")).to_be_focused()
+    tab.keyboard.type("worker serve")
+    expect(processes(tab)).to_have_count(8)
+    tab.keyboard.press("ArrowDown")
+    expect(processes(tab).first).to_be_focused()
+    tab.keyboard.press("ArrowDown")
+    expect(processes(tab).nth(1)).to_be_focused()
+    expect(processes(tab).nth(1)).to_have_attribute("aria-selected", "true")
+    # One row alone is in the order of Tab.
+    assert processes(tab).evaluate_all("rows => rows.filter((row) => row.tabIndex === 0).length") == 1
+    tab.keyboard.press("k")
+    expect(processes(tab).first).to_have_attribute("aria-selected", "true")
+    tab.keyboard.press("j")
+    expect(processes(tab).nth(1)).to_be_focused()
+    row = processes(tab).nth(1).get_attribute("data-row")
+    assert params(tab)["row"] == row
+
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".now-features")).to_be_focused()
+    expect(features(tab)).to_have_count(len(FEATURES))
+    tab.keyboard.press("Tab")
+    expect(features(tab).first).to_be_focused()
+    tab.keyboard.press("End")
+    expect(features(tab).last).to_be_focused()
+    expect(features(tab).last).to_have_attribute("aria-selected", "true")
+    assert params(tab)["feature"] == features(tab).last.get_attribute("data-feature")
+
+    tab.keyboard.press("?")
+    keys = tab.get_by_role("dialog", name="Keys")
+    expect(keys).to_be_visible()
+    tab.keyboard.press("j")
+    assert params(tab)["row"] == row, "behind a dialog keys do nothing"
+    tab.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    tab.keyboard.press("m")
+    expect(tab.get_by_role("dialog", name="Why is it slow?")).to_be_visible()
+    expect(tab.get_by_label("What is slow?")).to_be_focused()
+
+
+def test_ticks_are_stepped_through(page: Served, tab: Page, machine: Machine) -> None:
+    tab.goto(page.url)
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Now")
+    expect(chosen(tab)).to_contain_text(HOG)
+    for number in (1, 2):
+        tab.keyboard.press("[")
+        expect(tab.get_by_role("heading", level=1)).to_contain_text(clock(tab, machine.ts - number))
+    tab.keyboard.press("]")
+    expect(tab.get_by_role("heading", level=1)).to_contain_text(clock(tab, machine.ts - 1))
+    # The address has milliseconds; a frame's time has more digits, and is not before it.
+    assert 0.0 <= asked(tab) - (machine.ts - 1) < 0.0021
+    tab.keyboard.press("n")
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Now")
+    assert "at" not in params(tab)
+
+
+def clock(tab: Page, ts: float) -> str:
+    found: str = tab.evaluate("ts => new Date(ts * 1000).toLocaleTimeString('en-GB')", ts)
+    return found
+
+
+def test_the_address_is_what_is_shown(page: Served, tab: Page, new_tab: NewTab) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    processes(tab).filter(has_text="worker-3").click()
+    expect(tab.locator(".now-features h2")).to_contain_text("worker-3")
+    features(tab).filter(has_text="memory_rss_bytes").click()
+    drawn(tab, "memory_rss_bytes")
+    tab.get_by_label("Range").select_option("15 min")
+    assert params(tab).keys() == {"row", "feature", "range"}
+
+    other = new_tab()
+    other.goto(tab.url)
+    expect(chosen(other)).to_contain_text("worker-3")
+    drawn(other, "memory_rss_bytes")
+    expect(other.get_by_label("Range")).to_have_value("900")
+
+    for left in ({"row", "feature"}, {"row"}):
+        tab.go_back()
+        assert params(tab).keys() == left
+        expect(chosen(tab)).to_contain_text("worker-3")
+    tab.go_back()
+    expect(chosen(tab)).to_contain_text(HOG)
+
+
+def test_the_filter_looks_at_all_that_is_told_of_a_process(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    box = tab.get_by_label("Filter")
+    for text, count in (("WORKER-5", 1), ("--serve=7", 1), ("shop-", 4), ("root", 6), ("108", 1), ("worker root", 4)):
+        box.fill(text)
+        expect(processes(tab)).to_have_count(count)
+    box.fill("<b>nothing")
+    expect(tab.get_by_text("No process has that")).to_be_visible()
+    assert params(tab)["filter"] == "<b>nothing"
+    box.fill("")
+    expect(processes(tab)).to_have_count(13)
+
+
+def test_the_slider_goes_through_the_history(page: Served, tab: Page, machine: Machine) -> None:
+    tab.goto(page.url)
+    slider = tab.get_by_role("slider", name="Moment")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("^now, "))
+    box = slider.bounding_box()
+    assert box is not None
+    slider.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    tab.wait_for_url(re.compile(r"[?&]at="))
+    assert asked(tab) == pytest.approx((machine.begins + machine.ts) / 2, abs=0.02 * TICKS * TICK_S)
+    # Before the hog: nothing is unusual, and the crosshair is at that moment.
+    expect(tab.get_by_role("heading", level=1)).not_to_contain_text("Now")
+    expect(processes(tab).filter(has_text=HOG)).not_to_contain_text("culprit")
+    drawn(tab, "")
+    before = asked(tab)
+    slider.press("ArrowRight")
+    until(tab, lambda: asked(tab) != before)
+    assert asked(tab) == pytest.approx(before + TICK_S, abs=0.6)
+    slider.press("End")
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Now")
+
+
+def test_a_moment_is_typed_or_picked_in_the_chart(page: Served, tab: Page, machine: Machine) -> None:
+    tab.goto(page.url)
+    drawn(tab, "cpu_user_ratio")
+    over = tab.locator("laggard-chart .u-over")
+    box = over.bounding_box()
+    assert box is not None
+    tab.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    expect(tab.locator(".chart-tip")).to_be_visible()
+    tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    tab.wait_for_url(re.compile(r"[?&]at="))
+    assert asked(tab) == pytest.approx(machine.begins + 0.25 * TICKS, abs=0.03 * TICKS)
+
+    # A stretch that is dragged is shown, and told in the address; the moment stays.
+    at = params(tab)["at"]
+    drawn(tab, "")
+    tab.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 40)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 40, steps=4)
+    tab.mouse.up()
+    tab.wait_for_url(re.compile(r"[?&]from="))
+    assert params(tab)["at"] == at
+    span = float(params(tab)["to"]) - float(params(tab)["from"])
+    assert span < 0.6 * TICKS * TICK_S
+    tab.get_by_role("button", name="Zoom out").click()
+    until(tab, lambda: float(params(tab)["to"]) - float(params(tab)["from"]) > span)
+    tab.get_by_role("button", name="Reset").click()
+    until(tab, lambda: "from" not in params(tab))
+
+    typed = tab.get_by_label("Moment, in your time zone")
+    typed.fill(datetime.fromtimestamp(machine.ts - 2, ZoneInfo("Europe/Berlin")).strftime("%Y-%m-%dT%H:%M:%S"))
+    typed.press("Enter")
+    expect(chosen(tab)).to_contain_text(HOG)
+
+
+def test_two_moments_are_compared(page: Served, tab: Page, machine: Machine) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    tab.get_by_role("button", name="Compare").click()
+    tab.get_by_role("link", name="a minute before").click()
+    expect(tab.get_by_role("heading", name="What differs")).to_be_visible()
+    assert float(params(tab)["at"]) - float(params(tab)["compare"]) == pytest.approx(60.0)
+    grid = tab.get_by_role("grid", name="Processes, what differs most first")
+    first = grid.locator("tbody tr:not(.now-host)").first
+    expect(first).to_contain_text(HOG)
+    first.click()
+    row = tab.get_by_role("grid", name="Features, what differs most first").locator("tbody tr").first
+    expect(row).to_contain_text("cpu_user_ratio")
+    expect(row).to_contain_text("97 %")
+    drawn(tab, "cpu_user_ratio")
+    tab.get_by_role("link", name="Swap").click()
+    until(tab, lambda: asked(tab) < float(params(tab)["compare"]))
+    tab.get_by_role("button", name="Stop comparing").click()
+    expect(tab.get_by_role("heading", name="Processes")).to_be_visible()
+    assert "compare" not in params(tab)
+
+
+def test_a_mark_takes_a_note_as_it_is(page: Served, tab: Page) -> None:
+    note = f'{IMAGE}{SCRIPT} & "slow"'
+    tab.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    tab.get_by_role("button", name="Why is it slow?").click()
+    dialog = tab.get_by_role("dialog", name="Why is it slow?")
+    dialog.get_by_label("What is slow?").fill(note)
+    dialog.get_by_role("button", name="Mark it").click()
+    expect(dialog).to_be_hidden()
+    tab.wait_for_url(re.compile(r"[?&]at="))
+    expect(tab.get_by_role("heading", level=1)).not_to_contain_text("Now")
+    expect(chosen(tab)).to_contain_text(HOG)
+    (mark,) = page.client.get("/api/v1/marks").json()["marks"]
+    assert mark["note"] == note
+    tab.get_by_role("button", name="Marks").click()
+    events = tab.get_by_role("group", name="Marks and incidents")
+    expect(events).to_contain_text(note)
+    assert tab.locator("main script, main img").count() == 0
+    tab.keyboard.press("Escape")
+    expect(events).to_be_hidden()
+    # What is marked in the past is marked there.
+    tab.keyboard.press("[")
+    until(tab, lambda: asked(tab) < mark["ts"] - 0.5)
+    before = asked(tab)
+    expect(tab.get_by_role("heading", level=1)).to_contain_text(clock(tab, before))
+    tab.keyboard.press("m")
+    tab.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    marks = page.client.get("/api/v1/marks").json()["marks"]
+    assert min(each["ts"] for each in marks) == pytest.approx(before, abs=0.01)
+
+
+def test_what_is_new_comes_by_itself_and_leaves_the_choice(
+    made: tuple[Path, Machine], tmp_path: Path, tab: Page
+) -> None:
+    machine = Machine(12)
+    with served(tmp_path / "bus.db") as page:
+        bus: Bus = page.reading.bus
+        bus.create(Topics().specs())
+        page.reading.clock = lambda: machine.ts + 0.2
+        # Nothing is there: the page says what to do, and follows when something is.
+        tab.goto(page.url)
+        expect(tab.get_by_role("heading", name="Nothing is recorded yet")).to_be_visible()
+        expect(tab.get_by_text("laggard up")).to_be_visible()
+        bus.append([record for _ in range(TICKS - 20) for record in machine.tick()])
+        expect(processes(tab)).to_have_count(13)
+        other = processes(tab).filter(has_text="worker-6")
+        other.click()
+        expect(other).to_be_focused()
+        for _ in range(4):
+            bus.append(machine.tick(hog=True, busy="worker-2"))
+        expect(processes(tab).filter(has_text=HOG)).to_contain_text("culprit")
+        expect(chosen(tab)).to_contain_text("worker-6")
+        expect(other).to_be_focused()
+        expect(tab.locator(".now-features h2")).to_contain_text("worker-6")
+        # A moment that was asked for stays, whatever comes.
+        tab.keyboard.press("[")
+        tab.wait_for_url(re.compile(r"[?&]at="))
+        heading = tab.get_by_role("heading", level=1)
+        expect(heading).not_to_contain_text("Now")
+        told = heading.inner_text()
+        for _ in range(3):
+            bus.append(machine.tick(hog=True))
+        tab.wait_for_timeout(2500)
+        assert heading.inner_text() == told
+
+
+def test_a_moment_outside_of_the_history_says_from_when_to_when_it_is(
+    page: Served, tab: Page, machine: Machine, expects: Callable[[str], None]
+) -> None:
+    expects(r"GET /api/v1/moment.*: 404")
+    tab.goto(f"{page.url}/?at={machine.begins - 86400}")
+    expect(tab.get_by_text("The history reaches from")).to_contain_text(clock(tab, machine.begins + TICK_S))
+    tab.get_by_role("link", name="Show now").click()
+    expect(chosen(tab)).to_contain_text(HOG)
+
+
+def test_five_hundred_processes_are_no_burden(tmp_path: Path, tab: Page) -> None:
+    machine = make_bus(tmp_path / "bus.db", 500, 60)
+    with at_end(tmp_path / "bus.db", machine.ts) as page:
+        tab.goto(page.url)
+        expect(processes(tab)).to_have_count(100)
+        tab.get_by_role("button", name="Show all 500").click()
+        expect(processes(tab)).to_have_count(501)
+        tab.keyboard.press("/")
+        tab.keyboard.type("worker-495")
+        expect(processes(tab)).to_have_count(1)
+
+
+def test_a_silent_host_is_called_so(page: Served, tab: Page, machine: Machine) -> None:
+    page.reading.clock = lambda: machine.ts + 600.0
+    tab.goto(page.url)
+    expect(tab.get_by_label("What was found")).to_contain_text("has sent nothing for 10 min")
+
+
+def test_it_is_narrow_and_dark(page: Served, new_tab: NewTab) -> None:
+    tab = new_tab(viewport=NARROW, color_scheme="dark")
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    drawn(tab, "cpu_user_ratio")
+    assert tab.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+    tops = tab.evaluate(
+        "['.now-times', '.now-told', '.now-ranking', '.now-features', '.now-series']"
+        ".map((each) => document.querySelector(each).getBoundingClientRect().top)"
+    )
+    assert tops == sorted(tops)
+    for name in ("Compare", "Marks"):
+        tab.get_by_role("button", name=name).click()
+        menu = tab.locator(":popover-open")
+        box = menu.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= NARROW["width"]
+        tab.keyboard.press("Escape")
+
+
+def test_all_is_on_one_screen_at_1280(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    drawn(tab, "cpu_user_ratio")
+    assert tab.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]") == [1280, 800]
+    box = tab.locator("laggard-chart").bounding_box()
+    assert box is not None
+    assert box["height"] > 100
+
+
+def test_light_or_dark_is_chosen_and_kept(page: Served, tab: Page) -> None:
+    def back() -> str:
+        found: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    tab.goto(page.url)
+    drawn(tab, "cpu_user_ratio")
+    light = back()
+    line = tab.evaluate("document.querySelector('laggard-chart').plot.series[1].stroke()")
+    tab.get_by_label("Colours").select_option("Dark")
+    assert back() != light
+    assert tab.evaluate("document.querySelector('laggard-chart').plot.series[1].stroke()") != line
+    dark = back()
+    tab.reload()
+    expect(tab.get_by_label("Colours")).to_have_value("dark")
+    assert back() == dark
+    tab.get_by_label("Colours").select_option("Auto")
+    assert back() == light
+
+
+def test_the_focus_follows_to_the_view_that_was_opened(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    tab.get_by_role("navigation", name="Views").get_by_role("link", name="Incidents").click()
+    expect(tab.get_by_role("heading", level=1)).to_be_focused()
+    tab.go_back()
+    expect(tab.get_by_role("heading", level=1)).to_be_focused()
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("Now")
+    # What the view before listened to is gone with it: the key is heard once.
+    tab.keyboard.press("?")
+    expect(tab.get_by_role("dialog", name="Keys")).to_be_visible()
