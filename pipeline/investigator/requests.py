@@ -138,7 +138,7 @@ class OfService(Stretch, frozen=True, kw_only=True):
     service: Text
 
 
-class Row(Answer, frozen=True):
+class RequestRow(Answer, frozen=True):
     """A request in a table."""
 
     request: str
@@ -169,10 +169,10 @@ def stretch(question: Stretch, now: float) -> tuple[float, float]:
     return begin, end
 
 
-def row(told: Told, key: tuple[str, str]) -> Row:
+def row(told: Told, key: tuple[str, str]) -> RequestRow:
     """One of the requests that are told of."""
     found, output = told.took[key], told.outputs.get(key)
-    return Row(
+    return RequestRow(
         request=key[1],
         name=found.name,
         host=found.host,
@@ -186,6 +186,6 @@ def row(told: Told, key: tuple[str, str]) -> Row:
     )
 
 
-def rows(told: Told, keys: Sequence[tuple[str, str]]) -> list[Row]:
+def rows(told: Told, keys: Sequence[tuple[str, str]]) -> list[RequestRow]:
     """Several of them."""
     return [row(told, key) for key in keys]

@@ -12,7 +12,7 @@ from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.api import requests_compared, requests_path
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident
-from laggard.pipeline.investigator.requests import Asked, OfService, Row, Stretch, hint, rows, stretch
+from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
 from laggard.pipeline.requests.looking import histogram
 from laggard.pipeline.requests.past import lately, summaries
 
@@ -107,7 +107,7 @@ class Wanted(OfService, frozen=True, kw_only=True):
 class Listed(Asked, frozen=True):
     """Requests of a service."""
 
-    requests: list[Row]
+    requests: list[RequestRow]
     found: Annotated[int, msgspec.Meta(description="how many there are that were looked for, shown or not")]
     of: Annotated[int, msgspec.Meta(description="among how many of the service")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
-from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, Row, rows, stretch
+from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, RequestRow, rows, stretch
 from laggard.pipeline.records.requests import REST
 from laggard.pipeline.requests.lanes import (
     colors_of,
@@ -118,7 +118,7 @@ class RequestPath(Asked, frozen=True):
     states: list[StateOf]
     spent: list[SpentOn]
     notes: list[str]
-    others: Annotated[list[Row], msgspec.Meta(description="of its cluster, the nearest in time")]
+    others: Annotated[list[RequestRow], msgspec.Meta(description="of its cluster, the nearest in time")]
 
 
 def path(reading: Reading, question: Which) -> RequestPath:
@@ -130,7 +130,7 @@ def path(reading: Reading, question: Which) -> RequestPath:
         begin, end = max(request.ts - ROUND_S, 0.0), request.ts + ROUND_S
     else:
         begin, end = stretch(question, reading.clock())
-    others: list[Row] = []
+    others: list[RequestRow] = []
     if output is not None and output.cluster:
         told = reading.requests.stored.told(begin, end, request.service)
         keys = [
