@@ -35,7 +35,8 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     from laggard.pipeline.bus import Outgoing  # noqa: PLC0415 - a wrong time is said without them
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.history.why import History, mark_id  # noqa: PLC0415
+    from laggard.pipeline.history.marks import mark_id  # noqa: PLC0415
+    from laggard.pipeline.history.why import History  # noqa: PLC0415
     from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
     from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
     from laggard.pipeline.wiring import asked  # noqa: PLC0415

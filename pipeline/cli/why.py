@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.history.why import Answer, History, Marked, OutsideError
+    from laggard.pipeline.history.marks import Marked
+    from laggard.pipeline.history.why import Answer, History, OutsideError
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
 

@@ -7,7 +7,6 @@ runner drives: nothing that came after the moment has a part in the answer.
 from __future__ import annotations
 
 import math
-import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,11 +16,10 @@ from laggard.pipeline.engine.task import MARK_WINDOW_S, Task
 from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
+from laggard.pipeline.history.marks import Marks
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
-from laggard.pipeline.records import Frame, Mark
-from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.topics import ANOMALIES
+from laggard.pipeline.records import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.engine.stream import Scores, Stream
     from laggard.pipeline.history.lookback import Beginning
+    from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.short_lived import Counts
     from laggard.pipeline.records import Received
@@ -50,8 +49,6 @@ LATELY: Final = 500
 
 SILENT_S: Final = 15.0
 """A newest frame that is older than this, and than three ticks, is told to be."""
-
-_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
 
 
 class NothingRecordedError(Exception):
@@ -76,27 +73,6 @@ class OutsideError(Exception):
         self.ts = ts
         self.first = first
         self.last = last
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A mark on the bus.
-
-    Attributes:
-        id: names it for as long as it is there.
-        host: which was slow.
-        ts: when, seconds since the Unix epoch.
-        note: what the person or program said.
-        frame_ts: the time of the frame that the worker judged for it; its own time where that is not known yet, or
-            where the mark is about a moment before that frame.
-
-    """
-
-    id: str
-    host: str
-    ts: float
-    note: str
-    frame_ts: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +175,9 @@ class History:
 
     def __init__(self, bus: Bus, topics: Topics, wired: Wired) -> None:
         self._bus = bus
-        self._topics = topics
         self._topic = topics.name(wired.topic)
         self._wired = wired
+        self._marks = Marks(bus, topics, wired)
 
     def choose_host(self, wanted: str | None, default: str) -> str:
         """The host that is asked about: the one wanted, else the default one, else the only one.
@@ -368,32 +344,8 @@ class History:
         return came_and_went([each for each in frames if each.scope == asked.frame.scope and each.ts <= until])
 
     def marks(self, host: str | None = None) -> list[Marked]:
-        """The marks of a host, or of all, newest first.
-
-        Those that the worker has processed are read from what came of them, the others from the input.
-        """
-        found = {each.id: each for each in (*self._waiting_marks(), *self._answered_marks())}
-        wanted = [each for each in found.values() if host is None or each.host == host]
-        return sorted(wanted, key=lambda each: (-each.ts, each.id))
-
-    def _answered_marks(self) -> Iterator[Marked]:
-        for partition in self._bus.partitions(self._topics.name(ANOMALIES)):
-            oldest, end = self._bus.bounds(partition)
-            for record in Reader(self._bus, partition).stored(oldest, end):
-                if RankingOutput.kind.encode() in record.value[:_PEEKED]:
-                    output = read_output(record.value, partition.topic)
-                    if isinstance(output, RankingOutput):
-                        # In this order: the ranking's time is NaN where no frame was near the mark.
-                        frame_ts = min(output.ts, output.ranking.ts)
-                        yield _marked(output.host, output.ts, output.mark, frame_ts)
-
-    def _waiting_marks(self) -> Iterator[Marked]:
-        group = self._topics.group(self._wired.name)
-        for partition in self._bus.partitions(self._topic):
-            start, end = self._bus.committed(group, partition), self._bus.bounds(partition)[1]
-            for _, record in Reader(self._bus, partition).forwards(start, end):
-                if isinstance(record, Mark):
-                    yield _marked(record.host, record.ts, record.note, record.ts)
+        """The marks of a host, or of all, newest first."""
+        return self._marks.of(host)
 
     def _after(self, reader: Reader, ts: float, end: int) -> int:
         """The offset of the first frame behind a moment.
@@ -451,12 +403,3 @@ def blamed_stream(task: Task, host: str) -> Stream | None:
     """The frames that are ranked to find what is to blame, None before the first."""
     keyed = task.states.get(host)
     return None if keyed is None else keyed.streams[task.wired.scopes[0]]
-
-
-def mark_id(host: str, ts: float, note: str) -> str:
-    """What names a mark: it follows from the mark alone."""
-    return f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}"
-
-
-def _marked(host: str, ts: float, note: str, frame_ts: float) -> Marked:
-    return Marked(mark_id(host, ts, note), host, ts, note, frame_ts)

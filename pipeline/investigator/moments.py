@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.history.why import Answer, History, Learned
 
 ALL: Final = 1 << 30
+
+K = TypeVar("K")
 
 LISTED_FEATURES: Final = 8
 """Features of a row that are kept with a moment; of the worst rows all are."""
@@ -27,8 +31,17 @@ LISTED_FEATURES: Final = 8
 HOST: Final = "host"
 """The scope of the host's own row."""
 
-MOST_JUDGED: Final = 16
-MOST_LEARNED: Final = 6
+JUDGED_CELLS: Final = 250_000
+"""So many values of frames moments are kept of: 16 of 500 rows with 26 counters, which take 50 MB. ..."""
+
+LEARNED_CELLS: Final = 80_000
+"""... And tasks: 6 of such a host, which take 45 MB."""
+
+LEAST_KEPT: Final = 2
+"""However large they are: what is shown now, and a moment of the past."""
+
+MOST_KEPT: Final = 64
+"""However small they are."""
 
 NEAR_TICKS: Final = 60
 """A task that is no further behind a moment goes on to it: a snapshot is as far, as a rule."""
@@ -129,8 +142,8 @@ class Moments:
     """What was slow at moments that people look at. Safe to use from several threads.
 
     What was judged is kept: nothing that comes later has a part in it. So are the last tasks that have learned up to a
-    moment: the next frame, or a moment soon after, takes only what came in between. There are at most
-    `MOST_LEARNED` and `MOST_JUDGED` of them.
+    moment: the next frame, or a moment soon after, takes only what came in between. How many is
+    bounded by their size, see `JUDGED_CELLS` and `LEARNED_CELLS`.
 
     Parameters:
         history: judges them.
@@ -166,7 +179,7 @@ class Moments:
             with self._lock:
                 if judged.answers(ts):
                     self._judged[host, stop] = judged
-                    _bound(self._judged, MOST_JUDGED)
+                    _bound(self._judged, JUDGED_CELLS, lambda each: each.why.frame.values.size)
             return judged
 
     def _judge(self, host: str, ts: float | None, stop: int) -> Judged:
@@ -184,7 +197,7 @@ class Moments:
         finally:
             with self._lock:
                 self._learned[host, learned.task.position] = learned
-                _bound(self._learned, MOST_LEARNED)
+                _bound(self._learned, LEARNED_CELLS, _cells)
 
 
 def _is_near(learned: Learned, host: str, ts: float | None, records: int) -> bool:
@@ -195,9 +208,19 @@ def _is_near(learned: Learned, host: str, ts: float | None, records: int) -> boo
     return ts - stream.ts <= NEAR_TICKS * stream.interval_s
 
 
-def _bound(kept: OrderedDict[tuple[str, int], Any], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _cells(learned: Learned) -> int:
+    """Values of the newest frames that a task has taken."""
+    states = learned.task.states
+    keyed = map(states.get, states.keys())
+    frames = [stream.frame for each in keyed if each is not None for stream in each.streams.values()]
+    return sum(frame.values.size for frame in frames if frame is not None)
+
+
+def _bound(kept: OrderedDict[tuple[str, int], K], most: int, cells: Callable[[K], int]) -> None:
+    """Forget those that were kept longest ago."""
+    size = sum(map(cells, kept.values()))
+    while len(kept) > MOST_KEPT or (size > most and len(kept) > LEAST_KEPT):
+        size -= cells(kept.popitem(last=False)[1])
 
 
 def _outside(error: OutsideError) -> RequestError:

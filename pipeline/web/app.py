@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from laggard.pipeline.bus import BusError, BusUnavailable
-from laggard.pipeline.history.why import mark_id
+from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.web.bodies import read_json_body
 from laggard.pipeline.web.errors import RequestError

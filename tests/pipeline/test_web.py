@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from laggard.pipeline.bus import BusError, BusUnavailable
-from laggard.pipeline.history.why import mark_id
+from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.records import Mark, encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.settings import Address

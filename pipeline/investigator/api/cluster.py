@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.history.why import mark_id
+from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.limits import MAX_NOTE
@@ -16,12 +16,12 @@ from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.marks import checked_mark
 
 if TYPE_CHECKING:
-    from laggard.pipeline.history.why import Marked
+    from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.investigator.caller import Caller
     from laggard.pipeline.investigator.reading import Reading
 
 
-class Cluster(Answer, frozen=True):
+class Hosts(Answer, frozen=True):
     """The hosts, and the one that serves this page."""
 
     version: str
@@ -72,9 +72,9 @@ class Marking(Answer, frozen=True):
     mark: OneMark
 
 
-def cluster(reading: Reading, _: Question, *, caller: Caller) -> Cluster:
+def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
     """Which hosts there are, and who asks."""
-    return Cluster(
+    return Hosts(
         version("laggard"),
         reading.host,
         list(reading.history.hosts()),
@@ -106,7 +106,7 @@ def _told(mark: Marked) -> OneMark:
 
 
 ENDPOINTS: Final = (
-    Endpoint("/cluster", "The hosts that something is recorded of.", Cluster, cluster, asks_caller=True),
+    Endpoint("/cluster", "The hosts that something is recorded of.", Hosts, cluster, asks_caller=True),
     Endpoint("/marks", "The marks of a host, or of all, the newest first.", Marks, marks, MarksQuestion),
     Endpoint("/marks", "Say that it is slow, or was.", Marking, set_mark, body=NewMark, status=201),
 )
