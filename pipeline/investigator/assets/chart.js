@@ -229,7 +229,7 @@ class Chart extends HTMLElement {
     const { marks = [], moment: asked, other } = this.#chart;
     const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
     for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
-    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), 0);
+    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), 2);
     if (asked === undefined) return;
     this.#line(plot, asked, "--crosshair", [], clock(asked), 0);
     this.#level(plot, asked);
