@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
-from laggard.pipeline.investigator.requests import Asked, OfService, Row, rows, stretch
+from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, rows, stretch
 from laggard.pipeline.requests.causes import cause
 from laggard.pipeline.requests.lanes import colors_of, label, ordered
 from laggard.pipeline.requests.report import apart_told
@@ -104,7 +104,7 @@ class Cluster(Asked, frozen=True):
     states: list[StateBeside]
     ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
     spent: Annotated[list[Distinction], msgspec.Meta(description="what time was spent on")]
-    examples: Annotated[list[Row], msgspec.Meta(description="the slowest of them")]
+    examples: Annotated[list[RequestRow], msgspec.Meta(description="the slowest of them")]
 
 
 def plane(reading: Reading, question: OfService) -> Plane:
