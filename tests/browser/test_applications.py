@@ -131,6 +131,16 @@ def test_names_that_would_be_more_than_names_are_text(page: Served, tab: Page) -
     assert tab.locator("img[src=x]").count() == 0
 
 
+def test_an_application_may_be_called_anything(tmp_path: Path, tab: Page) -> None:
+    name = "<img src=x onerror=alert(1)>\u202egnp"
+    with served(tmp_path / "bus.db") as page:
+        page.reading.bus.append([outgoing(measured(0.0, application=name))])
+        opened(tab, page)
+        expect(tab.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>\\u202egnp")
+        assert tab.locator("img[src=x]").count() == 0
+        tab.context.close()
+
+
 def test_of_an_application_without_models_it_is_told_what_is_lacking(page: Served, tab: Page) -> None:
     opened(tab, page, "?application=blog")
     expect(tab.get_by_role("heading", name="What a model of it takes")).to_be_visible()
@@ -172,3 +182,17 @@ def test_a_metric_is_pinned_live(tmp_path: Path, tab: Page) -> None:
         page.reading.bus.append([outgoing(replace(each, ts=now + at)) for at, each in enumerate(later)])
         expect(tab.get_by_role("button", name="Free")).to_be_visible()
         expect(tab.get_by_role("button", name="Pin into the models")).to_be_disabled()
+
+
+def test_who_may_only_look_is_shown_no_buttons_for_wishes(
+    tmp_path: Path, tab: Page, expects: Callable[[str], None]
+) -> None:
+    tokens = {"serve_token": "a-token-that-opens-all", "serve_read_token": "a-token-for-those-who-look"}
+    expects("GET .*/cluster: 401")
+    with served(learned(tmp_path / "bus.db", 12), **SETTINGS, **tokens) as page:
+        opened(tab, page, f"?application=shop&tab=analysis&metric={WAITS}")
+        tab.get_by_label("Token").fill(tokens["serve_read_token"])
+        tab.get_by_role("button", name="Open").click()
+        expect(tab.get_by_role("img", name="its mean over each interval")).to_be_visible()
+        expect(tab.get_by_role("button", name="Pin into the models")).to_have_count(0)
+        tab.context.close()

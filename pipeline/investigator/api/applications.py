@@ -500,7 +500,7 @@ def _chosen(course: Course, identity: str) -> ModelOutput:
     return found
 
 
-class Series(Answer, frozen=True):
+class MetricSeries(Answer, frozen=True):
     """A metric beside the performance, over time."""
 
     metric: Metric
@@ -524,7 +524,7 @@ class SeriesQuestion(Question, frozen=True):
     most: Most = 2000
 
 
-def series(reading: Reading, question: SeriesQuestion) -> Series:
+def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
     """What the models saw of a metric: its mean over each interval."""
     performance = question.performance or reading.settings.words("regression.performance")[0]
     begin, end = _span(reading, question)
@@ -537,7 +537,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
         known = noted[-1].metrics.ids if noted else known_metrics(reading.bus, reading.topics, question.application)
         if question.metric not in known:
             raise _unknown_metric(question.application, question.metric, known)
-    return Series(
+    return MetricSeries(
         metric(question.metric),
         performance,
         named(performance),
@@ -788,7 +788,9 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         models,
         ModelsQuestion,
     ),
-    Endpoint("/applications/series", "A metric beside the performance, over time.", Series, series, SeriesQuestion),
+    Endpoint(
+        "/applications/series", "A metric beside the performance, over time.", MetricSeries, series, SeriesQuestion
+    ),
     Endpoint("/applications/metrics", "The metrics of an application, by name.", Metrics, metrics, MetricsQuestion),
     Endpoint(
         "/applications/what-if",
