@@ -23,6 +23,7 @@ REFUSALS: Final = {
     403: "another site, another host, or a reader that wants to change something",
     404: "nothing is recorded of what was asked for",
     408: "the body did not come",
+    409: "it was done already, or cannot be done to this",
     413: "the body is too long",
     414: "the query is too long",
     415: "the body is not application/json",

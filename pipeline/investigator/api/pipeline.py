@@ -1,10 +1,421 @@
-"""The pipeline itself: tasks, lag, throughput, recovery, dead letters, cost."""
+"""The pipeline itself: tasks, lag, throughput, recovery, topics, dead letters, cost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import http.client
+import math
+import threading
+import time
+import urllib.request
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from laggard.pipeline.bus import Partition
+from laggard.pipeline.bus.kafka.options import is_kafka
+from laggard.pipeline.claims import holder_of
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.series import Reader
+from laggard.pipeline.investigator.api import letters
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.kept import Kept
+from laggard.pipeline.metrics.declared import METRICS
+from laggard.pipeline.own import NAMES, is_own
+from laggard.pipeline.provisioning import reports, wanted_topics
+from laggard.pipeline.records import Frame
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS
+from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.endpoint import Endpoint
+    from collections.abc import Mapping
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ()
+    from laggard.pipeline.claims import Holder
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.provisioning import TopicReport
+
+WINDOW_S: Final = 60.0
+"""Throughput is that of so long ..."""
+
+SHORTEST_S: Final = 5.0
+"""... or of the time that somebody has looked, from so long on; before that by the records' own times."""
+
+SAMPLED: Final = 20
+"""Records of a partition, the newest, by whose size the others' is estimated."""
+
+ASKING_S: Final = 1.0
+"""A worker's metrics are waited for at most so long."""
+
+MOST_METRICS_BYTES: Final = 64 << 20
+
+PROCESS: Final = "process"
+CPU: Final = ("cpu_user_ratio", "cpu_system_ratio")
+MEMORY: Final = "memory_rss_bytes"
+
+_LOOKED_BACK: Final = 64  # records of a host, in which its processes are
+
+
+class PipelineTask(Answer, frozen=True):
+    """One operator on one partition."""
+
+    operator: str
+    topic: str
+    partition: int
+    position: Annotated[int, msgspec.Meta(description="the first offset that is not processed and committed")]
+    end: Annotated[int, msgspec.Meta(description="the offset that the next record will get")]
+    lag_records: Annotated[int, msgspec.Meta(description="on the bus, and not processed and committed yet")]
+    lag_s: Annotated[float | None, msgspec.Meta(description="how long the oldest of them has waited; 0 for none")]
+    missed_records: Annotated[int, msgspec.Meta(description="deleted by retention before they were processed")]
+    records_per_s: Annotated[float, msgspec.Meta(description="processed, over the last minute")]
+    member: Annotated[str, msgspec.Meta(description="who has the partition; empty where that is not known")]
+    recovery_left_records: Annotated[
+        int | None, msgspec.Meta(description="to be replayed until the state is what it was; null: not known")
+    ]
+    standby_left_records: Annotated[
+        int | None, msgspec.Meta(description="that the standby here is behind; null where there is none")
+    ]
+    remembers: Annotated[bool, msgspec.Meta(description="whether it has states, and snapshots of them")]
+    snapshot_keys: Annotated[int, msgspec.Meta(description="that have a snapshot")]
+    snapshot_ts: Annotated[float | None, msgspec.Meta(description="of the last record in the newest snapshot")]
+    snapshot_behind_records: Annotated[
+        int | None, msgspec.Meta(description="processed since the newest snapshot; null without one")
+    ]
+
+
+class PipelineWorker(Answer, frozen=True):
+    """The worker on this machine."""
+
+    pid: int
+    since: Seconds
+    answers: Annotated[bool, msgspec.Meta(description="whether it has told what only it knows")]
+
+
+class Pipeline(Answer, frozen=True):
+    """What each operator has done, and has still to do."""
+
+    ts: Seconds
+    bus: Annotated[str, msgspec.Meta(description="where it is")]
+    tasks: list[PipelineTask]
+    worker: Annotated[PipelineWorker | None, msgspec.Meta(description="on this machine; null for none")]
+    dead_letters: Annotated[int, msgspec.Meta(description="that are there")]
+
+
+class PipelineTopic(Answer, frozen=True):
+    """A topic as it is, beside what is wanted."""
+
+    name: str
+    holds: str
+    key: str
+    partitions: Annotated[int | None, msgspec.Meta(description="null where it is missing, or may not be seen")]
+    records: int | None
+    bytes: Annotated[float | None, msgspec.Meta(description="estimated by the size of the newest records' values")]
+    retention_s: Annotated[float | None, msgspec.Meta(description="null for the newest record of each key")]
+    compacted: bool
+    oldest_ts: Number
+    newest_ts: Number
+    differences: Annotated[list[str], msgspec.Meta(description="in what it is not as wanted, and what to do")]
+
+
+class PipelineTopics(Answer, frozen=True):
+    """The topics."""
+
+    ts: Seconds
+    topics: list[PipelineTopic]
+
+
+class Part(Answer, frozen=True):
+    """A process of laggard."""
+
+    row: str
+    name: str
+    part: Annotated[str, msgspec.Meta(description="the command that runs it: laggard PART")]
+    cpu_ratio: Annotated[float | None, msgspec.Meta(description="of one core")]
+    memory_rss_bytes: Number
+
+
+class Cost(Answer, frozen=True):
+    """What laggard itself takes on a host."""
+
+    host: str
+    ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
+    parts: list[Part]
+    features: Annotated[list[str], msgspec.Meta(description="of which /series tells more")]
+
+
+class CostQuestion(Question, frozen=True):
+    """Of which host."""
+
+    host: Text = ""
+
+
+# Tasks.
+
+
+class _Told(NamedTuple):
+    """What a worker told of a task."""
+
+    recovery_left: int
+    standby_left: int | None
+    assigned: bool
+
+
+class Rates:
+    """Positions of tasks as they were seen, for throughput."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Mapping[tuple[str, Partition], int]]] = deque()
+        self._lock = threading.Lock()
+
+    def look(self, now: float, positions: Mapping[tuple[str, Partition], int]) -> dict[tuple[str, Partition], float]:
+        """Records a second of those tasks that have been looked at for long enough; `now` never steps."""
+        with self._lock:
+            while len(self._seen) > 1 and self._seen[1][0] <= now - WINDOW_S:
+                self._seen.popleft()
+            before_s, before = self._seen[0] if self._seen else (now, positions)
+            if not self._seen or now - self._seen[-1][0] >= 1.0:
+                self._seen.append((now, positions))
+        if not SHORTEST_S <= now - before_s <= 2 * WINDOW_S:
+            return {}
+        return {task: max(at - before[task], 0) / (now - before_s) for task, at in positions.items() if task in before}
+
+
+class _Looks:
+    """What is remembered from one look at the pipeline to the next."""
+
+    def __init__(self) -> None:
+        self.stages: tuple[Stage, ...] = ()
+        self.rates = Rates()
+        self.workers: Kept[dict[tuple[str, str, int], _Told] | str] = Kept()
+        self.snapshots: Kept[dict[Partition, Mapping[str, int]]] = Kept()
+        self.topics: Kept[list[PipelineTopic]] = Kept()
+
+
+_looks: WeakKeyDictionary[Reading, _Looks] = WeakKeyDictionary()
+
+
+def pipeline(reading: Reading, _: Question) -> Pipeline:
+    """What each operator has done, and has still to do."""
+    looks, now = _looks.setdefault(reading, _Looks()), reading.clock()
+    bus, topics = reading.bus, reading.topics
+    if not looks.stages:
+        looks.stages = _stages(reading)
+    of = {
+        (stage.name, partition): stage
+        for stage in looks.stages
+        for partition in bus.partitions(topics.name(stage.topic))
+    }
+    letters_of = bus.partitions(topics.name(DEAD_LETTERS))
+    bounds = bus.all_bounds({*(partition for _, partition in of), *letters_of})
+    positions = {(name, partition): bus.committed(topics.group(name), partition) for name, partition in of}
+    rates = looks.rates.look(time.monotonic(), positions)
+    holder = _holder(reading)
+    told = _told(reading, looks, holder)
+    tasks = []
+    for (name, partition), stage in of.items():
+        position, (oldest, end) = positions[name, partition], bounds[partition]
+        end = max(end, position)  # what came between the two looks
+        rate = rates.get((name, partition))
+        if rate is None:
+            rate = max(position - bus.offset_at(partition, now - WINDOW_S), 0) / WINDOW_S
+        kept = _snapshots(reading, looks, stage).get(partition, {}) if stage.remembers else {}
+        saved = max(kept.values(), default=None)
+        one = None if told is None else told.get((name, partition.topic, partition.number))
+        tasks.append(
+            PipelineTask(
+                operator=name,
+                topic=partition.topic,
+                partition=partition.number,
+                position=position,
+                end=end,
+                lag_records=end - max(position, oldest),
+                lag_s=_waited(reading, partition, max(position, oldest), end, now),
+                missed_records=max(oldest - position, 0) if position else 0,
+                records_per_s=rate,
+                member=f"process {holder.pid} here" if holder is not None and one is not None and one.assigned else "",
+                recovery_left_records=None if one is None else one.recovery_left,
+                standby_left_records=None if one is None else one.standby_left,
+                remembers=stage.remembers,
+                snapshot_keys=len(kept),
+                snapshot_ts=None if saved is None else _ts_of(reading, partition, saved - 1),
+                snapshot_behind_records=None if saved is None else max(position - saved, 0),
+            )
+        )
+    worker = None if holder is None else PipelineWorker(holder.pid, holder.since, told is not None)
+    dead = sum(end - oldest for oldest, end in (bounds[each] for each in letters_of))
+    return Pipeline(now, printable(reading.settings.text("bus.location")), tasks, worker, dead)
+
+
+def _stages(reading: Reading) -> tuple[Stage, ...]:
+    try:
+        return stages(reading.settings)
+    except SettingError as error:
+        raise RequestError(503, str(error), "settings with which a worker runs") from None
+
+
+def _snapshots(reading: Reading, looks: _Looks, stage: Stage) -> dict[Partition, Mapping[str, int]]:
+    """By partition and key, the offsets of a stage's newest snapshots; a bus on the network has to read them all."""
+
+    def find() -> dict[Partition, Mapping[str, int]]:
+        partitions = reading.bus.partitions(reading.topics.name(stage.topic))
+        return {each: reading.bus.snapshot_offsets(stage.snapshots, each) for each in partitions}
+
+    return looks.snapshots.get(stage.snapshots, find)
+
+
+def _waited(reading: Reading, partition: Partition, position: int, end: int, now: float) -> float | None:
+    """How long the record at a position has waited, by its own time."""
+    if position >= end:
+        return 0.0
+    ts = _ts_of(reading, partition, position)
+    return None if ts is None else max(now - ts, 0.0)
+
+
+def _ts_of(reading: Reading, partition: Partition, offset: int) -> float | None:
+    """The time of a record; None where it is gone, or could not tell one."""
+    found = next(Reader(reading.bus, partition).stored(offset, offset + 1), None) if offset >= 0 else None
+    return found.ts or None if found is not None else None
+
+
+# What only the worker knows.
+
+
+def _holder(reading: Reading) -> Holder | None:
+    try:
+        return holder_of(reading.settings.text("bus.location"), reading.settings.path("state"), "work")
+    except OSError:
+        return None  # another user's
+
+
+def _told(reading: Reading, looks: _Looks, holder: Holder | None) -> Mapping[tuple[str, str, int], _Told] | None:
+    """What the worker here tells of its tasks; None where it does not answer."""
+    if holder is None or not holder.url:
+        return None
+    token = reading.settings.text("web.token")
+    found = looks.workers.get((holder.pid, holder.since), lambda: _ask(holder.url, token))
+    return None if isinstance(found, str) else found
+
+
+def _ask(url: str, token: str) -> dict[tuple[str, str, int], _Told] | str:
+    request = urllib.request.Request(f"{url}/metrics")  # noqa: S310 - the worker's own claim says http://
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=ASKING_S) as answer:  # noqa: S310 - as above
+            text = answer.read(MOST_METRICS_BYTES).decode(errors="replace")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(error)
+    wanted = tuple(_EXPOSED.values())
+    lines = "\n".join(line for line in text.splitlines() if line.startswith(wanted))
+    values: dict[tuple[str, str, int], dict[str, float]] = {}
+    for family in text_string_to_metric_families(f"{lines}\n"):
+        for sample in family.samples:
+            task = (sample.labels["operator"], sample.labels["topic"], int(sample.labels["partition"]))
+            values.setdefault(task, {})[sample.name] = sample.value
+    return {task: _one(each) for task, each in values.items()}
+
+
+_EXPOSED: Final = {
+    each.name: each.exposed
+    for each in METRICS
+    if each.name in {"lag_records", "recovery_left_records", "standby_position", "standby_left_records"}
+}
+
+
+def _one(values: Mapping[str, float]) -> _Told:
+    def of(name: str) -> int:
+        return int(values.get(_EXPOSED[name], 0.0))
+
+    standby = of("standby_left_records") if of("standby_position") else None
+    return _Told(of("recovery_left_records"), standby, _EXPOSED["lag_records"] in values and standby is None)
+
+
+# Topics.
+
+
+def topics(reading: Reading, _: Question) -> PipelineTopics:
+    """The topics as they are."""
+    looks = _looks.setdefault(reading, _Looks())
+    return PipelineTopics(reading.clock(), looks.topics.get("topics", lambda: _topics(reading)))
+
+
+def _topics(reading: Reading) -> list[PipelineTopic]:
+    settings = reading.settings
+    kafka = is_kafka(settings.text("bus.location"))
+    return [_topic(reading, each) for each in reports(reading.bus, wanted_topics(settings, kafka=kafka))]
+
+
+def _topic(reading: Reading, report: TopicReport) -> PipelineTopic:
+    spec = report.wanted.spec
+    sizes, records, oldest_ts, newest_ts = [], 0, math.inf, -math.inf
+    for number in range(report.partitions or 0):
+        partition = Partition(spec.name, number)
+        oldest, end = reading.bus.bounds(partition)
+        if end <= oldest:
+            continue
+        records += end - oldest
+        reader = Reader(reading.bus, partition)
+        newest = [(len(each.value), each.ts) for each in reader.stored(max(oldest, end - SAMPLED), end)]
+        sizes += [size for size, _ in newest]
+        newest_ts = max([newest_ts, *(ts for _, ts in newest)])
+        oldest_ts = min(_ts_of(reading, partition, oldest) or math.inf, oldest_ts)
+    retention_s = None if spec.compacted else spec.retention_s or reading.settings.seconds("bus.retention")
+    return PipelineTopic(
+        spec.name,
+        report.wanted.topic.value,
+        report.wanted.topic.key,
+        report.partitions,
+        report.records,
+        records * sum(sizes) / len(sizes) if sizes else 0.0 if report.partitions else None,
+        retention_s,
+        spec.compacted,
+        oldest_ts,
+        newest_ts,
+        [_difference(each.setting, each.found, each.expected, each.advice) for each in report.differences],
+    )
+
+
+def _difference(setting: str, found: str, expected: str, advice: str) -> str:
+    said = "missing" if setting == "topic" else f"{setting} is {found}, expected {expected}"
+    return f"{said}; {advice}"
+
+
+# Cost.
+
+
+def cost(reading: Reading, question: CostQuestion) -> Cost:
+    """What laggard's own processes take, in the newest frame of a host."""
+    host = reading.choose_host(question.host)
+    partition = reading.bus.partition_of(reading.topics.name(COUNTERS), host)
+    reader = Reader(reading.bus, partition, host)
+    newest = reader.backwards(reading.bus.bounds(partition)[1])
+    for looked, (_, frame) in enumerate(newest):
+        if isinstance(frame, Frame) and frame.scope == PROCESS and frame.key == host:
+            return Cost(host, frame.ts, _parts(frame), [*CPU, MEMORY])
+        if looked >= _LOOKED_BACK:
+            break
+    raise RequestError(404, f"no processes of host {printable(host[:100])} are recorded lately", "an agent that runs")
+
+
+def _parts(frame: Frame) -> list[Part]:
+    part_of = {name: part for part, name in NAMES.items()}
+    columns = {feature: at for at, feature in enumerate(frame.layout.features)}
+    found = []
+    for row, name, values in zip(frame.layout.rows, frame.layout.names, frame.values.tolist(), strict=True):
+        if is_own(name):
+            cpu = [values[columns[feature]] for feature in CPU if feature in columns]
+            memory = values[columns[MEMORY]] if MEMORY in columns else math.nan
+            found.append(Part(row, name, part_of[name], sum(cpu) if cpu else math.nan, memory))
+    return sorted(found, key=lambda each: (list(NAMES.values()).index(each.name), each.row))
+
+
+ENDPOINTS: Final = (
+    Endpoint("/pipeline", "What each operator has done, and has still to do.", Pipeline, pipeline, Nothing),
+    Endpoint("/pipeline/topics", "The topics as they are, beside what is wanted.", PipelineTopics, topics, Nothing),
+    Endpoint("/pipeline/cost", "What laggard's own processes take on a host.", Cost, cost, CostQuestion),
+    *letters.ENDPOINTS,
+)

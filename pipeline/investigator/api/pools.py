@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
-from collections import OrderedDict
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 from weakref import WeakKeyDictionary
@@ -18,6 +14,7 @@ from laggard.pipeline.explaining.report import moment
 from laggard.pipeline.history.series import CONTEXT_S, Reader
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.past import known_pools, pool_at, standings
@@ -30,7 +27,7 @@ from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.wiring import comparing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from laggard.operators.ranking import FeatureScore
     from laggard.pipeline.investigator.reading import Reading
@@ -39,15 +36,6 @@ if TYPE_CHECKING:
 
 LISTED: Final = 10
 """Pools that an error names."""
-
-REMEMBERED: Final = 32
-"""Comparisons that are kept."""
-
-SHARE: Final = 0.05
-"""Of one core, which comparing a pool anew may take while somebody looks at it live: p-values take a bootstrap."""
-
-SOONEST_S: Final = 2.0
-"""A comparison of now is kept for so long at least."""
 
 AXIS_TICKS: Final = 6
 AFTER_S: Final = 600.0
@@ -232,39 +220,7 @@ def _where_from(reading: Reading) -> str:
 # One of them.
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A comparison, and until when it is not done anew, by `time.monotonic`."""
-
-    output: PoolOutput
-    until: float
-
-
-class _Compared:
-    """Pools as they were compared over their whole life, kept for everybody who looks at them."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, float | None], _Kept] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, float | None], compare: Callable[[], PoolOutput]) -> PoolOutput:
-        """That of a pool at a moment. One thread compares; the others wait for what it finds."""
-        with self._lock:
-            kept = self._kept.get(key)
-            began = time.monotonic()
-            if kept is None or kept.until < began:
-                output = compare()
-                took = time.monotonic() - began
-                # What was does not change; what is, at most so often.
-                lasts = math.inf if key[1] is not None else max(took / SHARE, SOONEST_S)
-                kept = self._kept[key] = _Kept(output, began + lasts)
-            self._kept.move_to_end(key)
-            while len(self._kept) > REMEMBERED:
-                self._kept.popitem(last=False)
-            return kept.output
-
-
-_compared: WeakKeyDictionary[Reading, _Compared] = WeakKeyDictionary()
+_compared: WeakKeyDictionary[Reading, Kept[PoolOutput]] = WeakKeyDictionary()
 
 
 def pool(reading: Reading, question: PoolQuestion) -> Pool:
@@ -290,9 +246,10 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
 
 def _output(reading: Reading, question: PoolQuestion) -> PoolOutput:
     """The pool that is asked about. Raises `RequestError` (404) saying which there are."""
-    return _compared.setdefault(reading, _Compared()).get(
-        (question.pool, question.at), lambda: _compare(reading, question)
-    )
+    kept = _compared.setdefault(reading, Kept())
+    # P-values take a bootstrap.
+    asked = (question.pool, question.at)
+    return kept.get(asked, lambda: _compare(reading, question), fixed=question.at is not None)
 
 
 def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:

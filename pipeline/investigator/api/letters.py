@@ -1,0 +1,221 @@
+"""Dead letters: look into one, and send it once more."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Annotated, Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from laggard.pipeline.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question
+from laggard.pipeline.letters import Replayed, decoded, hex_dump, letter_at, newest_letters, replay_of, returned
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, DEAD_LETTERS, POOLS, REQUESTS
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.letters import Letter
+
+INPUTS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS)
+"""Letters of these are sent again: what operators read, which producers write. Others are made by laggard itself."""
+
+SHOWN_BYTES: Final = 4096
+"""Of a value, as text and in hexadecimal digits."""
+
+SHOWN_TEXT: Final = 20_000
+"""Characters of what it says."""
+
+REPLAYED: Final = "replayed-letters.json"
+"""In the directory `state`."""
+
+_replayed: WeakKeyDictionary[Reading, Replayed] = WeakKeyDictionary()
+
+
+class DeadLetterHead(Answer, frozen=True):
+    """A record that could not be used."""
+
+    partition: Annotated[int, msgspec.Meta(description="of the dead letters")]
+    offset: int
+    key: str
+    ts: Annotated[float | None, msgspec.Meta(description="its own time; null where it could not be read")]
+    operator: str
+    topic: Annotated[str, msgspec.Meta(description="where it was")]
+    place: Annotated[str, msgspec.Meta(description="and where in it: laggard.counters[0]@1042")]
+    reason: str
+    bytes: int
+    replay_of: Annotated[
+        str, msgspec.Meta(description="the place of the record of which it is the replay; empty for none")
+    ]
+
+
+class DeadLetters(Answer, frozen=True):
+    """The newest dead letters, those with the latest times first."""
+
+    there: Annotated[int, msgspec.Meta(description="how many there are")]
+    letters: list[DeadLetterHead]
+
+
+class LettersQuestion(Question, frozen=True):
+    """How many."""
+
+    most: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
+
+class DeadLetterHeader(Answer, frozen=True):
+    """A header that the record had."""
+
+    name: str
+    value: str
+
+
+class DeadLetterWhole(Answer, frozen=True):
+    """All of a dead letter."""
+
+    letter: DeadLetterHead
+    headers: list[DeadLetterHeader]
+    decoded: Annotated[str, msgspec.Meta(description="what it says, as far as it can be read; else empty")]
+    wrong: Annotated[str, msgspec.Meta(description="what is wrong with it as a record of laggard; else empty")]
+    text: Annotated[str, msgspec.Meta(description=f"its first {SHOWN_BYTES} bytes as UTF-8")]
+    hex: Annotated[str, msgspec.Meta(description="the same in hexadecimal digits")]
+    shown_bytes: int
+    replayable: Annotated[str, msgspec.Meta(description="why it cannot be sent again; empty where it can")]
+    replayed_ts: Annotated[float | None, msgspec.Meta(description="when it was; null where it was not")]
+    returned: Annotated[DeadLetterHead | None, msgspec.Meta(description="as which it came back")]
+
+
+class LetterQuestion(Question, frozen=True):
+    """Which, by its place in the dead letters."""
+
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class NewReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Send it to where it was, once more."""
+
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class Replay(Answer, frozen=True):
+    """It was sent."""
+
+    topic: str
+    key: str
+    ts: Number
+
+
+def letters(reading: Reading, question: LettersQuestion) -> DeadLetters:
+    """The newest dead letters."""
+    heads = (_head(each) for each in newest_letters(reading.bus, reading.topics, question.most))
+    found = heapq.nlargest(question.most, heads, key=lambda each: (each.ts or 0.0, each.offset))
+    bounds = reading.bus.all_bounds(reading.bus.partitions(reading.topics.name(DEAD_LETTERS)))
+    return DeadLetters(sum(end - oldest for oldest, end in bounds.values()), found)
+
+
+def letter(reading: Reading, question: LetterQuestion) -> DeadLetterWhole:
+    """All of a dead letter."""
+    found = _letter(reading, question)
+    value = found.record.value
+    told, wrong = decoded(value)
+    back = returned(reading.bus, found)
+    return DeadLetterWhole(
+        _head(found),
+        [DeadLetterHeader(printable(name), _text(content)) for name, content in found.headers],
+        _lines(told)[:SHOWN_TEXT],
+        printable(wrong),
+        _lines(value[:SHOWN_BYTES].decode(errors="replace")),
+        hex_dump(value[:SHOWN_BYTES]),
+        min(len(value), SHOWN_BYTES),
+        _unfit(reading, found),
+        _known(reading).when(found),
+        None if back is None else _head(back),
+    )
+
+
+def replay(reading: Reading, _: Question, new: NewReplay) -> Replay:
+    """Send a letter's record to the topic where it was, under its key, with its headers; once."""
+    found = _letter(reading, new)
+    if unfit := _unfit(reading, found):
+        raise RequestError(409, f"the letter cannot be sent again: {unfit}", "another letter")
+    known = _known(reading)
+    with known.lock:
+        if known.when(found) is not None:
+            raise RequestError(409, "the letter was sent again already", "a letter that was not")
+        reading.allowance.take()
+        ts = reading.clock()
+        try:
+            known.remember(found, ts)
+        except OSError as error:
+            reason = f"that it was sent cannot be remembered: {error.strerror}"
+            raise RequestError(503, reason, "a directory `state` that can be written") from None
+        try:
+            reading.bus.append([replay_of(found)])
+        except BusUnavailable:
+            known.forget(found)
+            raise
+        except BusError as error:
+            known.forget(found)
+            raise RequestError(409, f"the bus does not take it: {error}", "another letter") from None
+    return Replay(found.topic, found.record.key, ts)
+
+
+def _known(reading: Reading) -> Replayed:
+    return _replayed.setdefault(reading, Replayed(reading.settings.path("state") / REPLAYED))
+
+
+def _letter(reading: Reading, asked: LetterQuestion | NewReplay) -> Letter:
+    topic = reading.topics.name(DEAD_LETTERS)
+    partitions = reading.bus.partitions(topic)
+    partition = Partition(topic, asked.partition)
+    oldest, end = reading.bus.bounds(partition) if partition in partitions else (0, 0)
+    found = letter_at(reading.bus, partition, asked.offset) if oldest <= asked.offset < end else None
+    if found is None:
+        expected = f"an offset from {oldest} to {end - 1}" if end > oldest else "a letter that is there"
+        raise RequestError(404, f"there is no dead letter {asked.offset} in partition {asked.partition}", expected)
+    return found
+
+
+def _unfit(reading: Reading, letter: Letter) -> str:
+    """Why a letter cannot be sent again; empty where it can."""
+    if letter.topic not in map(reading.topics.name, INPUTS):
+        return "it is not of a topic that producers write to"
+    if letter.cut:
+        return "only its beginning was kept"
+    if not letter.record.value:
+        return "nothing of it could be read"
+    return ""
+
+
+def _head(letter: Letter) -> DeadLetterHead:
+    record = letter.record
+    return DeadLetterHead(
+        record.partition.number,
+        record.offset,
+        printable(record.key),
+        record.ts or None,
+        printable(letter.operator),
+        printable(letter.topic),
+        printable(letter.origin),
+        printable(letter.reason),
+        letter.cut or len(record.value),
+        printable(letter.replay_of),
+    )
+
+
+def _text(content: bytes) -> str:
+    return printable(content[:SHOWN_BYTES].decode(errors="replace"))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+ENDPOINTS: Final = (
+    Endpoint("/pipeline/letters", "The newest dead letters.", DeadLetters, letters, LettersQuestion),
+    Endpoint("/pipeline/letter", "All of one dead letter.", DeadLetterWhole, letter, LetterQuestion),
+    Endpoint("/pipeline/replays", "Send a dead letter's record once more.", Replay, replay, body=NewReplay, status=201),
+)

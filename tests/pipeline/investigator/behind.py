@@ -1,0 +1,63 @@
+"""A pipeline for the page: operators that have worked, records that nobody could use, and some that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.wiring import stages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPICS: Final = Topics()
+OPERATORS: Final = "gaussian,cpu"
+HOST: Final = "web-1"
+FRAMES, WAITING = 30, 5
+JUNK: Final = b"junk \xff<script>alert(1)</script>"
+ROWS: Final = ("laggard-agent[7@1]", "laggard-worker[8@1]", "<img src=x onerror=alert(1)>[9@1]")
+
+
+def frame(number: int, ts: float) -> Frame:
+    """What is read of the host at a tick."""
+    names = tuple(row.partition("[")[0] for row in ROWS)
+    layout = make_layout(ROWS, names, ("cpu_user_ratio", "cpu_system_ratio", "memory_rss_bytes"))
+    values = np.array([[0.02, 0.01, 4e7], [0.05, 0.01, 9e7], [0.3, 0.1, 2e8]]) * (1.0 + 0.01 * (number % 7))
+    return Frame("host", HOST, "process", ts, number, layout, values)
+
+
+def begun(path: Path) -> None:
+    """Make the bus. The operators have read all but the last frames; a frame that is late, and junk, they refused."""
+    with EmbeddedBus(path) as bus:
+        bus.create(TOPICS.specs())
+        now = time.time()
+        frames = [frame(number, now - FRAMES + number) for number in range(1, FRAMES + 1)]
+        late = frame(FRAMES + 100, now - 1000.0)
+        bus.append([_outgoing(each) for each in (*frames, late)])
+        bus.append([Outgoing(TOPICS.name(COUNTERS), HOST, JUNK, now, (("sent-by", b"<b>somebody</b>"),))])
+        work(bus)
+        bus.append([_outgoing(frame(FRAMES + number, now + 0.1 * number)) for number in range(1, WAITING + 1)])
+
+
+def work(bus: EmbeddedBus) -> None:
+    """Let the operators, and what joins their anomalies, read all that is there."""
+    every, stop = stages(read_settings(None, {}, [Given("operators", OPERATORS, "a test")])), threading.Event()
+    runner = Runner(bus, every, TOPICS)
+    places = [(each, partition) for each in every for partition in bus.partitions(TOPICS.name(each.topic))]
+    while any(bus.committed(TOPICS.group(each.name), place) < bus.bounds(place)[1] for each, place in places):
+        runner.step(stop)
+    stop.set()
+    runner.run(stop)
+
+
+def _outgoing(told: Frame) -> Outgoing:
+    return Outgoing(TOPICS.name(COUNTERS), told.key, encode(told), told.ts)
