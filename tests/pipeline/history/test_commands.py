@@ -70,6 +70,15 @@ def test_a_name_on_the_bus_does_nothing_to_the_terminal(empty, capsys, command: 
     assert "\x1b" not in shown
 
 
+def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Call, recorded, tmp_path: Path) -> None:
+    moment = str(at(155))
+    assert "Page:" not in why("--at", moment)[1]
+    with Claim(str(recorded.path), tmp_path / "state", "serve") as claim:
+        claim.tell("http://127.0.0.1:1234")
+        assert why("--at", moment)[1].endswith(f"\nPage: http://127.0.0.1:1234/?host=web-1&at={at(155):.3f}\n")
+        assert "Page:" not in why("--at", moment, "--json")[1]
+
+
 def test_a_person_is_told_what_was_slow(why: Call):
     code, out, err = why("--at", str(at(155)))
     assert (code, err) == (0, "")

@@ -18,6 +18,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
+from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
@@ -294,6 +295,20 @@ def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
     assert ["cpu_user_ratio", "50", "%"] in [line.split()[:3] for line in lines]
     at = f"{still.opened_ts:.0f}"
     assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for who was to blame when it began; ")
+
+
+def test_where_a_page_is_served_its_address_is_told(
+    bus: EmbeddedBus, call: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = incident(1, time.time() - 60)
+    append(bus, one)
+    assert "Page:" not in call(one.id)[1]
+    with Claim(str(tmp_path / "laggard.db"), tmp_path / "state", "serve") as claim:
+        claim.tell("http://127.0.0.1:1234")
+        assert call(one.id[:8])[1].endswith(f"\nPage: http://127.0.0.1:1234/incidents?id={one.id}\n")
+        assert "Page:" not in call(one.id, "--json")[1]
+    monkeypatch.setenv("LAGGARD_SERVE_URL", "https://laggard.example/")
+    assert call(one.id)[1].endswith(f"\nPage: https://laggard.example/incidents?id={one.id}\n")
 
 
 def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: Called) -> None:
