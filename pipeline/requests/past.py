@@ -25,6 +25,7 @@ LATELY: Final = 500
 """So many of the newest records say which services and requests there are."""
 
 _STEP: Final = 512  # records
+_ROUNDED_S: Final = 0.002  # a bus may keep whole milliseconds
 _PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
 _KIND: Final = RequestOutput.kind.encode()
 _PLAIN: Final = re.compile(r"[\w.:@+-]*", re.ASCII)
@@ -271,7 +272,9 @@ def named(records: Iterable[Request | RequestOutput], identity: str, service: st
 # Of a bus.
 
 
-def find(bus: Bus, topics: Topics, identity: str, service: str = "", *, most: int | None = None) -> list[Found]:
+def find(
+    bus: Bus, topics: Topics, identity: str, service: str = "", *, at: float | None = None, most: int | None = None
+) -> list[Found]:
     """The requests with this id, or, where there is none, those whose id begins so; see `named`.
 
     Args:
@@ -279,7 +282,8 @@ def find(bus: Bus, topics: Topics, identity: str, service: str = "", *, most: in
         topics: the names of the topics.
         identity: the id, or how it begins.
         service: of this one; empty for all.
-        most: records of each partition, the newest, that are looked at; None for all.
+        at: when it began, in seconds since the Unix epoch, if that is known: it is looked for from there on.
+        most: records of each partition that are looked at, else the newest; None for all.
 
     """
     decoder = Decoder()
@@ -288,7 +292,7 @@ def find(bus: Bus, topics: Topics, identity: str, service: str = "", *, most: in
         # Once each of them has one with this very id, nothing older can be meant.
         services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
         for partition in _partitions(bus, topics, topic, service):
-            for record in _holding(bus, partition, identity, most):
+            for record in _holding(bus, partition, identity, at, most):
                 one = _request(decoder, record) if topic is REQUESTS else read_told(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
@@ -322,12 +326,17 @@ def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequenc
     return [bus.partition_of(name, service)] if service else bus.partitions(name)
 
 
-def _holding(bus: Bus, partition: Partition, text: str, most: int | None) -> Iterator[Incoming]:
-    """The records in whose bytes a text is, newest first."""
+def _holding(bus: Bus, partition: Partition, text: str, at: float | None, most: int | None) -> Iterator[Incoming]:
+    """The records in whose bytes a text is: from a moment on, or the newest first."""
     reader, wanted = Reader(bus, partition), text.encode()
     if not _PLAIN.fullmatch(text):
         wanted = b""  # JSON may have escaped it
     oldest, stop = bus.bounds(partition)
+    if at is not None:
+        start = max(bus.offset_at(partition, at - _ROUNDED_S), oldest)
+        stop = stop if most is None else min(start + most, stop)
+        yield from (record for record in reader.stored(start, stop) if wanted in record.value)
+        return
     if most is not None:
         oldest = max(oldest, stop - most)
     while stop > oldest:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
-from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, RequestRow, rows, stretch
+from laggard.pipeline.investigator.requests import LISTED, Asked, Moment, OfService, RequestRow, rows, stretch
 from laggard.pipeline.records.requests import REST
 from laggard.pipeline.requests.lanes import (
     colors_of,
@@ -20,28 +20,29 @@ from laggard.pipeline.requests.lanes import (
     ordered,
     times_on,
 )
-from laggard.pipeline.requests.past import find, lately
+from laggard.pipeline.requests.past import Found, find, lately, request_of
 from laggard.pipeline.requests.report import listed, spent_told
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.requests import Request, Spent
-    from laggard.pipeline.requests.past import Found
 
 ROUND_S: Final = 1800.0
 """Others of its cluster are looked for so long before it and after it, where it is not said in which time."""
 
 MOST_OTHERS: Final = 10
 
-MOST_SEARCHED: Final = 200_000
-"""Records of a partition, the newest, among which a request is looked for."""
+MOST_SEARCHED: Final = 5_000
+"""Records of a partition among which a request is looked for that did not begin in the time that is asked about: from
+its begin on, or the newest."""
 
 
 class Which(OfService, frozen=True, kw_only=True):
     """Which request; the stretch of time is that of the others in its cluster."""
 
     request: Annotated[Text, msgspec.Meta(min_length=1)]
+    at: Annotated[Moment | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
 
 
 class Verdict(Answer, frozen=True):
@@ -164,13 +165,23 @@ def path(reading: Reading, question: Which) -> RequestPath:
 
 def _one(reading: Reading, question: Which) -> Found:
     """The request that is asked for. Raises `RequestError` (404) where there is none, or there are several."""
-    found = find(reading.bus, reading.topics, question.request, question.service, most=MOST_SEARCHED)
+    begin, end = stretch(question, reading.clock())
+    told = reading.requests.stored.told(begin, end, question.service)
+    key = question.service, question.request
+    if key in told.took:
+        output = told.outputs.get(key)
+        requests = reading.requests.stored.requests(question.service, [question.request], begin, end)
+        if requests:
+            return Found(requests[0], output)
+        if output is not None:
+            return Found(request_of(output), output)
+    found = find(reading.bus, reading.topics, question.request, question.service, at=question.at, most=MOST_SEARCHED)
     if len(found) == 1:
         return found[0]
     asked = question.request[:100]
     if found:
-        told = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {asked!a}"
-        raise RequestError(404, told, "more of the id")
+        error = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {asked!a}"
+        raise RequestError(404, error, "more of the id")
     newest = [each for each in lately(reading.bus, reading.topics) if each.service == question.service][:LISTED]
     expected = f"one such as {', '.join(listed(newest))}" if newest else "a service that requests are recorded of"
     raise RequestError(404, f"no request of {question.service[:100]!a} with the id {asked!a} is recorded", expected)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.investigator.api import requests_path
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests import looking
@@ -291,6 +292,15 @@ def test_which_request_is_meant_has_to_be_said(page: Served) -> None:
     status, error, expected = refused(page, "/path", service=SERVICE, request="nothing of the kind")
     assert (status, error) == (404, "no request of 'wordpress' with the id 'nothing of the kind' is recorded")
     assert expected.startswith("one such as 812-")
+
+
+def test_one_of_long_ago_is_found_by_when_it_began(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests_path, "MOST_SEARCHED", 100)
+    (old,) = asked(page, "/list", service=SERVICE, like="812-70", sort="newest", most=1)["requests"]
+    late = {"service": SERVICE, "request": old["request"], "from": NOW + 3600.0, "to": NOW + 7200.0}
+    assert refused(page, "/path", **late)[0] == 404
+    told = asked(page, "/path", **late, at=old["ts"])
+    assert (told["ts"], told["duration_s"]) == (old["ts"], old["duration_s"])
 
 
 def test_names_stay_what_they_are(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ export default class View {
     const { params } = this.page;
     if (params.request && params.service) {
       if (this.path?.request !== params.request) this.path = undefined;
-      this.path = await get("/requests/path", { service: params.service, request: params.request, ...asked(params) }, signal);
+      this.path = await get("/requests/path", { service: params.service, request: params.request, at: number(params, "at"), ...asked(params) }, signal);
       return;
     }
     this.path = undefined;
@@ -217,7 +217,7 @@ export default class View {
   }
 
   #picked(event) {
-    this.page.go({ service: this.service, request: this.plane.requests[event.detail.index] });
+    this.page.go({ service: this.service, request: this.plane.requests[event.detail.index], at: this.plane.ts[event.detail.index] });
   }
 
   #clusters() {
@@ -250,7 +250,7 @@ export default class View {
       <td>${time(each.first)}</td>
       <td>${time(each.newest, true)}</td>
       <td class="requests-cause">${each.cause}</td>
-      <td><a href=${this.page.href("/requests", { ...range, request: each.example })}>${printable(each.example)}</a></td>
+      <td><a href=${this.page.href("/requests", { ...range, request: each.example, at: each.newest })}>${printable(each.example)}</a></td>
     </tr>`;
   }
 }

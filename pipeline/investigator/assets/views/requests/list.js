@@ -26,7 +26,7 @@ export function requestsTable({ page, service }, rows, labelled) {
       <tbody>
         ${rows.map(
           (each) => html`<tr>
-            <th scope="row"><a href=${page.href("/requests", { ...range, request: each.request })}>${printable(each.request)}</a></th>
+            <th scope="row"><a href=${page.href("/requests", { ...range, request: each.request, at: each.ts })}>${printable(each.request)}</a></th>
             <td>${printable(each.name)}</td>
             <td>${time(each.ts)}</td>
             <td class="number">${readable("duration_s", each.duration_s)}</td>

@@ -170,7 +170,7 @@ function others({ page, path }) {
         <tbody>
           ${path.others.map(
             (each) => html`<tr>
-              <th scope="row"><a href=${page.href("/requests", { service: path.service, request: each.request, ...range })}>${printable(each.request)}</a></th>
+              <th scope="row"><a href=${page.href("/requests", { service: path.service, request: each.request, at: each.ts, ...range })}>${printable(each.request)}</a></th>
               <td>${printable(each.name)}</td>
               <td>${time(each.ts)}</td>
               <td class="number">${readable("duration_s", each.duration_s)}</td>
