@@ -33,11 +33,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.applications.application import Application, Operator
     from laggard.pipeline.applications.metrics import Metrics
     from laggard.pipeline.applications.regression import Regressing
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus import Bus, Snapshot
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 50_000
-"""So many records of a partition are read at most for what is asked, and as many before them to learn."""
+"""So many records of a partition are read at most for what is asked."""
+
+MOST_LEARNED: Final = 10_000
+"""So many before what is asked models are learned anew from where there is no snapshot."""
+
+NEARLY: Final = 1_000
+"""One that is behind by so many records reads on; by more, another one begins with a newer snapshot."""
 
 MAX_CELLS: Final = 4_000_000
 """So many values of metrics are kept of an application, 4 bytes each: of 7,522 metrics those of 531 intervals."""
@@ -141,42 +147,51 @@ class _Watched:
 class Followed:
     """One application, from some record on.
 
+    A bus may keep only the newest snapshot of a state. Where that is of a later time than is asked for, models are
+    learned anew up to there, and are the worker's own from there on.
+
     Parameters:
         bus: where its records are.
         topics: the names of the topics.
         stage: what builds its models.
         application: which.
         wanted: the offset from which on intervals are asked for.
+        anew: whether models are learned anew where there is no snapshot of before; else it begins with the first one.
 
     Attributes:
         application: which.
         wanted: the offset from which on its intervals are noted.
         position: the first offset that was not read.
-        own: whether its models are the worker's own, from a snapshot or from its first record on; else what was before
-            is not there any more, and they were learned anew.
+        own: whether all of its models are the worker's own.
         noted: its intervals, the oldest first.
 
     """
 
-    def __init__(self, bus: Bus, topics: Topics, stage: Regressing, application: str, wanted: int) -> None:
+    def __init__(
+        self, bus: Bus, topics: Topics, stage: Regressing, application: str, wanted: int, *, anew: bool
+    ) -> None:
         self.application = application
         self.wanted = wanted
         self.noted: deque[Noted] = deque()
         self._cells = 0
+        self._stage = replace(stage, make=lambda: _Watched(stage.make(), self._note))
         self._reader = Reader(bus, bus.partition_of(topics.name(stage.topic), application), application)
         partition = self._reader.partition
-        watched = replace(stage, make=lambda: _Watched(stage.make(), self._note))
-        task = watched.task(partition, live=False)
-        assert isinstance(task, RegressionTask)
-        self._task = task
-        snapshots = newest_snapshots(bus, watched, partition, wanted)
-        saved = task.states.load(each for each in snapshots if each.key == application).saved
-        self.position = saved.get(application, 0)
-        if (newest := next(self._reader.backwards(wanted), None)) is not None:
-            self.position = max(self.position, bus.offset_at(partition, newest[1].ts - UNLEARNED_S))
-        self.position = max(self.position, wanted - MOST_RECORDS, bus.bounds(partition)[0])
-        self.own = application in saved or self.position == 0
-        self.advance(wanted)
+        oldest, end = bus.bounds(partition)
+        saved = self._saved(wanted)
+        self._later = None if saved else self._saved(end)
+        if self._later is not None and not anew:
+            saved, self._later = self._later, None
+            self.wanted = saved.offset
+        if saved is None:
+            newest = next(self._reader.backwards(wanted), None)
+            since = wanted if newest is None else bus.offset_at(partition, newest[1].ts - UNLEARNED_S)
+            self.position = max(since, wanted - MOST_LEARNED, oldest)
+        else:
+            self.position = max(saved.offset, self.wanted - MOST_RECORDS, oldest)
+        self.own = self.position == (0 if saved is None else saved.offset)
+        self._task = self._task_of(saved)
+        self.advance(self.wanted)
         if self.noted:  # what led here is not asked for, but for the newest state
             self.noted, self._cells = deque([self.noted[-1]]), self.noted[-1].values.size
 
@@ -187,9 +202,24 @@ class Followed:
 
     def advance(self, stop: int) -> None:
         """Read on, up to this offset."""
+        if self._later is not None and stop >= self._later.offset:
+            later, self._later = self._later, None
+            self.advance(later.offset)
+            self._task = self._task_of(later)
         if stop > self.position:
             self._task.replay(self._reader.stored(self.position, stop))
             self.position = stop
+
+    def _saved(self, at_or_before: int) -> Snapshot | None:
+        found = newest_snapshots(self._reader.bus, self._stage, self._reader.partition, at_or_before)
+        return next((each for each in found if each.key == self.application), None)
+
+    def _task_of(self, saved: Snapshot | None) -> RegressionTask:
+        """A task that begins with this state."""
+        task = self._stage.task(self._reader.partition, live=False)
+        assert isinstance(task, RegressionTask)
+        task.states.load([] if saved is None else [saved])
+        return task
 
     def _note(self, interval: Noted) -> None:
         self.noted.append(interval)
@@ -218,16 +248,22 @@ class Following:
 
     @contextmanager
     def present(self, application: str) -> Iterator[Followed]:
-        """The application after all of its records, with its newest interval noted, if there is any."""
+        """The application after all of its records, with its newest interval noted where that can be."""
         with self._lock:
             partition = self._bus.partition_of(self._topic(), application)
             end = self._bus.bounds(partition)[1]
             newest = next(Reader(self._bus, partition, application).backwards(end), None)
             newest_ts = 0.0 if newest is None else newest[1].ts
-            found = self._found(application, min(self._bus.offset_at(partition, newest_ts - LATELY_S), end), end)
+            wanted = min(self._bus.offset_at(partition, newest_ts - LATELY_S), end)
+            there = (one for one in self._followed if one.application == application)
+            found = next((one for one in there if one.position + NEARLY >= end), None)
+            found = found or self._made(application, wanted, anew=False)
+            self._advance(found, end)
             if not found.noted and found.state is not None and (length_s := found.state.intervals.length_s) > 0.0:
-                since = newest_ts - 3.0 * length_s
-                found = self._found(application, min(self._bus.offset_at(partition, since), found.wanted), end)
+                wanted = self._bus.offset_at(partition, newest_ts - 3.0 * length_s)
+                if wanted < found.wanted:
+                    found = self._made(application, wanted, anew=False)
+                    self._advance(found, end)
             yield found
 
     @contextmanager
@@ -245,17 +281,19 @@ class Following:
             end = self._bus.bounds(partition)[1]
             stop = end if until is None else min(self._bus.offset_at(partition, until + CLOSING_S), end)
             wanted = max(min(self._bus.offset_at(partition, since), stop), stop - MOST_RECORDS)
-            yield self._found(application, wanted, stop)
+            found = next((one for one in self._followed if _serves(one, application, wanted)), None)
+            found = found or self._made(application, wanted, anew=True)
+            self._advance(found, stop)
+            yield found
 
-    def _found(self, application: str, wanted: int, stop: int) -> Followed:
-        found = next((each for each in self._followed if _serves(each, application, wanted, stop)), None)
-        if found is None:
-            assert self._stage is not None
-            found = Followed(self._bus, self._topics, self._stage, application, wanted)
+    def _made(self, application: str, wanted: int, *, anew: bool) -> Followed:
+        assert self._stage is not None
+        return Followed(self._bus, self._topics, self._stage, application, wanted, anew=anew)
+
+    def _advance(self, found: Followed, stop: int) -> None:
         others = [each for each in self._followed if each is not found and not _covers(found, each, stop)]
         self._followed = [*others[1 - MOST_FOLLOWED :], found]  # the one asked for last stands last
         found.advance(stop)
-        return found
 
     def _topic(self) -> str:
         if self._stage is None:
@@ -263,9 +301,9 @@ class Following:
         return self._topics.name(self._stage.topic)
 
 
-def _serves(one: Followed, application: str, wanted: int, stop: int) -> bool:
-    """Whether it has what is wanted, or has it once it has read on for not too long."""
-    return one.application == application and one.wanted <= wanted and stop - one.position <= MOST_RECORDS
+def _serves(one: Followed, application: str, wanted: int) -> bool:
+    """Whether it has what is wanted, or comes to it by reading no more than another one would."""
+    return one.application == application and one.wanted <= wanted <= one.position + NEARLY
 
 
 def _covers(one: Followed, other: Followed, stop: int) -> bool:

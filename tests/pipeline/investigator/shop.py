@@ -38,15 +38,15 @@ SETTINGS: Final = {"applications_hosts": "shop=web-* db-1", "operators": "gaussi
 """What the page is served with, see `served`."""
 
 
-def frames(intervals: int = INTERVALS) -> Iterator[Frame]:
+def frames(intervals: int = INTERVALS, interval_s: float = INTERVAL_S) -> Iterator[Frame]:
     """What is on the topic of applications."""
     draw = random.Random(7)
     yield measured(0.0)
     for number in range(intervals):
-        ts, waits, disks = INTERVAL_S * number, draw.uniform(0.02, 0.3), draw.uniform(0.0, 0.05)
+        ts, waits, disks = interval_s * number, draw.uniform(0.02, 0.3), draw.uniform(0.0, 0.05)
         if number >= SLOW_FROM:
             disks = draw.uniform(0.4, 0.9)
-        for second in (4.0, 9.0):
+        for second in (0.4 * interval_s, 0.9 * interval_s):
             for host, process in (("web-1", "nginx"), ("web-2", HOSTILE), ("db-1", "postgres")):
                 rows = {
                     host: {
@@ -68,12 +68,12 @@ def frames(intervals: int = INTERVALS) -> Iterator[Frame]:
                 yield counted(ts + second, processes, host=host, scope="process")
         throughput = draw.uniform(90.0, 110.0)
         response = 0.02 + 0.4 * waits + 0.9 * disks + 0.002 * draw.random()
-        yield measured(ts + INTERVAL_S, {"response_time_mean_s": response, "throughput_per_s": throughput})
+        yield measured(ts + interval_s, {"response_time_mean_s": response, "throughput_per_s": throughput})
 
 
-def learned(path: Path, intervals: int = INTERVALS) -> Path:
+def learned(path: Path, intervals: int = INTERVALS, interval_s: float = INTERVAL_S) -> Path:
     """A bus at this path, on which a worker has read all of it; the newest record is of now."""
-    told = [*frames(intervals), *(measured(INTERVAL_S * number, application="blog") for number in range(5))]
+    told = [*frames(intervals, interval_s), *(measured(interval_s * number, application="blog") for number in range(5))]
     shift = time.time() - max(each.ts for each in told)
     settings = read_settings(None, environ={}, flags=[])
     with EmbeddedBus(path) as bus:

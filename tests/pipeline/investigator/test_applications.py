@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.applications.past import application_now
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Wish, encode
+from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.wiring import regressing
 from tests.pipeline.applications.records import counted, measured
 from tests.pipeline.investigator.serving import Served, served
@@ -25,6 +29,7 @@ from tests.pipeline.investigator.shop import (
     SLOW_FROM,
     TOPICS,
     WAITS,
+    drain,
     learned,
     outgoing,
 )
@@ -305,3 +310,37 @@ def test_the_sources_of_an_application_are_told(bus: Path) -> None:
         }
         (source,) = asked(page, "/configuration", application="blog")["sources"]
         assert (source["kind"], source["reads"]) == ("log", ["/var/log/nginx/access.log"])
+
+
+def test_on_a_bus_that_keeps_only_the_newest_snapshots_wishes_are_known_and_models_learned_anew(tmp_path: Path) -> None:
+    """As on Kafka; five minutes an interval, so that the first of them is longer ago than anything is replayed."""
+    path = learned(tmp_path / "bus.db", 60, 300.0)
+    with served(path, **SETTINGS) as page:
+        bus, name = page.reading.bus, TOPICS.name(APPLICATIONS)
+        partition = bus.partition_of(name, "shop")
+        before = asked(page, "/tracking")
+        whole = list(bus.read(partition, 0, None))
+        wish = Wish("shop", whole[0].ts, WAITS, "ban")
+    other = tmp_path / "other.db"
+    with EmbeddedBus(other) as bus:
+        bus.create(TOPICS.specs())
+        # The wish is the oldest of all records.
+        bus.append(
+            [
+                Outgoing(name, "shop", encode(wish), wish.ts),
+                *(Outgoing(name, one.key, one.value, one.ts) for one in whole),
+            ]
+        )
+        stage = regressing(page.reading.settings)
+        drain(Runner(bus, (stage,), TOPICS), bus, [stage.name], [name])
+        end = bus.bounds(partition)[1]
+        newest = bus.snapshots(stage.name, partition)
+        assert {each.key for each in newest} >= {"shop"}
+        bus.reset(TOPICS.group(stage.name), [stage.name], {partition: end}, newest)
+    with served(other, **SETTINGS) as page:
+        assert [each["metric"] for each in asked(page, "/configuration")["banned"]] == [WAITS]
+        late = asked(page, "/tracking", **{"from": before["ts"][-3]})
+        assert not late["own"]
+        assert len(late["ts"]) == 3
+        assert all(each is not None for each in late["tracked"][0]["predicted"])
+        assert [each["metric"] for each in asked(page, "/configuration")["banned"]] == [WAITS]
