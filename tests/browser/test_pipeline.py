@@ -1,0 +1,100 @@
+"""The pipeline in a real browser: what is behind, and a dead letter that is looked into and sent again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import NARROW
+from tests.pipeline.investigator.behind import FRAMES, HOST, OPERATORS, WAITING, begun, work
+from tests.pipeline.investigator.serving import served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+    from laggard.pipeline.bus.embedded import EmbeddedBus
+    from tests.browser.conftest import NewTab
+    from tests.pipeline.investigator.serving import Served
+
+pytestmark = pytest.mark.slow
+
+JUNK = f"laggard.counters[0]@{FRAMES + 1}"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Served]:
+    begun(tmp_path / "bus.db")
+    with served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS) as page:
+        yield page
+
+
+def test_what_is_behind_is_told_live(page: Served, tab: Page) -> None:
+    tab.goto(f"{page.url}/pipeline")
+    row = tab.get_by_role("region", name="Tasks").get_by_role("row", name=re.compile("^gaussian"))
+    cells = row.get_by_role("cell")
+    expect(cells.nth(3)).to_have_text(str(WAITING))
+    expect(tab.locator(".pipeline-numbers dd").first).to_contain_text(str(2 * WAITING))
+    expect(tab.get_by_text("none on this machine")).to_be_visible()
+    topics = tab.get_by_role("region", name="Topics")
+    expect(topics.get_by_role("row", name=re.compile("^laggard.counters "))).to_contain_text("frames of a host")
+    # What is processed meanwhile is told without asking: another record comes, and with it the news.
+    work(cast("EmbeddedBus", page.reading.bus))
+    answer = page.client.post("/api/v1/marks", json={"host": HOST, "note": "slow"})
+    assert answer.status_code == 201
+    expect(cells.nth(3)).to_have_text("1")
+
+
+def test_a_dead_letter_is_looked_into_and_sent_again_once(page: Served, tab: Page) -> None:
+    tab.goto(f"{page.url}/pipeline")
+    row = tab.get_by_role("row", name=re.compile(rf"{re.escape(JUNK)}.* cpu "))
+    row.get_by_role("link").click()
+    expect(tab.get_by_role("heading", name=JUNK)).to_be_visible()
+    expect(tab.get_by_role("region", name="As text")).to_have_text("junk \ufffd<script>alert(1)</script>")
+    expect(tab.get_by_role("region", name="In hexadecimal digits")).to_contain_text("00000000  6a 75 6e 6b")
+    expect(tab.get_by_text("sent-by: <b>somebody</b>")).to_be_visible()
+    again = tab.get_by_role("button", name="Send it again")
+    # Nothing is sent before it is confirmed.
+    again.click()
+    tab.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    (partition,) = page.reading.bus.partitions("laggard.counters")
+    end = page.reading.bus.bounds(partition)[1]
+    again.click()
+    tab.get_by_role("dialog").get_by_role("button", name="Send", exact=True).click()
+    expect(tab.get_by_text("; it has not come back.")).to_be_visible()
+    expect(again).to_have_count(0)
+    assert page.reading.bus.bounds(partition)[1] == end + 1
+    # What was wrong still is.
+    work(cast("EmbeddedBus", page.reading.bus))
+    expect(tab.get_by_text("it came back")).to_be_visible()
+    tab.get_by_role("link", name=f"laggard.counters[0]@{end}").last.click()
+    expect(tab.get_by_role("heading", name=f"laggard.counters[0]@{end}")).to_be_visible()
+    expect(tab.get_by_text(f"It is {JUNK}, sent again")).to_be_visible()
+
+
+def test_cost_has_a_series(page: Served, new_tab: NewTab) -> None:
+    tab = new_tab(viewport=NARROW, color_scheme="dark")
+    tab.goto(f"{page.url}/pipeline")
+    cost = tab.get_by_role("region", name="Cost").last
+    expect(cost.get_by_role("row", name=re.compile("laggard agent"))).to_be_visible()
+    cost.get_by_role("link", name=re.compile(r"memory_rss_bytes of laggard-worker\[8@1\] over time")).click()
+    expect(tab.get_by_role("img", name="memory_rss_bytes of laggard-worker[8@1] over time")).to_be_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_who_may_only_look_cannot_send(tmp_path: Path, tab: Page, expects: Callable[[str], None]) -> None:
+    expects("GET /api/v1/cluster: 401")
+    begun(tmp_path / "bus.db")
+    token = "a-token-for-readers-of-32-letters"
+    with served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS, serve_read_token=token) as page:
+        tab.goto(f"{page.url}/pipeline?letter=0@0")
+        tab.get_by_label("Token").fill(token)
+        tab.get_by_role("button", name="Open").click()
+        expect(tab.get_by_text("Who may only look cannot send it again")).to_be_visible()
+        expect(tab.get_by_role("button", name="Send it again")).to_have_count(0)
+        tab.goto("about:blank")
