@@ -18,6 +18,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -51,6 +52,9 @@ AT_ONCE: Final = 2
 
 BLOCKS_BYTES: Final = 64 << 20
 LOOKS_BYTES: Final = 48 << 20
+
+GIVES_WAY_S: Final = 0.2
+"""So long a block waits for answers that are being made, at most."""
 
 MOST_WANTED: Final = 12
 """Rows of a host whose ticks are kept when a block is read for any of them."""
@@ -166,12 +170,19 @@ class Columns:
 
     Parameters:
         history: where they are.
+        blocks_bytes: of the ticks of single rows, at most.
+        looks_bytes: of looks, at most.
 
     """
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, blocks_bytes: int = BLOCKS_BYTES, looks_bytes: int = LOOKS_BYTES) -> None:
         self._history = history
+        self._most_blocks_bytes = blocks_bytes
+        self._most_looks_bytes = looks_bytes
         self._lock = threading.Lock()
+        self._waiting = 0
+        self._nobody_waits = threading.Event()
+        self._nobody_waits.set()
         self._tracks: OrderedDict[tuple[str, str], Track] = OrderedDict()
         self._blocks_bytes = self._looks_bytes = 0
         self._jobs: OrderedDict[tuple[str, str, str | None], Job] = OrderedDict()
@@ -221,8 +232,36 @@ class Columns:
             whole: whether every tick is to be read, if later: else looks are enough, and the answer is complete.
 
         """
+        with self.waiting():
+            segments, looks, missing, looked = self._found(host, scope, row, (begin, end), moment, whole=whole)
+        ts = np.concatenate([_NOBODY, *(each.ts for each in segments), [each.ts for each in looks]])
+        values = np.concatenate(
+            [_NOBODY, *(each.of(feature) for each in segments), [each.of(row, feature) for each in looks]]
+        )
+        inside = (ts >= begin) & (ts <= end)
+        order = np.argsort(ts[inside], kind="stable")
+        return thin(
+            ts[inside][order],
+            values[inside][order],
+            points=points,
+            tick_s=_tick_s(segments),
+            complete=looked and not (missing and whole),
+            breaks=not missing,
+        )
+
+    def _found(
+        self, host: str, scope: str, row: str | None, span: tuple[float, float], moment: float | None, *, whole: bool
+    ) -> tuple[list[Segment], list[Look], list[int], bool]:
+        """What is known of a row in a span of time, or can be at once.
+
+        Returns:
+            Its ticks; looks elsewhere; the blocks whose ticks are missing; whether there was time for all looks.
+
+        """
         reader = self._history.reader(host)
-        start, stop = (reader.bus.offset_at(reader.partition, ts) for ts in (begin, math.nextafter(end, math.inf)))
+        start, stop = (
+            reader.bus.offset_at(reader.partition, ts) for ts in (span[0], math.nextafter(span[1], math.inf))
+        )
         with self._lock:
             track = self._track(host, scope)
             track.want(row)
@@ -241,20 +280,7 @@ class Columns:
         if missing and whole:
             self._begin(Job(host, scope, row, missing))
         segments = [segment for number in numbers if number in known for segment in known[number].segments]
-        ts = np.concatenate([_NOBODY, *(each.ts for each in segments), [each.ts for each in looks]])
-        values = np.concatenate(
-            [_NOBODY, *(each.of(feature) for each in segments), [each.of(row, feature) for each in looks]]
-        )
-        inside = (ts >= begin) & (ts <= end)
-        order = np.argsort(ts[inside], kind="stable")
-        return thin(
-            ts[inside][order],
-            values[inside][order],
-            points=points,
-            tick_s=_tick_s(segments),
-            complete=looked and not (missing and whole),
-            breaks=not missing,
-        )
+        return segments, looks, missing, looked
 
     def _track(self, host: str, scope: str) -> Track:
         """With the lock held."""
@@ -309,7 +335,7 @@ class Columns:
     def _bound_blocks(self) -> None:
         """Forget the rows that were asked for longest ago, of the host that was; with the lock held."""
         for track in self._tracks.values():
-            while self._blocks_bytes > BLOCKS_BYTES and len(track.rows) > 1:
+            while self._blocks_bytes > self._most_blocks_bytes and len(track.rows) > 1:
                 _, blocks = track.rows.popitem(last=False)
                 self._blocks_bytes -= sum(block.bytes for block in blocks.values())
 
@@ -345,11 +371,25 @@ class Columns:
     def _bound_looks(self) -> None:
         """Forget the looks that are oldest, of the host that was asked for longest ago; with the lock held."""
         for track in self._tracks.values():
-            while self._looks_bytes > LOOKS_BYTES and track.looks:
+            while self._looks_bytes > self._most_looks_bytes and track.looks:
                 _, look = track.looks.popitem(last=False)
                 self._looks_bytes -= 0 if look is None else look.values.nbytes
 
     # What is completed meanwhile.
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Somebody waits for an answer: what is to be completed gives way, for a while."""
+        with self._lock:
+            self._waiting += 1
+            self._nobody_waits.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._nobody_waits.set()
 
     def _begin(self, job: Job) -> None:
         with self._lock:
@@ -374,6 +414,7 @@ class Columns:
                 if number is None:
                     self._jobs.pop(key)
                     continue
+            self._nobody_waits.wait(GIVES_WAY_S)
             try:
                 self._read(self._history.reader(job.host), job.host, job.scope, job.row, number)
             except BusError:  # whoever asks again is told
@@ -396,7 +437,7 @@ def thin(ts: Vector, values: Vector, *, points: int, tick_s: float, complete: bo
     step_s = tick_s
     lines = [ts, values, values, values]
     if len(ts) > points:
-        step_s = float(ts[-1] - ts[0]) / points
+        step_s = float(ts[-1] - ts[0]) / points or 1.0  # of a clock that stands
         place = np.minimum(((ts - ts[0]) / step_s).astype(np.intp), points - 1)
         first = np.flatnonzero(np.diff(place, prepend=-1))
         there = np.isfinite(values)

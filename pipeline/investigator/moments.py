@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import numpy as np
 
 from laggard.pipeline.engine.task import MARK_WINDOW_S
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, only_waits
+from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
 from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.web.errors import RequestError
 
@@ -112,10 +112,8 @@ class Judged:
 
     @cached_property
     def victims(self) -> frozenset[str]:
-        """Rows that wait for others."""
-        judged = self.why.ranking.rows  # with all their features
-        waiting = (each.row for each in (*judged, *self.ranking.rows[len(judged) :]) if only_waits(each))
-        return frozenset((*waiting, *(each.row.row for each in self.why.verdict.victims)))
+        """Rows that wait for others, far longer than usual."""
+        return frozenset(each.row.row for each in self.why.verdict.victims)
 
     def usual(self, scope: str, row: str, feature: str) -> FeatureScore | None:
         """A feature of a row of the frame, or of the host, beside what is usual; None where it is not judged."""
@@ -184,8 +182,11 @@ class Moments:
 
     def _judge(self, host: str, ts: float | None, stop: int) -> Judged:
         """Judge a moment by a task that has learned up to shortly before it, where there is one."""
+        reader = self._history.reader(host)
+        oldest, _ = reader.bus.bounds(reader.partition)
         with self._lock:
-            near = [at for at in self._learned if at[0] == host and at[1] <= stop]
+            # What lies between a task and what is left of the history it could not take any more.
+            near = [at for at in self._learned if at[0] == host and oldest <= at[1] <= stop]
             near = [at for at in near if _is_near(self._learned[at], host, ts, stop - at[1])]
             learned = self._learned.pop(max(near)) if near else None
         if learned is None:

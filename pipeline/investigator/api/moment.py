@@ -11,9 +11,10 @@ from laggard.pipeline.explaining.explain import clause, judged, pid_of
 from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
+from laggard.pipeline.investigator.api.series import Time
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
-from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES
+from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
 from laggard.pipeline.own import is_own
 from laggard.pipeline.web.errors import RequestError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, RowScore
     from laggard.pipeline.investigator.moments import Judged
     from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records import Frame
 
 MARKS_WITHIN_S: Final = 600.0
 """Marks that are so near to a moment are told with it."""
@@ -185,7 +187,7 @@ class MomentQuestion(Question, frozen=True):
     """Of which host, and when; without `at` the newest frame."""
 
     host: Text = ""
-    at: float | None = None
+    at: Time | None = None
     rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
     features: Annotated[int, msgspec.Meta(ge=0, le=100)] = 3
 
@@ -195,15 +197,15 @@ class RowQuestion(Question, frozen=True):
 
     row: Text
     host: Text = ""
-    at: float | None = None
+    at: Time | None = None
 
 
 class CompareQuestion(Question, frozen=True):
     """Which two moments; without `at` the newest frame."""
 
-    other: float = msgspec.field(name="with")
+    other: Time = msgspec.field(name="with")
     host: Text = ""
-    at: float | None = None
+    at: Time | None = None
     rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
     features: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
 
@@ -211,7 +213,8 @@ class CompareQuestion(Question, frozen=True):
 def moment(reading: Reading, question: MomentQuestion) -> Moment:
     """What was slow, and what is to blame."""
     host = reading.choose_host(question.host)
-    found = reading.moments.at(host, question.at)
+    with reading.columns.waiting():
+        found = reading.moments.at(host, question.at)
     why = found.why
     ranking = found.ranking if question.features <= LISTED_FEATURES else found.whole(question.features)
     rows = [_row(found, each, question.features) for each in ranking.rows[: question.rows]]
@@ -249,7 +252,8 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
 def one_row(reading: Reading, question: RowQuestion) -> OneRow:
     """All features of one row."""
     host = reading.choose_host(question.host)
-    found = reading.moments.at(host, question.at)
+    with reading.columns.waiting():
+        found = reading.moments.at(host, question.at)
     why = found.why
     scope, row = why.frame.scope, _find(found, question.row)
     if row is None and (row := _host_row(found, None)) is not None:
@@ -265,7 +269,8 @@ def one_row(reading: Reading, question: RowQuestion) -> OneRow:
 def compare(reading: Reading, question: CompareQuestion) -> Comparison:
     """Two moments side by side."""
     host = reading.choose_host(question.host)
-    one, other = reading.moments.at(host, question.at), reading.moments.at(host, question.other)
+    with reading.columns.waiting():
+        one, other = (reading.moments.at(host, ts) for ts in (question.at, question.other))
     rows, others = ({each.row: _row(found, each, None) for each in found.whole().rows} for found in (one, other))
     differences = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
     differences.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
@@ -330,10 +335,13 @@ def _row(found: Judged, row: RowScore, features: int | None) -> Row:
 
 
 def _unjudged(found: Judged, row: str, features: int | None) -> Row:
-    """A row that is too new to be judged, with the values that it has."""
-    frame = found.why.frame
+    """A row that is not judged, as one that is too new, with the values that it has."""
+    return _plain_row(found.why.frame, row, found.who(row), features)
+
+
+def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
     number = frame.layout.rows.index(row)
-    name, who = frame.layout.names[number], found.who(row)
+    name = frame.layout.names[number]
     there = [
         Feature(feature, value, None, None, None, None)
         for feature, value in zip(frame.layout.features, frame.values[number].tolist(), strict=True)
@@ -359,10 +367,14 @@ def _unjudged(found: Judged, row: str, features: int | None) -> Row:
 
 
 def _host_row(found: Judged, features: int | None) -> Row | None:
-    ranking = found.why.host_ranking
-    if ranking is None or not ranking.rows:
+    """The host's own counters; None where there are none."""
+    ranking, frame = found.why.host_ranking, found.why.host_frame
+    if frame is None or not frame.layout.rows:
         return None
+    if ranking is None or not ranking.rows:
+        return _plain_row(frame, frame.layout.rows[0], Who(), features)
     row = ranking.rows[0]
+    shown = row.features[:features]
     return Row(
         row=row.row,
         name=row.name,
@@ -377,8 +389,8 @@ def _host_row(found: Judged, features: int | None) -> Row | None:
         age_s=_number(row.age_s),
         gone_s=0.0,
         took=clause(row.features[0].feature, judged(row.features[0]), HOST) if row.features else "",
-        features=[_feature(each) for each in row.features[:features]],
-        features_left_out=len(row.features) - len(row.features[:features]),
+        features=[_feature(each) for each in shown],
+        features_left_out=len(row.features) - len(shown),
     )
 
 

@@ -11,10 +11,10 @@ from laggard.pipeline.history.series import CONTEXT_S
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST
+from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.columns import Thinned
     from laggard.pipeline.investigator.moments import Judged
     from laggard.pipeline.investigator.reading import Reading
 
@@ -83,6 +83,9 @@ class Timeline(Answer, frozen=True):
     incidents: list[OpenIncident]
 
 
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
+"""A time that is asked about."""
+
 Points = Annotated[int, msgspec.Meta(ge=10, le=20_000)]
 
 
@@ -93,9 +96,9 @@ class SeriesQuestion(Question, frozen=True):
     feature: Text
     host: Text = ""
     scope: Text = "process"
-    at: float | None = None
-    begin: float | None = msgspec.field(name="from", default=None)
-    end: float | None = msgspec.field(name="to", default=None)
+    at: Time | None = None
+    begin: Time | None = msgspec.field(name="from", default=None)
+    end: Time | None = msgspec.field(name="to", default=None)
     points: Points = 1500
 
 
@@ -103,15 +106,16 @@ class TimelineQuestion(Question, frozen=True):
     """Of which host, from when to when; without them all that is there."""
 
     host: Text = ""
-    begin: float | None = msgspec.field(name="from", default=None)
-    end: float | None = msgspec.field(name="to", default=None)
+    begin: Time | None = msgspec.field(name="from", default=None)
+    end: Time | None = msgspec.field(name="to", default=None)
     points: Points = 500
 
 
 def series(reading: Reading, question: SeriesQuestion) -> Series:
     """One counter over time."""
     host = reading.choose_host(question.host)
-    judged = _judged(reading, host, question.at)
+    with reading.columns.waiting():
+        judged = _judged(reading, host, question.at)
     row = question.row
     if question.scope == HOST and row == HOST and judged is not None and judged.why.host_frame is not None:
         row = judged.why.host_frame.layout.rows[0]
@@ -123,7 +127,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
     found = reading.columns.thinned(
         host, question.scope, row, question.feature, begin=begin, end=end, points=question.points, moment=moment
     )
-    if found.complete and not found.ts and not any_value(found):
+    if found.complete and all(each is None for each in found.values):
         raise RequestError(
             404,
             f"no {question.feature[:100]!r} of row {row[:100]!r} of scope {question.scope[:100]!r} from {begin!r} "
@@ -188,11 +192,6 @@ def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
     )
 
 
-def any_value(found: Thinned) -> bool:
-    """Whether there is a value at any time."""
-    return any(each is not None for each in found.values)
-
-
 def _judged(reading: Reading, host: str, at: float | None) -> Judged | None:
     """The moment, None where there is no frame near it: its series may be looked at all the same."""
     try:
@@ -202,7 +201,7 @@ def _judged(reading: Reading, host: str, at: float | None) -> Judged | None:
 
 
 def _check_range(begin: float, end: float) -> None:
-    if not (math.isfinite(begin) and math.isfinite(end) and begin <= end):
+    if not begin <= end:
         raise RequestError(400, f"parameters 'from' and 'to' are {begin!r} and {end!r}", "times, the earlier one first")
 
 
