@@ -439,6 +439,7 @@ def test_what_is_new_comes_by_itself_and_leaves_the_choice(
             bus.append(machine.tick(hog=True))
         tab.wait_for_timeout(2500)
         assert heading.inner_text() == told
+        tab.close()
 
 
 def test_a_moment_outside_of_the_history_says_from_when_to_when_it_is(
@@ -461,6 +462,7 @@ def test_five_hundred_processes_are_no_burden(tmp_path: Path, tab: Page) -> None
         tab.keyboard.press("/")
         tab.keyboard.type("worker-495")
         expect(processes(tab)).to_have_count(1)
+        tab.close()
 
 
 def test_a_silent_host_is_called_so(page: Served, tab: Page, machine: Machine) -> None:

@@ -231,8 +231,8 @@ class Chart extends HTMLElement {
     for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
     if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), 2);
     if (asked === undefined) return;
-    this.#line(plot, asked, "--crosshair", [], clock(asked), 0);
     this.#level(plot, asked);
+    this.#line(plot, asked, "--crosshair", [], clock(asked), 0);
   }
 
   /** The crosshair's other hair: at the value that the first line has at the moment. */
@@ -275,7 +275,14 @@ class Chart extends HTMLElement {
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
     const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
-    ctx.fillText(told, x + (left ? -4 : 4) * devicePixelRatio, bbox.top + (2 + 14 * row) * devicePixelRatio);
+    const at = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top + (2 + 14 * row) * devicePixelRatio];
+    // Over lines, too, it can be read.
+    ctx.setLineDash([]);
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = this.#color("--card");
+    ctx.strokeText(told, ...at);
+    ctx.fillText(told, ...at);
     ctx.restore();
   }
 

@@ -5,7 +5,7 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { readable } from "../../format.js";
 import { time } from "../../time.js";
 import { featureScored, greatest, scored } from "./bar.js";
-import { who } from "./features.js";
+import { parts, who } from "./features.js";
 import { rove } from "./grid.js";
 import { foot, head, shownRows } from "./ranking.js";
 
@@ -91,7 +91,7 @@ export function comparedFeatures(view) {
               aria-selected=${each.feature === view.feature}
               @click=${() => view.page.go({ row: chosen, feature: each.feature })}
             >
-              <th scope="row"><span class="now-feature">${each.feature}</span></th>
+              <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
               ${[each.at, each.with].map(
                 (one) => html`<td class="number">${readable(each.feature, one?.value)}</td>
                   <td class="number now-score">${featureScored(one?.score, most)}</td>`,

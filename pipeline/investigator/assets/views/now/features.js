@@ -39,7 +39,7 @@ export function features(view) {
       <h2>${host ? view.host : row.name}${host ? html` <span class="badge">the host itself</span>` : badge(row)}</h2>
       ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">learned for ${duration(row.age_s)}</span>` : nothing}
     </div>
-    ${who(view, row)} ${row.basis_told ? html`<p class="muted now-who">${sentence(row.basis_told)}</p>` : nothing}
+    ${who(view, row)} ${row.basis_told ? html`<p class="muted now-basis">${sentence(row.basis_told)}</p>` : nothing}
     <div class="now-scroll">
       <table role="grid" aria-label="Features, the most unusual first" aria-busy=${!whole}>
         <thead>
@@ -47,7 +47,7 @@ export function features(view) {
             <th scope="col">Feature</th>
             <th scope="col" class="number">Value</th>
             <th scope="col" class="number">Usually</th>
-            <th scope="col" class="number">Lately</th>
+            <th scope="col" class="number now-lately">Lately</th>
             <th scope="col" class="number">Score</th>
           </tr>
         </thead>
@@ -61,10 +61,10 @@ export function features(view) {
               aria-selected=${each.feature === view.feature}
               @click=${() => view.page.go({ row: view.chosen, feature: each.feature })}
             >
-              <th scope="row"><span class="now-feature">${each.feature}</span></th>
+              <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
               <td class="number">${readable(each.feature, each.value)}</td>
               <td class="number">${usual(each)}</td>
-              <td class="number">${readable(each.feature, each.recent)}</td>
+              <td class="number now-lately">${readable(each.feature, each.recent)}</td>
               <td class="number now-score">${featureScored(each.score, most)}</td>
             </tr>`,
           )}
@@ -74,8 +74,13 @@ export function features(view) {
   </section>`;
 }
 
+/** A feature's name, which may go on in the next line after each of its words. */
+export function parts(feature) {
+  return feature.split("_").map((word, index) => (index ? html`_<wbr />${word}` : word));
+}
+
 /** What is usual: the mean, and its spread. */
 export function usual(each) {
   if (each.mean === null || each.mean === undefined) return html`<span class="muted">-</span>`;
-  return html`${readable(each.feature, each.mean)} <span class="muted">± ${readable(each.feature, each.standard_deviation)}</span>`;
+  return html`${readable(each.feature, each.mean)} <span class="muted now-spread">± ${readable(each.feature, each.standard_deviation)}</span>`;
 }

@@ -19,15 +19,15 @@ export function badge(row) {
     : nothing}${row.score === null && row.role !== "own" ? html` <span class="badge">new</span>` : nothing}`;
 }
 
-/** The moment's rows, and the host's own among them by its score: behind the culprits, but first if it is the cause. */
+/** The rows: culprits first, then the others, and the host's own among them by its score; first where it is the cause. */
 function ranked({ moment, comparison, host }) {
   const { rows, host_row } = comparison ?? moment;
-  if (!host_row) return rows;
-  const own = { ...host_row, row: HOST, name: host };
-  if (comparison) return [own, ...rows];
-  const index = rows.findIndex((row) => row.role !== "culprit" && (row.score ?? -1) < own.score);
-  const at = moment.subject?.scope === HOST ? 0 : index < 0 ? rows.length : index;
-  return rows.toSpliced(at, 0, own);
+  const own = host_row ? [{ ...host_row, row: HOST, name: host }] : [];
+  if (comparison || moment.subject?.scope === HOST) return [...own, ...rows];
+  const culprits = rows.filter((row) => row.role === "culprit");
+  const others = rows.filter((row) => row.role !== "culprit");
+  const index = others.findIndex((row) => (row.score ?? -1) < (host_row?.score ?? 0));
+  return [...culprits, ...others.toSpliced(index < 0 ? others.length : index, 0, ...own)];
 }
 
 /** The rows that the filter lets through. */
@@ -118,8 +118,8 @@ export function ranking(view) {
             <th scope="col" class="number now-col-score">Score</th>
             <th scope="col" class="now-col-name">Name</th>
             <th scope="col" class="number now-col-pid">PID</th>
-            ${with_.user ? html`<th scope="col">User</th>` : nothing}
-            ${with_.container ? html`<th scope="col">Container</th>` : nothing}
+            ${with_.user ? html`<th scope="col" class="now-col-user">User</th>` : nothing}
+            ${with_.container ? html`<th scope="col" class="now-col-container">Container</th>` : nothing}
             <th scope="col" class="now-col-command">Command</th>
           </tr>
         </thead>

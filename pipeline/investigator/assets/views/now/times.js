@@ -5,6 +5,7 @@ import { clock, moment as told, readable, utc } from "../../format.js";
 import { seconds } from "../../state.js";
 import { time } from "../../time.js";
 import { openKeys, openMark } from "./dialogs.js";
+import { sentence } from "./told.js";
 import { RANGES, shownRange, USUAL_RANGE } from "./series.js";
 
 /** The timeline's own coordinates. */
@@ -68,13 +69,14 @@ export function times(view) {
 
 function comparing(view) {
   const { comparison, page } = view;
-  return html`<p class="now-comparing card">
+  return html`<div class="now-comparing card">
     <span><span class="now-key now-key-moment">${time(comparison.at)}</span> compared with <span class="now-key now-key-other">${time(comparison.with)}</span></span>
     <span class="now-tools">
       <a class="button" href=${page.href("/", { ...page.params, at: seconds(comparison.with), compare: seconds(comparison.at) })}>Swap</a>
       <button @click=${() => page.go({ compare: undefined, row: undefined, feature: undefined })}>Stop comparing</button>
     </span>
-  </p>`;
+    <p class="muted">At ${time(comparison.with, true)}: ${sentence(comparison.told_with[0] ?? "")}</p>
+  </div>`;
 }
 
 function compareMenu(view) {
@@ -100,8 +102,8 @@ function compareMenu(view) {
 function eventMenu(view) {
   const { timeline, page } = view;
   const events = [
-    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", text: mark.note, href: shows(view, mark.ts) })),
-    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", text: each.sentence, href: page.href("/incidents", { id: each.id }) })),
+    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", told: mark.note, href: shows(view, mark.ts) })),
+    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", told: sentence(each.sentence), href: page.href("/incidents", { id: each.id }) })),
   ].sort((one, two) => two.ts - one.ts);
   return html`<div id="now-events" class="now-menu card" popover role="group" aria-label="Marks and incidents">
     <h2>Marks and incidents</h2>
@@ -109,7 +111,7 @@ function eventMenu(view) {
       ? html`<ul>
           ${events
             .slice(0, MOST_LISTED)
-            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.text}</span></li>`)}
+            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.told}</span></li>`)}
         </ul>`
       : html`<p class="muted">None in the range that is shown.</p>`}
   </div>`;
@@ -129,7 +131,7 @@ function shows(view, ts) {
 function strip(view) {
   const { timeline, moment, at, comparison } = view;
   const begin = Math.max(timeline.from, Math.min(timeline.first_ts, at ?? Infinity));
-  const end = Math.max(Math.min(timeline.to, timeline.last_ts), at === undefined ? (moment?.ts ?? 0) : at, begin + timeline.tick_s);
+  const end = Math.max(Math.min(timeline.to, timeline.last_ts), at === undefined ? (moment?.ts ?? 0) : at, begin + tick(view));
   const x = (ts) => ((Math.min(Math.max(ts, begin), end) - begin) / (end - begin)) * WIDE;
   const shown = moment?.ts ?? at ?? end;
   const marks = marksOf(view);
@@ -150,7 +152,7 @@ function strip(view) {
         title="Host CPU, marks and incidents. Drag to ask about a moment."
         min=${begin}
         max=${end}
-        step=${timeline.tick_s}
+        step=${tick(view)}
         .value=${edited("now-slider") ? noChange : String(at === undefined ? end : shown)}
         id="now-slider"
         @input=${(event) => event.target.setAttribute("aria-valuetext", told(Number(event.target.value)))}
@@ -159,6 +161,11 @@ function strip(view) {
     </div>
     <div class="now-scale muted" aria-hidden="true">${labels.map((ts) => html`<span title=${utc(ts)}>${end - begin > 86400 ? told(ts).slice(5, 16) : clock(ts).slice(0, end - begin > 600 ? 5 : 8)}</span>`)}</div>
   </div>`;
+}
+
+/** The time between two frames, as far as it is known; a timeline that was read in part does not know it. */
+function tick({ moment, timeline }) {
+  return moment?.tick_s || timeline.tick_s || 1;
 }
 
 /** The outline of a share of 1 over time; where there is no value there is a gap. */
@@ -184,7 +191,7 @@ function slid(view, event, end) {
   const ts = Number(event.target.value);
   const newest = Math.max(view.timeline.last_ts, view.at === undefined ? end : 0);
   // The slider's last step may end before the newest frame.
-  view.page.go({ at: ts > newest - 1.5 * view.timeline.tick_s ? undefined : seconds(ts) });
+  view.page.go({ at: ts > newest - 1.5 * tick(view) ? undefined : seconds(ts) });
 }
 
 function asked(view, event) {
