@@ -6,7 +6,7 @@ import { duration, readable } from "../../format.js";
 import { featureScored, greatest } from "./bar.js";
 import { rove } from "./grid.js";
 import { badge } from "./ranking.js";
-import { sentence } from "./told.js";
+import { sentence } from "../../sentence.js";
 
 /** Who it is. */
 export function who(view, row) {

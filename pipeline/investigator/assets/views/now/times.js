@@ -5,7 +5,7 @@ import { clock, moment as told, readable, utc } from "../../format.js";
 import { seconds } from "../../state.js";
 import { time } from "../../time.js";
 import { openKeys, openMark } from "./dialogs.js";
-import { sentence } from "./told.js";
+import { sentence } from "../../sentence.js";
 import { RANGES, shownRange, USUAL_RANGE } from "./series.js";
 
 /** The timeline's own coordinates. */

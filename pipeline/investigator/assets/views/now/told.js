@@ -2,12 +2,8 @@
 
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable } from "../../format.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
-
-/** A sentence; what stands in backquotes is code. */
-export function sentence(text) {
-  return text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
-}
 
 export function nothingRecorded() {
   return html`<section class="empty card">
