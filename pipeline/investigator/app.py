@@ -14,6 +14,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -94,12 +95,17 @@ def create_app(reading: Reading, news: News) -> ASGIApp:
         Route(f"{PREFIX}/openapi.json", _document),
         Route(f"{PREFIX}/live", functools.partial(_live, news)),
         *(Route(PREFIX + path, _handler(each, reading, turns), methods=list(each)) for path, each in by_path.items()),
-        Mount(ASSETS_PATH.rstrip("/"), StaticFiles(directory=ASSETS)),
+        Mount(ASSETS_PATH.rstrip("/"), _assets()),
     ]
     return Starlette(
         routes=routes,
         exception_handlers={RequestError: _refused, HTTPException: _http_error, Exception: _internal_error},
     )
+
+
+def _assets() -> ASGIApp:
+    # Half a megabyte as it is, a third of that so: 0.3 s less over 10 Mbit/s, for 11 ms of a core.
+    return GZipMiddleware(StaticFiles(directory=ASSETS), minimum_size=_ZIP_FROM, compresslevel=5)
 
 
 async def _page(_: Request) -> Response:

@@ -172,6 +172,9 @@ def test_an_update_of_an_asset_is_seen_at_once(free: Served) -> None:
     assert answer.headers["cache-control"] == "no-cache"
     again = free.client.get("/assets/main.js", headers={"If-None-Match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    assert (answer.headers["content-encoding"], answer.headers["vary"]) == ("gzip", "Accept-Encoding")
+    plain = free.client.get("/assets/main.js", headers={"Accept-Encoding": "identity"})
+    assert plain.text == answer.text
 
 
 def test_what_is_too_long(free: Served) -> None:
