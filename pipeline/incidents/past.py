@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import Incident, read_output
+from laggard.pipeline.records.outputs import KEY_NAMES, Incident, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Telling(NamedTuple):
         until_ts: when it ended; infinite while it is open.
         live: whether it is about now, and no replay.
         value: the record as it is stored.
+        keyed_by: what its key names; empty where that is not told.
 
     """
 
@@ -53,6 +54,7 @@ class Telling(NamedTuple):
     until_ts: float
     live: bool
     value: bytes
+    keyed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +119,33 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
             first = next(Reader(bus, partition).stored(start, end), None)
             begins = max(begins, since - REACH_S if first is None else first.ts)
         # By partition, so that only the last record of each is kept.
-        found += folded(_tellings(reader, start, end, since, identity.encode()))
+        told = (telling for _, telling in tellings(reader, start, end, identity.encode()))
+        # What was over before is nobody's concern, but that it was.
+        found += folded(each if each.until_ts >= since else each._replace(value=b"") for each in told)
     wanted = [
         each
         for each in folded(found)
         if each.until_ts >= since and each.id.startswith(identity) and (each.live or identity)
     ]
-    read = (_read(each, topic) for each in wanted)
+    read = (read_incident(each.value, topic) for each in wanted)
     return Past([each for each in read if each is not None], begins if begins > -math.inf else math.nan)
 
 
-def _tellings(reader: Reader, start: int, end: int, since: float, identity: bytes) -> Iterator[Telling]:
+def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:
+    """The records of incidents from one offset to another, with what they tell.
+
+    Args:
+        reader: of a partition of the topic of anomalies.
+        start: the first offset.
+        end: behind the last.
+        identity: only records in which this stands are looked at.
+
+    """
     for record in reader.stored(start, end):
         if _TYPE not in record.headers or identity not in record.value:
             continue
         if (telling := _told(record)) is not None:
-            # What was over before is nobody's concern, but that it was.
-            yield telling if telling.until_ts >= since else telling._replace(value=b"")
+            yield record, telling
 
 
 def _told(record: Incoming) -> Telling | None:
@@ -147,17 +159,19 @@ def _told(record: Incoming) -> Telling | None:
                 "opened_ts": int(opened) | float(opened),
                 "until_ts": int(until) | float(until) | (None as until),
                 "live": bool(live),
-            }:
+            } as found:
                 ended = math.inf if change != "closed" or until is None else until
-                return Telling(identity, number, opened, ended, live, record.value)
+                keyed_by = next((name for name in KEY_NAMES if name in found), "")
+                return Telling(identity, number, opened, ended, live, record.value, keyed_by)
     except ValueError:
         pass
     return None
 
 
-def _read(telling: Telling, topic: str) -> Incident | None:
+def read_incident(value: bytes, topic: str) -> Incident | None:
+    """A record of an incident; None where it cannot be read."""
     try:
-        output = read_output(telling.value, topic)
+        output = read_output(value, topic)
     except RecordError:
         return None
     return output if isinstance(output, Incident) else None

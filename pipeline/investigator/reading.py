@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.following import Following
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
+from laggard.pipeline.incidents.ledger import Ledger
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
@@ -44,6 +45,7 @@ class Reading:
         moments: of hosts as they were judged.
         columns: time series of hosts.
         events: marks and incidents.
+        incidents: all of them, followed.
         applications: as their workers follow them.
         requests: as traced.
         allowance: how many marks may come.
@@ -61,6 +63,7 @@ class Reading:
         self.moments = Moments(self.history)
         self.columns = Columns(self.history)
         self.events = Events(bus, topics, self.history)
+        self.incidents = Ledger(bus, topics)
         self.applications = Following(bus, topics, self.regressing)
         self.requests = Requests(bus, topics, looking)
         self.allowance = Allowance()

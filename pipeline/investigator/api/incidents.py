@@ -37,6 +37,9 @@ LISTED_S: Final = 86_400.0
 MOST_ROWS: Final = 20
 """Of a ranking."""
 
+MOST_COMPARED: Final = 1_000
+"""Earlier incidents that are compared with one, the newest."""
+
 LISTED_IDS: Final = 3
 """So many ids an error names."""
 
@@ -258,26 +261,25 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
         raise RequestError(400, f"parameters {names} exclude each other", "at most one of them")
     now = reading.clock()
     since = now - question.within if question.begin is None else question.begin
-    keyed_by, key = given[0] if given else ("", None)
-    past = past_incidents(reading.bus, reading.topics, since, key=key)
-    # An application, a pool or a service may be called as a host is.
+    entries, begins = reading.incidents.since(since)
     found = [
         each
-        for each in past.incidents
-        if (key is None or each.keyed_by == keyed_by) and (question.end is None or each.opened_ts <= question.end)
+        for each in entries
+        if (not given or (each.told.keyed_by, each.key) == given[0])
+        and (question.end is None or each.told.opened_ts <= question.end)
     ]
-    keys = sorted({(each.keyed_by, each.key) for each in found})
+    keys = sorted({(each.told.keyed_by, each.key) for each in found})
     if question.only_open:
-        found = [each for each in found if each.change != "closed"]
-    found.sort(key=lambda each: (each.change == "closed", -each.opened_ts))
-    shown = found[: question.most]
+        found = [each for each in found if each.told.until_ts == math.inf]
+    found.sort(key=lambda each: (each.told.until_ts < math.inf, -each.told.opened_ts))
+    shown = reading.incidents.read(found[: question.most])
     silent = silent_hosts(reading.bus, reading.topics, shown, now)
     return Incidents(
         incidents=[_one(each, silent, now) for each in shown],
-        left_out=len(found) - len(shown),
-        begins_ts=past.begins_ts,
+        left_out=max(len(found) - question.most, 0),
+        begins_ts=begins,
         since=since,
-        keys=[Whose(*each) for each in keys],
+        keys=[Whose(msgspec.convert(keyed_by, KeyedBy), key) for keyed_by, key in keys],
     )
 
 
@@ -323,11 +325,12 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
     """Which earlier ones it is like."""
     found, now = _find(reading, question.id), reading.clock()
     since = found.opened_ts - REACH_S
-    past = past_incidents(reading.bus, reading.topics, since)
+    entries, _ = reading.incidents.since(since)
+    earlier = [each for each in entries if each.told.opened_ts < found.opened_ts][:MOST_COMPARED]
     return SimilarIncidents(
         [
             OneSimilar(_one(each.incident, {}, now), each.similarity, list(each.common))
-            for each in similar(found, past.incidents, question.most)
+            for each in similar(found, reading.incidents.read(earlier), question.most)
         ],
         since,
     )
@@ -343,7 +346,11 @@ def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
 
 def _find(reading: Reading, identity: str) -> Incident:
     """The incident whose id begins so. Raises `RequestError` (404) where there is none, or more than one."""
-    found = past_incidents(reading.bus, reading.topics, -math.inf, identity=identity.lower()).incidents
+    identity = identity.lower()
+    if (known := reading.incidents.known(identity)) is not None:
+        found = reading.incidents.read([known])
+    else:
+        found = list(past_incidents(reading.bus, reading.topics, -math.inf, identity=identity).incidents)
     if len(found) == 1:
         return found[0]
     if not found:

@@ -53,7 +53,8 @@ export default class One {
     const { id } = this.page.params;
     const other = id !== this.#id;
     if (other || news.size) {
-      const account = await get("/incident", { id }, signal);
+      // By its whole id, where that is known: it is found sooner.
+      const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
       if (other) {
         this.#series = this.#differs = this.#similar = undefined;
         this.#diagnoses = [];
