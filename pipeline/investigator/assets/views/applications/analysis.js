@@ -18,7 +18,10 @@ const WAIT_MS = 200;
 export async function load(view, signal) {
   const { performance, model, metric } = view.page.params;
   const { application } = view;
-  const models = await get("/applications/models", { application, performance, model }, signal);
+  const asked = JSON.stringify([application, performance, model]);
+  // Where another metric was chosen the models are still those that are shown.
+  const same = view.data.asked === asked && view.data.metric !== metric;
+  const models = same ? view.data.models : await get("/applications/models", { application, performance, model }, signal);
   const shown = models.models.find((each) => each.id === models.model) ?? models.models[0];
   const chosen = metric || shown.terms[0]?.metric.metric || models.candidates[0]?.metric.metric;
   let series;
@@ -31,7 +34,7 @@ export async function load(view, signal) {
       problem = error;
     }
   }
-  return { models, shown, chosen, series, problem, interval_s: series?.interval_s };
+  return { asked, metric, models, shown, chosen, series, problem, interval_s: series?.interval_s };
 }
 
 export function render(view, data) {
