@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from laggard.pipeline.bus.embedded import EmbeddedBus
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
@@ -44,7 +43,7 @@ def test_what_is_behind_is_told_live(page: Served, tab: Page) -> None:
     topics = tab.get_by_role("region", name="Topics")
     expect(topics.get_by_role("row", name=re.compile("^laggard.counters "))).to_contain_text("frames of a host")
     # What is processed meanwhile is told without asking: another record comes, and with it the news.
-    work(cast("EmbeddedBus", page.reading.bus))
+    work(page.reading.bus)
     answer = page.client.post("/api/v1/marks", json={"host": HOST, "note": "slow"})
     assert answer.status_code == 201
     expect(cells.nth(3)).to_have_text("1")
@@ -70,7 +69,7 @@ def test_a_dead_letter_is_looked_into_and_sent_again_once(page: Served, tab: Pag
     expect(again).to_have_count(0)
     assert page.reading.bus.bounds(partition)[1] == end + 1
     # What was wrong still is.
-    work(cast("EmbeddedBus", page.reading.bus))
+    work(page.reading.bus)
     expect(tab.get_by_text("it came back")).to_be_visible()
     tab.get_by_role("link", name=f"laggard.counters[0]@{end}").last.click()
     expect(tab.get_by_role("heading", name=f"laggard.counters[0]@{end}")).to_be_visible()

@@ -27,7 +27,7 @@ from laggard.pipeline.own import NAMES, is_own
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import SettingError
-from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS
+from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.wiring import stages
 
@@ -68,7 +68,10 @@ class PipelineTask(Answer, frozen=True):
     partition: int
     position: Annotated[int, msgspec.Meta(description="the first offset that is not processed and committed")]
     end: Annotated[int, msgspec.Meta(description="the offset that the next record will get")]
-    lag_records: Annotated[int, msgspec.Meta(description="on the bus, and not processed and committed yet")]
+    lag_records: Annotated[
+        int,
+        msgspec.Meta(description="on the bus, and not yet processed and committed; on Kafka at most"),
+    ]
     lag_s: Annotated[float | None, msgspec.Meta(description="how long the oldest of them has waited; 0 for none")]
     missed_records: Annotated[int, msgspec.Meta(description="deleted by retention before they were processed")]
     records_per_s: Annotated[float, msgspec.Meta(description="processed, over the last minute")]
@@ -102,7 +105,6 @@ class Pipeline(Answer, frozen=True):
     bus: Annotated[str, msgspec.Meta(description="where it is")]
     tasks: list[PipelineTask]
     worker: Annotated[PipelineWorker | None, msgspec.Meta(description="on this machine; null for none")]
-    dead_letters: Annotated[int, msgspec.Meta(description="that are there")]
 
 
 class PipelineTopic(Answer, frozen=True):
@@ -209,8 +211,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
         for stage in looks.stages
         for partition in bus.partitions(topics.name(stage.topic))
     }
-    letters_of = bus.partitions(topics.name(DEAD_LETTERS))
-    bounds = bus.all_bounds({*(partition for _, partition in of), *letters_of})
+    bounds = bus.all_bounds({partition for _, partition in of})
     positions = {(name, partition): bus.committed(topics.group(name), partition) for name, partition in of}
     rates = looks.rates.look(time.monotonic(), positions)
     holder = _holder(reading)
@@ -246,8 +247,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
             )
         )
     worker = None if holder is None else PipelineWorker(holder.pid, holder.since, told is not None)
-    dead = sum(end - oldest for oldest, end in (bounds[each] for each in letters_of))
-    return Pipeline(now, printable(reading.settings.text("bus.location")), tasks, worker, dead)
+    return Pipeline(now, printable(reading.settings.text("bus.location")), tasks, worker)
 
 
 def _stages(reading: Reading) -> tuple[Stage, ...]:

@@ -16,7 +16,7 @@ from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
 from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
-from laggard.pipeline.pools.drawing import HARMLESS, leaf_labels, leaf_note, path_of
+from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.past import known_pools, pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
@@ -103,7 +103,7 @@ class PoolLeaf(Answer, frozen=True):
 
     label: Annotated[str, msgspec.Meta(description="names it in questions")]
     name: Annotated[str, msgspec.Meta(description="what it is called beside the others")]
-    note: Annotated[str, msgspec.Meta(description="how it deviates; empty where it does not")]
+    note: Annotated[str, msgspec.Meta(description="how it deviates, or that members inside it do; else empty")]
     harmless: bool
     members: int
     deviating: int
@@ -296,7 +296,7 @@ def _level(level: LevelOutput, groups: set[str], compared: set[str]) -> PoolLeve
         PoolLeaf(
             leaf.label,
             name,
-            leaf_note(leaf),
+            leaf_note(leaf) or (INSIDE if path_of(level, leaf) in compared else ""),
             leaf.kind == HARMLESS,
             leaf.members,
             leaf.deviating,

@@ -19,6 +19,8 @@ from laggard.pipeline.wiring import stages
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from laggard.pipeline.bus import Bus
+
 TOPICS: Final = Topics()
 OPERATORS: Final = "gaussian,cpu"
 HOST: Final = "web-1"
@@ -36,28 +38,32 @@ def frame(number: int, ts: float) -> Frame:
 
 
 def begun(path: Path) -> None:
-    """Make the bus. The operators have read all but the last frames; a frame that is late, and junk, they refused."""
+    """Make an embedded bus on which it has begun."""
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
-        now = time.time()
-        frames = [frame(number, now - FRAMES + number) for number in range(1, FRAMES + 1)]
-        late = frame(FRAMES + 100, now - 1000.0)
-        bus.append([_outgoing(each) for each in (*frames, late)])
-        bus.append([Outgoing(TOPICS.name(COUNTERS), HOST, JUNK, now, (("sent-by", b"<b>somebody</b>"),))])
-        work(bus)
-        bus.append([_outgoing(frame(FRAMES + number, now + 0.1 * number)) for number in range(1, WAITING + 1)])
+        begin(bus, TOPICS)
 
 
-def work(bus: EmbeddedBus) -> None:
+def begin(bus: Bus, topics: Topics) -> None:
+    """The operators have read all but the last frames; one that is late, and junk, they refused."""
+
+    def append(*frames: Frame) -> None:
+        bus.append([Outgoing(topics.name(COUNTERS), each.key, encode(each), each.ts) for each in frames])
+
+    now = time.time()
+    append(*(frame(number, now - FRAMES + number) for number in range(1, FRAMES + 1)))
+    append(frame(FRAMES + 100, now - 1000.0))
+    bus.append([Outgoing(topics.name(COUNTERS), HOST, JUNK, now, (("sent-by", b"<b>somebody</b>"),))])
+    work(bus, topics)
+    append(*(frame(FRAMES + number, now + 0.1 * number) for number in range(1, WAITING + 1)))
+
+
+def work(bus: Bus, topics: Topics = TOPICS) -> None:
     """Let the operators, and what joins their anomalies, read all that is there."""
     every, stop = stages(read_settings(None, {}, [Given("operators", OPERATORS, "a test")])), threading.Event()
-    runner = Runner(bus, every, TOPICS)
-    places = [(each, partition) for each in every for partition in bus.partitions(TOPICS.name(each.topic))]
-    while any(bus.committed(TOPICS.group(each.name), place) < bus.bounds(place)[1] for each, place in places):
+    runner = Runner(bus, every, topics)
+    places = [(each, partition) for each in every for partition in bus.partitions(topics.name(each.topic))]
+    while any(bus.committed(topics.group(each.name), place) < bus.bounds(place)[1] for each, place in places):
         runner.step(stop)
     stop.set()
     runner.run(stop)
-
-
-def _outgoing(told: Frame) -> Outgoing:
-    return Outgoing(TOPICS.name(COUNTERS), told.key, encode(told), told.ts)

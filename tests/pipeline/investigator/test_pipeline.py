@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.investigator.api.pipeline import Rates
 from laggard.pipeline.investigator.kept import SHARE, SOONEST_S, Kept
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS
+from laggard.pipeline.provisioning import wanted_topics
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.monitoring.worker import running_worker
-from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begun, work
+from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begin, begun, work
 from tests.pipeline.investigator.behind import TOPICS as NAMES
 from tests.pipeline.investigator.serving import Served, served
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.bus.embedded import EmbeddedBus
+    from tests.brokers import Cluster
 
 
 @pytest.fixture
@@ -59,7 +61,6 @@ def test_tasks_tell_what_is_done_and_what_waits(page: Served) -> None:
         assert task["snapshot_ts"] is not None
     assert tasks["incidents"]["lag_records"] == 0
     assert told["worker"] is None
-    assert told["dead_letters"] == 4  # two records, two operators
 
 
 def test_throughput_is_what_was_processed_while_somebody_looked() -> None:
@@ -101,7 +102,7 @@ def test_cost_is_that_of_laggards_own_processes(page: Served) -> None:
 
 def test_letters_are_looked_into(page: Served) -> None:
     told = get(page, "pipeline/letters")
-    assert told["there"] == 4
+    assert told["there"] == 4  # two records, two operators
     junk = [each for each in told["letters"] if each["bytes"] == len(JUNK)]
     late = [each for each in told["letters"] if each not in junk]
     assert {each["operator"] for each in junk} == {each["operator"] for each in late} == {"gaussian", "cpu"}
@@ -138,7 +139,7 @@ def test_a_record_is_sent_again_once_and_comes_back_where_it_is_still_wrong(page
     whole = get(page, "pipeline/letter", offset=letter["offset"])
     assert whole["replayed_ts"] == told["ts"]
     assert whole["returned"] is None
-    work(cast("EmbeddedBus", bus))
+    work(bus)
     back = get(page, "pipeline/letter", offset=letter["offset"])["returned"]
     assert (back["operator"], back["place"]) == ("cpu", f"laggard.counters[0]@{end}")
     assert back["replay_of"] == letter["place"]
@@ -190,6 +191,33 @@ def test_a_worker_here_tells_what_only_it_knows(tmp_path: Path) -> None:
         assert (told["worker"]["pid"], told["worker"]["answers"]) == (process.pid, True)
         assert {each["member"] for each in told["tasks"]} == {f"process {process.pid} here"}
         assert {each["recovery_left_records"] for each in told["tasks"]} == {0}
+
+
+@pytest.mark.slow
+def test_on_kafka_it_is_told_alike(tmp_path: Path, broker: Cluster) -> None:
+    topics = Topics(f"{uuid.uuid4().hex}.")
+    location = f"kafka://{broker.bootstrap}"
+    with served(
+        tmp_path / "none", state=str(tmp_path), operators=OPERATORS, bus_location=location, topics_prefix=topics.prefix
+    ) as page:
+        bus = page.reading.bus
+        bus.create([each.spec for each in wanted_topics(page.reading.settings, kafka=True)])
+        begin(bus, topics)
+        told = get(page, "pipeline")
+        tasks = {each["operator"]: each for each in told["tasks"] if each["position"]}
+        for operator in OPERATORS.split(","):
+            assert tasks[operator]["lag_records"] == WAITING
+            assert tasks[operator]["snapshot_behind_records"] == 0
+        counters = next(each for each in get(page, "pipeline/topics")["topics"] if each["name"].endswith(".counters"))
+        assert counters["partitions"] == page.reading.settings.count("topics.partitions")
+        letters = get(page, "pipeline/letters")
+        assert letters["there"] == 4
+        letter = next(each for each in letters["letters"] if each["bytes"] == len(JUNK))
+        place = {"partition": letter["partition"], "offset": letter["offset"]}
+        assert send(page, **place)[0] == 201
+        assert send(page, **place)[0] == 409
+        work(bus, topics)
+        assert get(page, "pipeline/letter", **place)["returned"]["replay_of"] == letter["place"]
 
 
 def test_what_is_dear_is_found_anew_only_so_often() -> None:

@@ -51,7 +51,7 @@ export default class View {
   }
 
   #summary() {
-    const { tasks, worker, bus, dead_letters: dead } = this.data.pipeline;
+    const { tasks, worker, bus } = this.data.pipeline;
     const sum = (name) => tasks.reduce((total, task) => total + (task[name] ?? 0), 0);
     const waits = Math.max(0, ...tasks.map((task) => task.lag_s ?? 0));
     const recovering = tasks.filter((task) => task.recovery_left_records > 0).length;
@@ -61,7 +61,7 @@ export default class View {
     return html`<dl class="pipeline-numbers">
         <div><dt>Records behind</dt><dd class=${waits > LATE_S ? "alarm" : ""}>${count(sum("lag_records"))}${waits >= 1 ? html` <small>the oldest waits for ${duration(waits)}</small>` : nothing}</dd></div>
         <div><dt>Records a second</dt><dd>${rate(sum("records_per_s"))}</dd></div>
-        <div><dt>Dead letters</dt><dd>${count(dead)}</dd></div>
+        <div><dt>Dead letters</dt><dd>${count(this.data.letters.there)}</dd></div>
         <div><dt>Recovering</dt><dd>${count(recovering)}</dd></div>
       </dl>
       <p class="muted">Bus: <code>${bus}</code>. Worker: ${told}.</p>`;
@@ -121,7 +121,7 @@ export default class View {
                 <td>${time(each.ts)}</td>
                 <td class="pipeline-wraps">${each.key}</td>
                 <td>${each.operator}</td>
-                <td class="pipeline-wraps">${each.reason}${each.replay_of ? html` <span class="badge">came back</span>` : nothing}</td>
+                <td class="pipeline-wraps pipeline-reason">${each.reason}${each.replay_of ? html` <span class="badge">came back</span>` : nothing}</td>
               </tr>`;
             })}
           </tbody>
@@ -253,23 +253,24 @@ export default class View {
       <div class="scrolls" tabindex="0" role="region" aria-label="Cost">
         <table>
           <thead>
-            <tr><th scope="col">Process</th><th scope="col">Is</th><th scope="col" class="number">CPU</th><th scope="col" class="number">Memory</th></tr>
+            <tr><th scope="col">Process</th><th scope="col" class="number">CPU</th><th scope="col" class="number">Memory</th><th scope="col">Command</th></tr>
           </thead>
           <tbody>
             ${cost.parts.map(
               (part) => html`<tr>
                 <th scope="row">${part.row.split("@")[0]}${part.row.includes("@") ? "]" : ""}</th>
-                <td><code>laggard ${part.part}</code></td>
                 <td class="number">${cell(part, "cpu_user_ratio", readable("cpu_ratio", part.cpu_ratio))}</td>
                 <td class="number">${cell(part, "memory_rss_bytes", readable("memory_rss_bytes", part.memory_rss_bytes))}</td>
+                <td><code>laggard ${part.part}</code></td>
               </tr>`,
             )}
           </tbody>
           <tfoot>
             <tr>
-              <th scope="row">Together</th><td></td>
+              <th scope="row">Together</th>
               <td class="number">${readable("cpu_ratio", sum("cpu_ratio"))}</td>
               <td class="number">${readable("memory_rss_bytes", sum("memory_rss_bytes"))}</td>
+              <td></td>
             </tr>
           </tfoot>
         </table>
@@ -290,7 +291,7 @@ export default class View {
         </label>
         <a class="button" href=${this.#here({ row: undefined, metric: undefined })}>Close</a>
       </p>
-      ${series
+      ${series?.ts.length
         ? html`<laggard-chart
             .chart=${{ feature: series.feature, ts: series.ts, lines: [{ label: series.feature, values: series.values }], extremes: { low: series.low, high: series.high } }}
             .label=${`${series.feature} of ${row} over time`}

@@ -1,7 +1,7 @@
 /** Pools: which member is unlike the others, from the top down (S3). */
 
 import { get } from "../api.js";
-import { duration, readable, score } from "../format.js";
+import { duration, printable, readable, score } from "../format.js";
 import { live } from "../packages/lit-html/directives/live.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
 import { number } from "../state.js";
@@ -40,8 +40,11 @@ export default class View {
       return;
     }
     const shown = JSON.stringify([pool, at, this.page.params.level]);
-    if (shown !== this.#shown) this.pool = this.series = this.#focused = undefined;
-    this.#shown = shown;
+    if (shown !== this.#shown) {
+      this.pool = this.series = this.#focused = undefined;
+      this.#shown = shown;
+      this.page.update();
+    }
     this.pool = await get("/pools/pool", { pool, at }, signal);
     this.page.update();
     const { member, with: other, metric: feature } = this.page.params;
@@ -56,7 +59,8 @@ export default class View {
   }
 
   render() {
-    if (this.page.params.pool) return this.pool ? this.#one() : html`<h1>Pools</h1>`;
+    const { pool } = this.page.params;
+    if (pool) return this.pool ? this.#one() : html`<h1>${printable(pool)}</h1><p class="muted">Its members are being compared.</p>`;
     return this.pools ? this.#all() : html`<h1>Pools</h1>`;
   }
 

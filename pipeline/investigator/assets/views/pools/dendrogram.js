@@ -62,7 +62,7 @@ export function support(merge) {
 export function dendrogram(level, { chosen, focused, root, pick, focus }) {
   const size = narrow.matches ? NARROW : WIDE;
   const labels = level.leaves.map((leaf) => shortened(leaf.name, size.label));
-  const notes = level.leaves.map((leaf) => (leaf.note ? `${leaf.note} ${leaf.harmless ? "○" : "●"}` : ""));
+  const notes = level.leaves.map((leaf) => (leaf.note ? `${leaf.note}${leaf.deviating ? (leaf.harmless ? " ○" : " ●") : ""}` : ""));
   const wide = (label, note) => (note ? (label.length + note.length + 1) * CHARACTER.bold : label.length * CHARACTER.plain);
   const left = 14 + Math.max(...labels.map((label, number) => wide(label, notes[number])));
   const share = (height) => (level.highest > 0 ? height / level.highest : 0);
