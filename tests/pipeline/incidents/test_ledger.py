@@ -87,6 +87,22 @@ def test_only_what_is_new_is_read_again(tmp_path: Path, monkeypatch: pytest.Monk
         assert ledger.known("nothing") is None
 
 
+def test_the_newest_are_kept_with_their_records_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        bus.create(TOPICS.specs())
+        ledger = Ledger(bus, TOPICS)
+        for number in range(20):
+            bus.append([outgoing(incident(number, NOW + number), TOPICS)])
+        entries, _ = ledger.since(NOW)
+        kept = [bool(each.told.value) for each in entries]
+        assert kept == sorted(kept, reverse=True)
+        assert 3 <= sum(kept) <= 6
+        assert [each.opened_ts for each in ledger.read(entries)] == [NOW + number for number in range(19, -1, -1)]
+
+
 def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
     with EmbeddedBus(tmp_path / "bus.db") as bus:
