@@ -50,14 +50,15 @@ OF_HOST: Final = ("cpu_busy_ratio", "load_1m", "memory_available_bytes", "pressu
 class Machine:
     """A host with a hog, hostile names and so many processes in all; its ticks end now."""
 
-    def __init__(self, processes: int, ticks: int = TICKS) -> None:
+    def __init__(self, processes: int, ticks: int = TICKS, host: str = HOST) -> None:
         names = [SCRIPT, IMAGE, TURNED, HOG, *(f"worker-{number}" for number in range(processes - 4))]
         commands = [f"/usr/bin/{name} --serve={number}" for number, name in enumerate(names)]
         rows = [f"{name}[{100 + number}@{number}]" for number, name in enumerate(names)]
         users = ["www-data" if number % 2 else "root" for number in range(len(names))]
         containers = [f"shop-{number}" if number % 3 == 0 else "" for number in range(len(names))]
         self._layout = make_layout(rows, names, FEATURES, commands, users=users, containers=containers)
-        self._host = make_layout((HOST,), (HOST,), OF_HOST)
+        self._host = host
+        self._own = make_layout((host,), (host,), OF_HOST)
         self._random = np.random.default_rng(3)
         self._sequence = 0
         self.begins = time.time() - ticks * TICK_S
@@ -75,8 +76,8 @@ class Machine:
         self.ts += TICK_S
         self._sequence += 1
         frames = [
-            Frame("host", HOST, "process", self.ts, self._sequence, self._layout, values),
-            Frame("host", HOST, "host", self.ts, self._sequence, self._host, own),
+            Frame("host", self._host, "process", self.ts, self._sequence, self._layout, values),
+            Frame("host", self._host, "host", self.ts, self._sequence, self._own, own),
         ]
         topic = Topics().name(COUNTERS)
         return [Outgoing(topic, frame.key, encode(frame), frame.ts) for frame in frames]
@@ -462,6 +463,42 @@ def test_five_hundred_processes_are_no_burden(tmp_path: Path, tab: Page) -> None
         tab.keyboard.press("/")
         tab.keyboard.type("worker-495")
         expect(processes(tab)).to_have_count(1)
+        tab.close()
+
+
+def test_any_host_is_chosen(tmp_path: Path, tab: Page) -> None:
+    machines = [Machine(6, 60, host) for host in ("alpha", "<i>beta</i>")]
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        bus.create(Topics().specs())
+        bus.append([record for machine in machines for _ in range(60) for record in machine.tick()])
+    with at_end(tmp_path / "bus.db", machines[0].ts) as page:  # which is web-1, and is not watched
+        tab.goto(page.url)
+        expect(tab.get_by_role("heading", level=1)).to_contain_text("on <i>beta</i>")
+        expect(processes(tab)).to_have_count(7)
+        tab.get_by_role("combobox", name="Host").select_option("alpha")
+        expect(tab.get_by_role("heading", level=1)).to_contain_text("on alpha")
+        expect(processes(tab)).to_have_count(7)
+        assert params(tab) == {"host": "alpha"}
+        tab.get_by_role("navigation", name="Views").get_by_role("link", name="Incidents").click()
+        assert params(tab) == {"host": "alpha"}
+        tab.close()
+
+
+def test_who_may_only_read_is_not_asked_to_mark(
+    made: tuple[Path, Machine], tmp_path: Path, tab: Page, expects: Callable[[str], None]
+) -> None:
+    path, machine = made
+    shutil.copy(path, tmp_path / "bus.db")
+    expects("GET /api/v1/cluster: 401")
+    with served(tmp_path / "bus.db", serve_token="w" * 32, serve_read_token="r" * 32) as page:
+        page.reading.clock = lambda: machine.ts + 0.2
+        tab.goto(page.url)
+        tab.get_by_label("Token").fill("r" * 32)
+        tab.get_by_role("button", name="Open").click()
+        expect(chosen(tab)).to_contain_text(HOG)
+        expect(tab.get_by_role("button", name="Why is it slow?")).to_have_count(0)
+        tab.keyboard.press("m")
+        expect(tab.get_by_role("dialog")).to_have_count(0)
         tab.close()
 
 

@@ -110,7 +110,10 @@ class Page {
 
   async #readCluster() {
     this.#clusterRead = performance.now();
-    this.cluster = await get("/cluster");
+    const cluster = await get("/cluster");
+    // The machine that serves the page may be none of those that are watched.
+    const { host, hosts } = cluster;
+    this.cluster = { ...cluster, host: hosts.includes(host) ? host : (hosts[0] ?? host) };
   }
 
   go(params, { path = this.path, replace = false, fresh = false } = {}) {

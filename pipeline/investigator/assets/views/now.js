@@ -80,9 +80,9 @@ export default class View {
     return number(this.page.params, "compare");
   }
 
-  /** The host whose moment it is. */
+  /** The host that is asked about. */
   get host() {
-    return this.moment?.host ?? (this.page.params.host || this.page.cluster.host);
+    return this.page.params.host || this.page.cluster.host;
   }
 
   /** The id of the chosen row; what the answer is about where none was chosen. */
@@ -150,8 +150,7 @@ export default class View {
   }
 
   async #readMoment(signal, news) {
-    const { at, other } = this;
-    const { host } = this.page.params;
+    const { at, host, other } = this;
     const key = JSON.stringify([host, at, other]);
     const same = key === this.#keys.moment;
     // A moment that is past stays as it is; before one that is newer than what is known others may come yet.
@@ -239,8 +238,8 @@ export default class View {
   }
 
   async #readTimeline(signal, fresh) {
-    const { host, range } = this.page.params;
-    const { at, timeline } = this;
+    const { range } = this.page.params;
+    const { at, host, timeline } = this;
     const key = JSON.stringify([host, range, at === undefined]);
     const covers = timeline && (at === undefined || (at >= timeline.from && at <= timeline.to));
     const old = performance.now() - this.#timelineRead > TIMELINE_MS;
