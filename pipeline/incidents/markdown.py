@@ -116,13 +116,8 @@ def _rows(account: Account, evidence: Evidence) -> list[RowScore]:
 
 
 def _blamed(blame: Blame) -> str:
-    told = code(blame.name) if blame.name == blame.row else f"{code(blame.name)}, {code(blame.row)}"
-    if not blame.feature:
-        return told
-    told += f": {code(blame.feature)} {readable(blame.feature, blame.value)}"
-    if math.isfinite(blame.usual):
-        told += f", usually {readable_usual(blame.feature, blame.usual, blame.usual_deviation)}"
-    return told
+    """Who; how much of what, the rankings tell."""
+    return code(blame.name) if blame.name == blame.row else f"{code(blame.name)}, {code(blame.row)}"
 
 
 def code(text: str) -> str:

@@ -3,6 +3,7 @@
 import { get, Refusal } from "../../api.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { live } from "../../packages/lit-html/directives/live.js";
+import { sentence } from "../../sentence.js";
 import { Flames, functionsTable } from "./flames.js";
 import { phases } from "./phases.js";
 
@@ -50,7 +51,7 @@ export class Doing {
             </select></label
           >`
         : nothing}
-      <p>${chosen.sentence}</p>
+      <p>${sentence(chosen.sentence)}</p>
       ${found ? this.#one(found) : nothing}
     </section>`;
   }
@@ -78,7 +79,7 @@ export class Doing {
               ${functionsTable(found.flames)}
             </details>`
         : html`<p class="muted">No thread was found ${found.state} there.</p>`}
-      <details open>
+      <details>
         <summary>In words, as <code>laggard diagnose</code> tells it</summary>
         <pre class="incidents-text">${found.text}</pre>
       </details>

@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { duration, score } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { live } from "../../packages/lit-html/directives/live.js";
+import { sentence } from "../../sentence.js";
 import { number } from "../../state.js";
 import { time } from "../../time.js";
 import { KINDS, state, whose } from "./words.js";
@@ -86,7 +87,7 @@ export default class List {
         <span>seen by ${incident.operators.join(", ")}</span>
         ${incident.young ? html`<span>by models that were young</span>` : nothing}
       </p>
-      <p>${incident.sentence}</p>
+      <p>${sentence(incident.sentence)}</p>
       ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
     </article>`;
   }

@@ -4,6 +4,7 @@ import { get, Refusal } from "../../api.js";
 import { duration, moment, readable, score } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { address, number } from "../../state.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
 import { Doing } from "./doing.js";
@@ -159,7 +160,7 @@ export default class One {
       <p><a href=${page.href("/incidents", { open: undefined })}>All incidents</a></p>
       <h1>${state(incident)} ${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</h1>
       <section class="card incidents-head">
-        <p class="incidents-sentence">${incident.sentence}</p>
+        <p class="incidents-sentence">${sentence(incident.sentence)}</p>
         ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
         ${incident.merged_into
           ? html`<p><a href=${page.href("/incidents", { id: incident.merged_into })}>The incident that goes on with it</a>: both are one trouble.</p>`
@@ -169,9 +170,7 @@ export default class One {
           <div><dt>Began</dt><dd>${time(incident.opened_ts)}</dd></div>
           <div><dt>${incident.open ? "Has lasted" : "Ended"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
           <div><dt>Worst score</dt><dd>${incident.score === null ? "infinite" : score(incident.score)}</dd></div>
-          ${incident.blamed?.feature
-            ? html`<div><dt>${incident.blamed.feature}</dt><dd>${readable(incident.blamed.feature, incident.blamed.value)}, usually ${usual(incident.blamed.feature, incident.blamed.usual, incident.blamed.usual_deviation)}</dd></div>`
-            : nothing}
+          ${this.#renderFigure()}
         </dl>
         <p class="incidents-actions">
           ${incident.keyed_by === "host"
@@ -186,6 +185,21 @@ export default class One {
       ${this.#renderTimeline(now)} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
+  }
+
+  /** The counter that tells most, as the ranking has it that the sentence was made of. */
+  #renderFigure() {
+    const { incident, seen } = this.#account;
+    const { row, feature } = incident.blamed ?? {};
+    const found = seen
+      .filter((each) => each.blamed?.row === row)
+      .flatMap((each) => each.rows.filter((ranked) => ranked.row === row).flatMap((ranked) => ranked.features))
+      .find((each) => each.feature === feature);
+    if (!found) return nothing;
+    return html`<div>
+      <dt>${feature}</dt>
+      <dd>${readable(feature, found.value)}, usually ${usual(feature, found.mean, found.standard_deviation)}</dd>
+    </div>`;
   }
 
   /** Where people reach this page: as the administrator says, else as this browser does. */
@@ -250,7 +264,7 @@ export default class One {
           <table>
             <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col" class="number">Score</th><th scope="col">Said</th></tr></thead>
             <tbody>
-              ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, each.sentence]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
+              ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
                 .sort((a, b) => a[0] - b[0])
                 .map(
                   ([ts, who, what, worst, said]) =>
@@ -307,7 +321,7 @@ export default class One {
               ? html`, or at <a href=${this.page.href("/", { host: each.blamed.name, at: each.opened_ts })}>host ${each.blamed.name} then</a>`
               : nothing}
           </p>
-          <p>${each.sentence}</p>
+          <p>${sentence(each.sentence)}</p>
           ${each.rows.length ? this.#ranking(each) : nothing}
         </article>`,
       )}

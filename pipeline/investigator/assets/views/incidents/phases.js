@@ -2,6 +2,7 @@
 
 import { clock, duration, moment, readable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 
 const HEIGHT = 96;
@@ -46,7 +47,7 @@ export function phases(found, feature, label) {
                 <td>${time(each.begin_ts)}</td>
                 <td class="number">${duration(each.end_ts - each.begin_ts)}</td>
                 <td class="number">${readable(feature, each.value)}</td>
-                ${told ? html`<td class="incidents-said">${each.did}</td>` : nothing}
+                ${told ? html`<td class="incidents-said">${sentence(each.did)}</td>` : nothing}
               </tr>`,
           )}
         </tbody>
