@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 from laggard.pipeline.engine.task import MARK_WINDOW_S
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
 from laggard.pipeline.history.why import OutsideError, blamed_stream
+from laggard.pipeline.records import Frame
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -45,9 +47,6 @@ MOST_KEPT: Final = 64
 
 NEAR_TICKS: Final = 60
 """A task that is no further behind a moment goes on to it: a snapshot is as far, as a rule."""
-
-NEAR_RECORDS: Final = 5000
-"""Likewise in records of all hosts, where it goes on to the newest frame."""
 
 
 class Who(NamedTuple):
@@ -184,10 +183,13 @@ class Moments:
         """Judge a moment by a task that has learned up to shortly before it, where there is one."""
         reader = self._history.reader(host)
         oldest, _ = reader.bus.bounds(reader.partition)
+        until = ts
+        if until is None:
+            until = next((each.ts for _, each in reader.backwards(stop) if isinstance(each, Frame)), math.inf)
         with self._lock:
             # What lies between a task and what is left of the history it could not take any more.
             near = [at for at in self._learned if at[0] == host and oldest <= at[1] <= stop]
-            near = [at for at in near if _is_near(self._learned[at], host, ts, stop - at[1])]
+            near = [at for at in near if _is_near(self._learned[at], host, until)]
             learned = self._learned.pop(max(near)) if near else None
         if learned is None:
             learned = self._history.learned(host, stop)
@@ -201,12 +203,10 @@ class Moments:
                 _bound(self._learned, LEARNED_CELLS, _cells)
 
 
-def _is_near(learned: Learned, host: str, ts: float | None, records: int) -> bool:
+def _is_near(learned: Learned, host: str, ts: float) -> bool:
     """Whether less is to be learned from there on than from a snapshot, as a rule."""
     stream = blamed_stream(learned.task, host)
-    if ts is None or stream is None:
-        return records <= NEAR_RECORDS
-    return ts - stream.ts <= NEAR_TICKS * stream.interval_s
+    return stream is not None and ts - stream.ts <= NEAR_TICKS * stream.interval_s
 
 
 def _cells(learned: Learned) -> int:
