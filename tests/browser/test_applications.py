@@ -182,6 +182,11 @@ def test_a_metric_is_pinned_live(tmp_path: Path, tab: Page) -> None:
         page.reading.bus.append([outgoing(replace(each, ts=now + at)) for at, each in enumerate(later)])
         expect(tab.get_by_role("button", name="Free")).to_be_visible()
         expect(tab.get_by_role("button", name="Pin into the models")).to_be_disabled()
+        tab.get_by_role("link", name="Configuration").click()
+        tab.get_by_role("button", name=f"Free {DISKS}").click()
+        expect(tab.get_by_text(f"Freed: {DISKS}")).to_be_visible()
+        expect(tab.get_by_text("free, from the next interval on")).to_be_visible()
+        tab.context.close()
 
 
 def test_who_may_only_look_is_shown_no_buttons_for_wishes(

@@ -4,7 +4,7 @@ import { get } from "../../api.js";
 import { duration, printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { time } from "../../time.js";
-import { capital, resource, steps } from "./told.js";
+import { capital, steps } from "./told.js";
 
 export async function load(view, signal) {
   return get("/applications/configuration", { application: view.application }, signal);
@@ -80,26 +80,18 @@ function hosts({ hosts: those, patterns, pattern }) {
 }
 
 function wishes(view, { pinned, banned, waiting }) {
-  const row = (metric, state, held) => html`<tr>
-    <th scope="row"><code>${printable(metric.metric)}</code><br />${resource(metric)} <span class="muted">${metric.description}</span></th>
-    <td>${state}</td>
-    <td>${held && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")}>Free</button>` : nothing}</td>
-  </tr>`;
-  const every = pinned.length + banned.length + waiting.length;
+  const one = (metric, state, held) => html`<li>
+    <code>${printable(metric.metric)}</code> <span class="badge">${state}</span>
+    <p class="muted">${metric.description}</p>
+    ${held && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")} aria-label="Free ${printable(metric.metric)}">Free</button>` : nothing}
+  </li>`;
   return html`<section class="card">
     <h2>Wishes</h2>
-    ${every
-      ? html`<div class="scrolls" tabindex="0" role="region" aria-label="Wishes">
-          <table>
-            <thead>
-              <tr><th scope="col">Metric</th><th scope="col">Wish</th><th scope="col"><span class="unseen">Change</span></th></tr>
-            </thead>
-            <tbody>
-              ${pinned.map((each) => row(each, "pinned", true))} ${banned.map((each) => row(each, "banned", true))}
-              ${waiting.map((each) => row(each.metric, `${each.wish}, from the next interval on`, false))}
-            </tbody>
-          </table>
-        </div>`
+    ${pinned.length + banned.length + waiting.length
+      ? html`<ul class="applications-wished">
+          ${pinned.map((each) => one(each, "pinned", true))} ${banned.map((each) => one(each, "banned", true))}
+          ${waiting.map((each) => one(each.metric, `${each.wish}, from the next interval on`, false))}
+        </ul>`
       : html`<p class="muted">None. Metrics are pinned into the models, and banned from them, in <a href=${view.link({ tab: "analysis" })}>Analysis</a>.</p>`}
   </section>`;
 }
