@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from laggard.pipeline.investigator import app
+from laggard.pipeline.investigator import access, app, guard
 from laggard.pipeline.investigator.access import (
     ALL_WRONG_AT_ONCE,
     MAX_NAME,
     WRONG_AT_ONCE,
-    WRONG_PER_S,
     Access,
     page_listen,
 )
@@ -280,7 +279,8 @@ def test_the_stream_of_news_ends_with_its_session(
         assert not [line for line in lines if line.startswith("data")], "and it ends"
 
 
-def test_wrong_tokens_are_limited_and_open_sessions_are_not(tmp_path: Path) -> None:
+def test_wrong_tokens_are_limited_and_open_sessions_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "WRONG_PER_S", 0.001)  # however slow this machine is now
     with served(tmp_path / "bus.db", serve_token=TOKEN) as page:
         proof = opened(page.client)
         statuses = [page.client.post("/api/v1/session", json={"token": "w" * 16}).status_code for _ in range(7)]
@@ -288,7 +288,7 @@ def test_wrong_tokens_are_limited_and_open_sessions_are_not(tmp_path: Path) -> N
         assert statuses == [401] * WRONG_AT_ONCE + [429] * (14 - WRONG_AT_ONCE)
         answer = page.client.post("/api/v1/session", json={"token": TOKEN})
         refused(answer, 429, "too many wrong tokens")
-        assert 1 <= int(answer.headers["retry-after"]) <= 1 / WRONG_PER_S
+        assert 1 <= int(answer.headers["retry-after"]) <= 1000
         assert page.client.get(DATA, headers=proof).status_code == 200
         # From another address the right one is taken.
         with httpx.Client(base_url=page.url, transport=httpx.HTTPTransport(local_address="127.0.0.2")) as elsewhere:
@@ -297,11 +297,11 @@ def test_wrong_tokens_are_limited_and_open_sessions_are_not(tmp_path: Path) -> N
 
 def test_wrong_tokens_from_everywhere_are_limited_together() -> None:
     seconds = 0.0
-    access = Access(settings(token=TOKEN), lambda: seconds)
+    rules = Access(settings(token=TOKEN), lambda: seconds)
 
     def status(token: str, peer: str) -> int:
         try:
-            access.writes(token, peer)
+            rules.writes(token, peer)
         except RequestError as error:
             return error.status
         return 200
@@ -461,21 +461,21 @@ def test_other_machines_are_let_in_where_somebody_asks_them(given: dict[str, str
 
 
 def test_addresses_of_proxies() -> None:
-    access = Access(settings(proxies="10.0.0.7,192.168.0.0/16,2001:db8::/32"))
+    rules = Access(settings(proxies="10.0.0.7,192.168.0.0/16,2001:db8::/32"))
     trusted = ["10.0.0.7", "192.168.3.4", "2001:db8::1", "::ffff:10.0.0.7"]
-    assert all(map(access.trusts, trusted))
-    assert not any(map(access.trusts, ["10.0.0.8", "::1", "127.0.0.1", "", "unix", "::ffff:10.0.0.8"]))
+    assert all(map(rules.trusts, trusted))
+    assert not any(map(rules.trusts, ["10.0.0.8", "::1", "127.0.0.1", "", "unix", "::ffff:10.0.0.8"]))
 
 
-def test_too_many_requests_of_one_caller_are_refused(tmp_path: Path) -> None:
+def test_too_many_requests_of_one_caller_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_PER_S", 0.01)  # however slow this machine is now
     with served(tmp_path / "bus.db") as page:
-        answers = [page.client.get("/api/v1/openapi.jso") for _ in range(2 * REQUESTS_AT_ONCE)]
+        answers = [page.client.get("/api/v1/openapi.jso") for _ in range(REQUESTS_AT_ONCE + 3)]
         statuses = [answer.status_code for answer in answers]
-        assert statuses[:REQUESTS_AT_ONCE] == [404] * REQUESTS_AT_ONCE
-        assert statuses.count(429) > 20
-        limited = next(answer for answer in answers if answer.status_code == 429)
-        assert "at most 200 at once, and 50 a second" in limited.json()["expected"]
-        assert limited.headers["retry-after"] == "1"
+        assert statuses == [404] * REQUESTS_AT_ONCE + [429] * 3
+        refused(answers[-1], 429, "too many requests")
+        assert answers[-1].json()["expected"] == "at most 200 at once, and 0.01 a second"
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 100
         assert page.client.get("/assets/main.js").status_code == 200
         with httpx.Client(base_url=page.url, transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
             assert other.get(DATA).status_code == 200
@@ -507,18 +507,19 @@ def test_few_answers_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
-            going.wait(10)
+            going.wait(60)
             at_once -= 1
             return tuple(hosts())
 
         monkeypatch.setattr(page.reading.history, "hosts", slow)
         answers: list[httpx.Response] = []
         threads = [
-            threading.Thread(target=lambda: answers.append(httpx.get(page.url + DATA))) for _ in range(app.READERS + 2)
+            threading.Thread(target=lambda: answers.append(httpx.get(page.url + DATA, timeout=60)))
+            for _ in range(app.READERS + 2)
         ]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(answers) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
