@@ -31,15 +31,15 @@ LATELY_S: Final = 3600.0
 
 LISTED: Final = 10
 
-USUAL_S: Final = 60.0
-"""For so long it is remembered what normal requests are like: to work it out takes a tenth of a second."""
+MOMENTS_S: Final = 60.0
+"""For so long it is remembered what some requests are like: to work it out takes tenths of a second."""
 
-MOST_USUAL: Final = 32
+MOST_MOMENTS: Final = 32
 
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
 
 
-class _Usual(NamedTuple):
+class _Moments(NamedTuple):
     moments: Any
     requests: int
     at_s: float
@@ -67,7 +67,7 @@ class Requests:
         self._make = looking
         self._looking: Looking | None = None
         self._planes: Planes | None = None
-        self._usual: dict[Hashable, _Usual] = {}  # the one worked out first, first
+        self._moments: dict[Hashable, _Moments] = {}  # the one worked out first, first
 
     @property
     def looking(self) -> Looking:
@@ -83,21 +83,21 @@ class Requests:
             self._planes = Planes(self.looking, self._clock)
         return self._planes
 
-    def usual(self, about: Hashable, normal: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
-        """What normal requests are like, for `Looking.evidence`, and of how many that is known.
+    def moments(self, about: Hashable, give: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
+        """What some requests are like, for `Looking.evidence`, and of how many that is known.
 
         Args:
             about: which, by their name: for a while the same answer serves.
-            normal: gives them.
+            give: these requests.
 
         """
-        known = self._usual.get(about)
-        if known is None or self._clock() - known.at_s >= USUAL_S:
-            requests = normal()
-            self._usual.pop(about, None)
-            self._usual[about] = known = _Usual(self.looking.moments(requests), len(requests), self._clock())
-            while len(self._usual) > MOST_USUAL:
-                self._usual.pop(next(iter(self._usual)), None)
+        known = self._moments.get(about)
+        if known is None or self._clock() - known.at_s >= MOMENTS_S:
+            requests = give()
+            self._moments.pop(about, None)
+            self._moments[about] = known = _Moments(self.looking.moments(requests), len(requests), self._clock())
+            while len(self._moments) > MOST_MOMENTS:
+                self._moments.pop(next(iter(self._moments)), None)
         return known.moments, known.requests
 
     def services(self) -> list[str]:

@@ -291,8 +291,10 @@ def find(
     for topic in (REQUESTS, ANOMALIES):
         # Once each of them has one with this very id, nothing older can be meant.
         services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
+        # JSON, which is what is said of them, may have escaped it.
+        text = identity if topic is REQUESTS or _PLAIN.fullmatch(identity) else ""
         for partition in _partitions(bus, topics, topic, service):
-            for record in _holding(bus, partition, identity, at, most):
+            for record in _holding(bus, partition, text, at, most):
                 one = _request(decoder, record) if topic is REQUESTS else read_told(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
@@ -329,8 +331,6 @@ def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequenc
 def _holding(bus: Bus, partition: Partition, text: str, at: float | None, most: int | None) -> Iterator[Incoming]:
     """The records in whose bytes a text is: from a moment on, or the newest first."""
     reader, wanted = Reader(bus, partition), text.encode()
-    if not _PLAIN.fullmatch(text):
-        wanted = b""  # JSON may have escaped it
     oldest, stop = bus.bounds(partition)
     if at is not None:
         start = max(bus.offset_at(partition, at - _ROUNDED_S), oldest)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.requests import RequestOutput
 
-MOST_MEMBERS: Final = 200
+MOST_MEMBERS: Final = 100
 MOST_NORMAL: Final = 500
 """So many requests, the newest ones, are looked at in all that they did."""
 
@@ -32,6 +32,9 @@ MOST_APART: Final = 10
 """Of each kind, what sets a cluster apart."""
 
 EXAMPLES: Final = 10
+
+DIGITS: Final = 6
+"""Of seconds on a plane, behind the point: nobody sees a microsecond there, and half of the answer were digits."""
 
 
 class Plane(Asked, frozen=True):
@@ -134,9 +137,9 @@ def plane(reading: Reading, question: OfService) -> Plane:
         found.drawn.outlying,
         [key[1] for key, _, _ in there],
         [took.ts for _, took, _ in there],
-        [took.duration_s for _, took, _ in there],
-        [place[0] for _, _, place in there],
-        [place[1] for _, _, place in there],
+        [round(took.duration_s, DIGITS) for _, took, _ in there],
+        [round(place[0], DIGITS) for _, _, place in there],
+        [round(place[1], DIGITS) for _, _, place in there],
         [of(told.outputs.get(key)) for key, _, _ in there],
         clusters,
     )
@@ -159,11 +162,11 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         found = reading.requests.stored.requests(question.service, [key[1] for key in some], begin, end)
         return [traced(each) for each in found]
 
-    these = whole(members[-MOST_MEMBERS:])
-    about = question.service, question.begin, question.end
-    usual, beside = reading.requests.usual(about, lambda: whole(normal[-MOST_NORMAL:]))
-    looking = reading.requests.looking
-    evidence = looking.evidence(looking.moments(these), usual) if these and beside else None
+    requests, about = reading.requests, (question.service, question.begin, question.end)
+    usual, beside = requests.moments(about, lambda: whole(normal[-MOST_NORMAL:]))
+    these = members[-MOST_MEMBERS:]
+    its, looked_at = requests.moments((*about, these[0], these[-1], len(these)), lambda: whole(these))
+    evidence = requests.looking.evidence(its, usual) if looked_at and beside else None
     slowest = sorted(members, key=lambda key: -told.took[key].duration_s)[:EXAMPLES]
     return Cluster(
         begin,
@@ -173,7 +176,7 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         sum(each.odd for each in outputs),
         statistics.median(each.duration_s for each in outputs),
         outputs[-1].cause if evidence is None else cause(evidence),
-        len(these),
+        looked_at,
         beside,
         _told_states(outputs) if evidence is None else _states(evidence),
         _apart(evidence, "ngram"),

@@ -27,9 +27,10 @@ from laggard.pipeline.web.errors import RequestError
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.requests import Request, Spent
+    from laggard.pipeline.requests.past import Told
 
 ROUND_S: Final = 1800.0
-"""Others of its cluster are looked for so long before it and after it, where it is not said in which time."""
+"""Others of its cluster are looked for so long before it and after it, where it is not of the time asked about."""
 
 MOST_OTHERS: Final = 10
 
@@ -124,16 +125,16 @@ class RequestPath(Asked, frozen=True):
 
 def path(reading: Reading, question: Which) -> RequestPath:
     """Where the time of one request went."""
-    found = _one(reading, question)
+    begin, end = stretch(question, reading.clock())
+    told = reading.requests.stored.told(begin, end, question.service)
+    found = _known(reading, question, told, begin, end) or _searched(reading, question)
     request, output = found
-    lanes = lanes_of(request) if request.path else None
-    if question.begin is None and question.end is None:
+    if (request.service, request.request) not in told.took:
         begin, end = max(request.ts - ROUND_S, 0.0), request.ts + ROUND_S
-    else:
-        begin, end = stretch(question, reading.clock())
+        told = reading.requests.stored.told(begin, end, request.service)
+    lanes = lanes_of(request) if request.path else None
     others: list[RequestRow] = []
     if output is not None and output.cluster:
-        told = reading.requests.stored.told(begin, end, request.service)
         keys = [
             key
             for key in told.within(begin, end, request.service)
@@ -163,18 +164,20 @@ def path(reading: Reading, question: Which) -> RequestPath:
     )
 
 
-def _one(reading: Reading, question: Which) -> Found:
-    """The request that is asked for. Raises `RequestError` (404) where there is none, or there are several."""
-    begin, end = stretch(question, reading.clock())
-    told = reading.requests.stored.told(begin, end, question.service)
+def _known(reading: Reading, question: Which, told: Told, begin: float, end: float) -> Found | None:
+    """The request that is asked for, where it is among those of the time that is asked about."""
     key = question.service, question.request
-    if key in told.took:
-        output = told.outputs.get(key)
-        requests = reading.requests.stored.requests(question.service, [question.request], begin, end)
-        if requests:
-            return Found(requests[0], output)
-        if output is not None:
-            return Found(request_of(output), output)
+    if key not in told.took:
+        return None
+    output = told.outputs.get(key)
+    requests = reading.requests.stored.requests(question.service, [question.request], begin, end)
+    if requests:
+        return Found(requests[0], output)
+    return None if output is None else Found(request_of(output), output)
+
+
+def _searched(reading: Reading, question: Which) -> Found:
+    """The same, where it is not. Raises `RequestError` (404) where there is none, or there are several."""
     found = find(reading.bus, reading.topics, question.request, question.service, at=question.at, most=MOST_SEARCHED)
     if len(found) == 1:
         return found[0]
