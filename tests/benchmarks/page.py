@@ -7,14 +7,14 @@
 first, in a folder that is deleted again. Each line is of requests one after the other, as a page sends them: `first`
 is the very first one, `moment` is of moments anywhere in the day that nobody asked about, `beside` of the tick after
 the one before, `again` of moments that were asked about, `row` and `series` of another row at a moment that is shown,
-`whole` until a series has every tick. Times are of the client, with HTTP; memory is the server's.
+`whole` until a series has every tick. Times are of the client, with HTTP; CPU is all of the server's
+meanwhile, also what completes a series in the background, and tells more where others use the machine too.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -26,6 +26,7 @@ import httpx
 import numpy as np
 
 from laggard.pipeline.claims import holder_of
+from laggard.producers.kernel import cpu_clock
 from tests.benchmarks.history import HOST, TROUBLED, make_history
 from tests.brokers.processes import start
 from tests.monitoring.servers import awaited
@@ -39,26 +40,33 @@ POLL_S: Final = 0.1
 
 
 class Page:
-    """Asks a server, and remembers how long each kind of question took, in seconds."""
+    """Asks a server, and remembers how long each kind of question took, and its CPU time, in seconds."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, pid: int) -> None:
         self._client = client
-        self.took: dict[str, list[float]] = {}
+        self._pid = pid
+        self.took: dict[str, list[tuple[float, float]]] = {}
 
     def get(self, kind: str, path: str, **asked: Any) -> Any:
         """Ask; what it took is noted as of this kind."""
-        began = time.perf_counter()
-        answer = self._client.get(f"/api/v1{path}", params={"host": HOST, **asked})
-        self.took.setdefault(kind, []).append(time.perf_counter() - began)
+        with self._timed(kind):
+            answer = self._client.get(f"/api/v1{path}", params={"host": HOST, **asked})
         answer.raise_for_status()
         return answer.json()
 
     def whole(self, kind: str, **asked: Any) -> None:
         """Ask for a series until it has every tick."""
-        began = time.perf_counter()
-        while not self._client.get("/api/v1/series", params={"host": HOST, **asked}).json()["complete"]:
-            time.sleep(POLL_S)
-        self.took.setdefault(kind, []).append(time.perf_counter() - began)
+        with self._timed(kind):
+            while not self._client.get("/api/v1/series", params={"host": HOST, **asked}).json()["complete"]:
+                time.sleep(POLL_S)
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        began, used = time.perf_counter(), time.clock_gettime(cpu_clock(self._pid))
+        yield
+        self.took.setdefault(kind, []).append(
+            (time.perf_counter() - began, time.clock_gettime(cpu_clock(self._pid)) - used)
+        )
 
 
 @contextmanager
@@ -91,7 +99,7 @@ def measure(bus: Path, rounds: int, seed: int, print_: Callable[[str], None] = p
         running_server(bus, Path(folder)) as (url, process),
         httpx.Client(base_url=url, timeout=60, headers={"Accept-Encoding": "gzip"}) as client,
     ):
-        page = Page(client)
+        page = Page(client, process.pid)
         print_(f"started: {_rss_mb(process.pid):.0f} MB")
         now = page.get("first /moment", "/moment")
         page.get("first /row", "/row", row=TROUBLED)
@@ -127,10 +135,11 @@ def measure(bus: Path, rounds: int, seed: int, print_: Callable[[str], None] = p
         for row in rows[:40]:
             page.get("row /series 24 h", "/series", row=row, feature="cpu_user_ratio", **{"from": first, "to": last})
         print_(f"after days of rows: {_rss_mb(process.pid):.0f} MB")
-    print_(f"{'':24}{'times':>7}{'p50':>9}{'p95':>9}{'most':>9}")
+    print_(f"{'':24}{'times':>7}{'p50':>9}{'p95':>9}{'most':>9}{'CPU p50':>9}{'p95':>9}")
     for kind, took in page.took.items():
-        p50, p95 = statistics.median(took), float(np.quantile(took, 0.95))
-        print_(f"{kind:24}{len(took):7}{1e3 * p50:6.0f} ms{1e3 * p95:6.0f} ms{1e3 * max(took):6.0f} ms")
+        walls, cpus = zip(*took, strict=True)
+        shown = (*np.quantile(walls, (0.5, 0.95, 1.0)), *np.quantile(cpus, (0.5, 0.95)))
+        print_(f"{kind:24}{len(took):7}" + "".join(f"{1e3 * each:6.0f} ms" for each in shown))
 
 
 def _rss_mb(pid: int) -> float:
