@@ -43,6 +43,9 @@ export default class View {
   problem;
   seriesProblem;
 
+  /** Whether another moment is asked for than is shown. */
+  busy = false;
+
   /** What is shown beyond the first rows, and as a table. */
   all = false;
   table = false;
@@ -155,6 +158,10 @@ export default class View {
     const same = key === this.#keys.moment;
     // A moment that is past stays as it is; before one that is newer than what is known others may come yet.
     if (same && !(news.size && (at === undefined || !this.moment || at > (this.timeline?.last_ts ?? at)))) return;
+    if (!same && this.moment) {
+      this.busy = true;
+      this.page.update();
+    }
     try {
       const [moment, comparison] = await Promise.all([
         get("/moment", { host, at, features: 1 }, signal),
@@ -165,10 +172,12 @@ export default class View {
       this.problem = undefined;
       if (!same && this.#keys.moment) this.announced = moment.told[0] ?? "";
     } catch (error) {
+      if (error.name !== "AbortError") this.busy = false;
       if (!(error instanceof Refusal) || error.status !== 404) throw error;
       this.moment = this.comparison = this.row = this.series = undefined;
       this.problem = error;
     }
+    this.busy = false;
     this.#keys.moment = key;
   }
 
@@ -285,8 +294,9 @@ export default class View {
   step(ticks) {
     const { at, moment } = this;
     if (!moment || (ticks > 0 && at === undefined)) return;
-    this.#stepped = ticks > 0 ? moment.ts : undefined;
-    this.page.go({ at: seconds(moment.ts + ticks * moment.tick_s) }, { replace: true });
+    this.#stepped = ticks > 0 && !this.busy ? moment.ts : undefined;
+    const from = this.busy ? (at ?? moment.ts) : moment.ts;
+    this.page.go({ at: seconds(from + ticks * moment.tick_s) }, { replace: true });
   }
 
   #press(event) {
@@ -323,7 +333,7 @@ export default class View {
     return html`<div class="now">
       ${times(this)} ${told(this)}
       ${this.moment
-        ? html`<div class="now-panes">
+        ? html`<div class="now-panes" aria-busy=${this.busy}>
             ${this.comparison ? comparedRanking(this) : ranking(this)} ${this.comparison ? comparedFeatures(this) : features(this)}
             ${series(this)}
           </div>`

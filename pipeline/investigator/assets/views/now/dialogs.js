@@ -46,7 +46,7 @@ function mark(view) {
   return html`<dialog id="now-mark" aria-labelledby="now-mark-title">
     <form @submit=${(event) => send(view, event)}>
       <h2 id="now-mark-title">Why is it slow?</h2>
-      <p>${at === undefined ? html`This moment on ${moment.host} is marked and shown.` : html`${time(moment.ts)} on ${moment.host} is marked.`}</p>
+      <p>${at === undefined ? html`This moment on ${moment.host} is marked and shown.` : html`${time(at)} on ${moment.host} is marked.`}</p>
       <label for="now-note">What is slow? <span class="muted">(a note, may be empty)</span></label>
       <textarea id="now-note" name="note" rows="3" maxlength=${LONGEST_NOTE} @keydown=${submitOnEnter}></textarea>
       <div class="now-buttons">
@@ -67,7 +67,7 @@ async function send(view, event) {
   event.preventDefault();
   const form = event.target;
   const { at, moment } = view;
-  const ts = at === undefined ? {} : { ts: moment.ts };
+  const ts = at === undefined ? {} : { ts: at };
   try {
     const { mark: set } = await post("/marks", { host: moment.host, note: form.elements.note.value.trim(), ...ts });
     form.closest("dialog").close();

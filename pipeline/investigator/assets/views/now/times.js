@@ -12,7 +12,7 @@ import { RANGES, shownRange, USUAL_RANGE } from "./series.js";
 const WIDE = 1000;
 const HIGH = 100;
 
-const LABELS = 6;
+const LABELS = 5;
 
 /** Marks and incidents that the list has. */
 const MOST_LISTED = 50;
@@ -36,12 +36,13 @@ export function timeWindow(view) {
 
 export function times(view) {
   const { page, moment, at, other } = view;
-  const shown = moment?.ts ?? at;
+  const shown = view.busy ? (at ?? moment.ts) : (moment?.ts ?? at);
   const live = at === undefined;
+  const silent = moment?.silent_s > 0;
   return html`<div class="now-times">
       <h1>
         ${live ? "Now" : shown === undefined ? "A moment" : time(shown)} <span class="now-on">on ${view.host}</span>
-        ${live && moment ? html`<span class="badge now-live" title="Follows by itself">${moment.silent_s > 0 ? "silent" : "live"}</span>` : nothing}
+        ${live && moment ? html`<span class="badge now-live ${silent ? "victim" : ""}" title="Follows by itself">${silent ? "silent" : "live"}</span>` : nothing}
       </h1>
       <div class="now-tools">
         <button aria-label="One tick back" title="One tick back  [" ?disabled=${!moment} @click=${() => view.step(-1)}>‹</button>
@@ -64,7 +65,7 @@ export function times(view) {
       </div>
       ${moment ? compareMenu(view) : nothing} ${view.timeline ? eventMenu(view) : nothing}
     </div>
-    ${view.timeline ? strip(view) : nothing} ${view.comparison ? comparing(view) : nothing}`;
+    ${view.timeline && !view.problem ? strip(view) : nothing} ${view.comparison ? comparing(view) : nothing}`;
 }
 
 function comparing(view) {
@@ -133,7 +134,7 @@ function strip(view) {
   const begin = Math.max(timeline.from, Math.min(timeline.first_ts, at ?? Infinity));
   const end = Math.max(Math.min(timeline.to, timeline.last_ts), at === undefined ? (moment?.ts ?? 0) : at, begin + tick(view));
   const x = (ts) => ((Math.min(Math.max(ts, begin), end) - begin) / (end - begin)) * WIDE;
-  const shown = moment?.ts ?? at ?? end;
+  const shown = (view.busy ? at : moment?.ts) ?? at ?? end;
   const marks = marksOf(view);
   const labels = Array.from({ length: LABELS }, (_, index) => begin + ((end - begin) * index) / (LABELS - 1));
   return html`<div class="now-strip" aria-busy=${!timeline.complete}>

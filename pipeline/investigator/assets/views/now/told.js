@@ -19,7 +19,7 @@ export function told(view) {
   if (!moment) {
     if (!problem) return html`<p class="muted" role="status">Reading…</p>`;
     return html`<section class="card empty" role="status">
-      <h2>${problem.message}</h2>
+      <h2>${view.at === undefined ? problem.message : "Nothing is recorded at this moment"}</h2>
       ${timeline ? html`<p>The history reaches from ${time(timeline.first_ts)} to ${time(timeline.last_ts)}.</p>` : html`<p>Expected: ${problem.expected}</p>`}
       <p><a class="button" href=${page.href("/")}>Show now</a></p>
     </section>`;
