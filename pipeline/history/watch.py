@@ -66,7 +66,6 @@ class Watch:
                 if stream.frame is not None and stream.offset == record.offset:
                     self._frames[scope].append(stream.frame)
         self._task.position = end
-        self._task.states.take(end)  # snapshots, which nobody saves
         return self.ts > before
 
     def answer(self, rows: int, features: int) -> Answer | None:

@@ -253,7 +253,6 @@ class History:
         """Let a task take what the host has sent since, before the offset `stop`."""
         learned.task.replay(self.reader(host).stored(learned.task.position, stop))
         learned.task.position = stop
-        learned.task.states.take(stop)  # snapshots, which nobody saves
 
     def ask(
         self,
