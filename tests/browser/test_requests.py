@@ -184,4 +184,4 @@ def test_without_requests_it_is_said_what_to_type(tmp_path: Path, tab: Page) -> 
     with served(tmp_path / "bus.db") as page:
         tab.goto(page.url + "/requests")
         expect(tab.get_by_role("heading", name="No request is recorded yet")).to_be_visible()
-        expect(tab.get_by_text("`laggard trace start --php`")).to_be_visible()
+        expect(tab.get_by_text("laggard trace start --php", exact=True)).to_be_visible()

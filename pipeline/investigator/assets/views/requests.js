@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { printable, readable } from "../format.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
+import { sentence } from "../sentence.js";
 import { number } from "../state.js";
 import { time } from "../time.js";
 import { clusterCard } from "./requests/cluster.js";
@@ -94,7 +95,7 @@ export default class View {
       return html`<section class="empty">
         <h1>No request is recorded yet</h1>
         <p>laggard follows requests through the kernel, tells which are out of line, and what they waited for.</p>
-        <p>${this.services.hint}.</p>
+        <p>${sentence(this.services.hint)}.</p>
       </section>`;
     }
     return html`<h1>Requests</h1>
@@ -107,7 +108,7 @@ export default class View {
   #services() {
     const { services, silent, newest } = this.services;
     const range = asked(this.page.params);
-    return html`<section class="card" aria-labelledby="requests-services">
+    return html`<section class="card">
       <h2 id="requests-services">Services</h2>
       ${services.length
         ? html`<div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-services">
@@ -136,7 +137,7 @@ export default class View {
       <td class="number">${each.outlying.requests ? html`<strong class="alarm">${readable("", each.outlying.requests)}</strong> <span class="muted">${readable("share_ratio", share)}</span>` : "0"}</td>
       ${long(each.every.median_s)}${long(each.every.p95_s)}${long(each.every.p99_s)}${long(each.every.longest_s)}
       <td>${time(each.newest)}</td>
-      <td>${each.troubles.length ? each.troubles.map((one) => html`<a class="alarm" href=${this.page.href("/incidents", { id: one.id })} title=${one.sentence}>since ${time(one.from)}</a> `) : html`<span class="muted">none</span>`}</td>
+      <td>${each.troubles.length ? each.troubles.map((one) => html`<a class="alarm" href=${this.page.href("/incidents", { id: one.id })}>since ${time(one.from)}</a> `) : html`<span class="muted">none</span>`}</td>
     </tr>`;
   }
 
@@ -147,13 +148,13 @@ export default class View {
     if (!one) return nothing;
     const { service } = one;
     return html`<h2 class="requests-name">${printable(service.service)}</h2>
-      ${service.troubles.map((each) => html`<p><a class="alarm" href=${this.page.href("/incidents", { id: each.id })}>Open since ${time(each.from)}</a> ${each.sentence}</p>`)}
+      ${service.troubles.map((each) => html`<p><a class="alarm" href=${this.page.href("/incidents", { id: each.id })}>Open since ${time(each.from)}</a> ${sentence(printable(each.sentence))}</p>`)}
       ${service.young ? html`<p class="muted">Too few requests were known for the newest judgement to be relied on.</p>` : nothing}
       ${service.cut ? html`<p class="muted">There were more requests than are read; the newest are counted.</p>` : nothing}
       <div class="requests-beside">
         ${this.#plane()}
-        <section class="card" aria-labelledby="requests-durations">
-          <h2 id="requests-durations">Durations</h2>
+        <section class="card">
+          <h2>Durations</h2>
           ${histogram(one.durations)} ${durations(service)}
         </section>
       </div>
@@ -162,8 +163,8 @@ export default class View {
 
   #plane() {
     const { plane } = this;
-    return html`<section class="card" aria-labelledby="requests-plane">
-      <h2 id="requests-plane">Alike and unlike</h2>
+    return html`<section class="card">
+      <h2>Alike and unlike</h2>
       ${plane
         ? html`<p class="muted">${placed(plane)}</p>
             <laggard-scatter class="requests-scatter" .label=${`Requests on a plane: ${placed(plane)} All are in the table of requests below. Plus, minus, 0 and the arrows zoom and move.`} .scatter=${this.#scatter()} @pick=${(event) => this.#picked(event)}></laggard-scatter>
@@ -223,7 +224,7 @@ export default class View {
   #clusters() {
     const { clusters } = this.one;
     if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No request is out of line.</p></section>`;
-    return html`<section class="card" aria-labelledby="requests-clusters">
+    return html`<section class="card">
       <h2 id="requests-clusters">Out of line, by what they have in common</h2>
       <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-clusters">
         <table>
@@ -249,7 +250,7 @@ export default class View {
       <td class="number">${readable("time_s", each.time_s)}</td>
       <td>${time(each.first)}</td>
       <td>${time(each.newest, true)}</td>
-      <td class="requests-cause">${each.cause}</td>
+      <td class="requests-cause">${sentence(printable(each.cause))}</td>
       <td><a href=${this.page.href("/requests", { ...range, request: each.example, at: each.newest })}>${printable(each.example)}</a></td>
     </tr>`;
   }

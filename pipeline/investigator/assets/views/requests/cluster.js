@@ -2,6 +2,7 @@
 
 import { printable, readable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { patch } from "./path.js";
 import { requestsTable } from "./list.js";
 
@@ -12,13 +13,13 @@ const BAR = 7;
 export function clusterCard(view) {
   const { page, cluster } = view;
   if (!cluster) return nothing;
-  return html`<section class="card requests-cluster" aria-labelledby="requests-cluster" tabindex="-1">
+  return html`<section class="card requests-cluster">
     <p class="requests-close"><a href=${page.href("/requests", { ...page.params, cluster: undefined })}>Close</a></p>
-    <h2 id="requests-cluster">Cluster ${printable(cluster.cluster)}</h2>
+    <h2>Cluster ${printable(cluster.cluster)}</h2>
     <p>
       <strong>${readable("", cluster.requests)} ${cluster.requests === 1 ? "request" : "requests"}</strong>, median
       ${readable("duration_s", cluster.median_s)}${cluster.odd ? html`, ${cluster.odd === cluster.requests ? "all" : readable("", cluster.odd)} odd rather than slow` : nothing}.
-      Such a request ${cluster.sentence}.
+      Such a request ${sentence(printable(cluster.sentence))}.
     </p>
     <div class="requests-beside requests-uneven">
       ${states(cluster)}

@@ -3,6 +3,7 @@
 import { printable, readable, score } from "../../format.js";
 import { live } from "../../packages/lit-html/directives/live.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 
 const ONLY = { all: "All", outlying: "Out of line", normal: "Normal", alone: "Out of line, in no cluster" };
@@ -32,7 +33,7 @@ export function requestsTable({ page, service }, rows, labelled) {
             <td class="number">${readable("duration_s", each.duration_s)}</td>
             <td class="number">${each.outlying ? html`<span class="alarm">${score(each.score)}</span>` : html`<span class="muted">normal</span>`}</td>
             <td>${printable(each.cluster)}${each.odd ? html` <span class="badge">odd</span>` : nothing}</td>
-            <td class="requests-cause">${each.cause}</td>
+            <td class="requests-cause">${sentence(printable(each.cause))}</td>
           </tr>`,
         )}
       </tbody>
@@ -45,7 +46,7 @@ export function listCard(view) {
   const { page, list } = view;
   const { sort = "slowest", only = "all", like = "" } = page.params;
   const change = (params) => page.go({ most: undefined, ...params }, { replace: true });
-  return html`<section class="card" aria-labelledby="requests-list">
+  return html`<section class="card">
     <h2 id="requests-list">Requests</h2>
     <div class="requests-tools">
       <label>Show

@@ -2,6 +2,7 @@
 
 import { printable, readable, score } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import "./lanes.js";
 
@@ -16,8 +17,8 @@ export function onePage(view) {
     </p>
     ${verdict(view)}
     <div class="requests-stack">
-      <section class="card" aria-labelledby="requests-path">
-        <h2 id="requests-path">Critical path</h2>
+      <section class="card">
+        <h2>Critical path</h2>
         ${path.pieces.length
           ? html`<p class="muted">What the request waited for, from thread to thread: an arrow leads to who goes on. Its own thread is on top.</p>
               <laggard-lanes .path=${path}></laggard-lanes>
@@ -26,8 +27,8 @@ export function onePage(view) {
       </section>
       ${states(path)} ${spent(path)}
       ${path.notes.length
-        ? html`<section class="card" aria-labelledby="requests-notes">
-            <h2 id="requests-notes">What limits the trust in it</h2>
+        ? html`<section class="card">
+            <h2>What limits the trust in it</h2>
             <ul>
               ${path.notes.map((note) => html`<li>${printable(note)}</li>`)}
             </ul>
@@ -45,7 +46,7 @@ function verdict({ page, path }) {
     <strong class="alarm">${found.odd ? "Odd" : "Out of line"}</strong>, score ${score(found.score)}${found.cluster
       ? html`, as others of the cluster <a href=${page.href("/requests", cluster)}>${printable(found.cluster)}</a>`
       : nothing}:
-    ${found.cause}.${found.young ? html` <span class="muted">Too few requests were known to rely on it.</span>` : nothing}
+    ${sentence(printable(found.cause))}.${found.young ? html` <span class="muted">Too few requests were known to rely on it.</span>` : nothing}
   </p>`;
 }
 
@@ -87,8 +88,8 @@ function states(path) {
   const sum = (name) => (shown.some((each) => each[name] !== null) ? shown.reduce((total, each) => total + (each[name] ?? 0), 0) : null);
   const usual = sum("usual_s") !== null;
   const share = (each) => (path.duration_s > 0 && each.path_s !== null ? readable("share_ratio", each.path_s / path.duration_s) : "-");
-  return html`<section class="card" aria-labelledby="requests-states">
-    <h2 id="requests-states">Time in each state</h2>
+  return html`<section class="card">
+    <h2>Time in each state</h2>
     <div class="scrolls" tabindex="0" role="region" aria-label="Time in each state">
       <table>
         <thead>
@@ -127,8 +128,8 @@ function states(path) {
 }
 
 function spent(path) {
-  return html`<section class="card" aria-labelledby="requests-spent">
-    <h2 id="requests-spent">What took longest</h2>
+  return html`<section class="card">
+    <h2>What took longest</h2>
     ${path.spent.length
       ? html`<div class="scrolls" tabindex="0" role="region" aria-label="What took longest">
           <table>
@@ -160,8 +161,8 @@ function spent(path) {
 function others({ page, path }) {
   if (!path.others.length) return nothing;
   const range = { from: page.params.from, to: page.params.to };
-  return html`<section class="card" aria-labelledby="requests-others">
-    <h2 id="requests-others">Others of its cluster, the nearest in time</h2>
+  return html`<section class="card">
+    <h2>Others of its cluster, the nearest in time</h2>
     <div class="scrolls" tabindex="0" role="region" aria-label="Others of its cluster">
       <table>
         <thead>
