@@ -197,8 +197,15 @@ def hex_dump(value: bytes) -> str:
     return "\n".join(lines)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1, default=_shown, ensure_ascii=False)
+def _json(value: object, margin: str = "") -> str:
+    """JSON with a line for each field, and for each field of those: what is in them is short, and there is much."""
+    if not isinstance(value, dict) or not value or len(margin) > 1:
+        return json.dumps(value, default=_shown, ensure_ascii=False)
+    inner = margin + " "
+    lines = [
+        f"{inner}{json.dumps(str(name), ensure_ascii=False)}: {_json(each, inner)}" for name, each in value.items()
+    ]
+    return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
 def _shown(value: object) -> object:

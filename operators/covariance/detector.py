@@ -13,10 +13,10 @@ from laggard.operators.calibration import DAY_S, Calibration
 from laggard.operators.covariance.bank import FEWEST, SETTLED, Bank, Tick
 from laggard.operators.covariance.clustering import au_p_values, ward
 from laggard.operators.covariance.distance import pairwise
-from laggard.operators.covariance.groups import Courses, path_of
+from laggard.operators.covariance.groups import Courses
 from laggard.operators.covariance.kinds import YOUNGER, Sign, kind_of, nature
 from laggard.operators.covariance.published import rank
-from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
+from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report, path_of
 from laggard.operators.covariance.windows import LARGEST, LIFE
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 

@@ -1,4 +1,4 @@
-"""Which members are compared with which: levels by paths, groups by the time of their start, and groups by age."""
+"""Groups of different times: which members began together, and how groups do at the same age."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ if TYPE_CHECKING:
 BINS: Final = 128
 """Parts of a group's life, each with its mean; two become one where a life grows beyond them."""
 
-DEEPEST: Final = 4
-"""Levels of a path that count; what is below belongs to the last."""
-
 GROUPS: Final = 1_024
 """Groups whose courses are kept; the oldest go first."""
-
-
-def path_of(row: str, name: str) -> tuple[str, ...]:
-    """A member's place, from its id where that is a path, else from its name with the id as last part."""
-    parts = row.split("/") if "/" in row else [*name.split("/")[:-1], row]
-    return (*parts[: DEEPEST - 1], "/".join(parts[DEEPEST - 1 :])) if len(parts) > DEEPEST else tuple(parts)
 
 
 class Courses:

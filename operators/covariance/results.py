@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laggard.operators.ranking import Kind
 
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore
 
-__all__ = ["Dendrogram", "Deviation", "Kind", "Level", "Report"]
+__all__ = ["DEEPEST", "Dendrogram", "Deviation", "Kind", "Level", "Report", "path_of"]
+
+DEEPEST: Final = 4
+"""Levels of a path that count; what is below belongs to the last."""
+
+
+def path_of(row: str, name: str) -> tuple[str, ...]:
+    """A member's place, from its id where that is a path, else from its name with the id as last part."""
+    parts = row.split("/") if "/" in row else [*name.split("/")[:-1], row]
+    return (*parts[: DEEPEST - 1], "/".join(parts[DEEPEST - 1 :])) if len(parts) > DEEPEST else tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)

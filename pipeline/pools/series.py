@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.operators.covariance.groups import path_of
+from laggard.operators.covariance.results import path_of
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import Decoder, Frame, RecordError
 
@@ -196,7 +196,7 @@ def _columns(means: Means, level: str, compared: Sequence[str]) -> Mapping[str, 
     """By label, the columns of a leaf and of all that is next to it."""
     found: dict[str, list[int]] = {label: [] for label in compared}
     for at, member in enumerate(means.members):
-        parts = member.split("/")
+        parts = path_of(member, "")
         above = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
         known = [label for label in above if label in found]
         if known:

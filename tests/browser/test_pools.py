@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NARROW
-from tests.pipeline.investigator.comparing import FLAT, FLEET, HOSTILE, LEAKING, compared
+from tests.pipeline.investigator.comparing import FLAT, FLEET, HOSTILE, LEAKING, THREADS, compared
 from tests.pipeline.investigator.serving import Served, served
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_a_moment_is_picked_in_the_series_and_left_again(page: Served, tab: Page
     expect(tab).to_have_url(re.compile(r"[?&]at=\d+"))
     expect(tab.get_by_text("No member behaves unlike the others.")).to_be_visible()
     tab.get_by_role("link", name="now", exact=True).click()
-    expect(tab.get_by_text(re.compile("`gunicorn` \\(pid 4713\\) leaks"))).to_be_visible()
+    expect(tab.get_by_text(re.compile("gunicorn \\(pid 4713\\) leaks"))).to_be_visible()
 
 
 def test_hostile_names_stay_text(page: Served, new_tab: NewTab) -> None:
@@ -92,6 +92,23 @@ def test_hostile_names_stay_text(page: Served, new_tab: NewTab) -> None:
     expect(tab.get_by_role("heading", level=1)).to_have_text(HOSTILE.replace("\u202e", "\\u202e"))
     expect(tab.locator("laggard-chart canvas")).to_be_visible()
     assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_the_worst_thread_is_shown_at_once(page: Served, tab: Page) -> None:
+    tab.goto(f"{page.url}/pools")
+    tab.get_by_role("link", name=THREADS, exact=True).click()
+    expect(tab.get_by_role("heading", name="Inside java[812]: 6 compared")).to_be_visible()
+    expect(tab.get_by_role("heading", name="exec-3 beside the 5 others")).to_be_visible()
+    expect(tab.locator("laggard-chart canvas")).to_be_visible()
+
+
+def test_a_member_that_is_not_there_leaves_the_pool_to_see(
+    page: Served, tab: Page, expects: Callable[[str], None]
+) -> None:
+    expects("GET /api/v1/pools/series.*: 404")
+    tab.goto(f"{page.url}/pools?pool={FLAT}&member=gone")
+    expect(tab.get_by_text("nothing was measured of 'gone' then")).to_be_visible()
+    expect(tab.get_by_role("button", name="gunicorn[4713]: leak")).to_be_visible()
 
 
 def test_what_is_not_there_says_what_to_do(

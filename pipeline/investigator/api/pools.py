@@ -185,7 +185,7 @@ class PoolSeries(Answer, frozen=True):
 class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
     """Of which member, group or cluster, and of which feature; without them, of those that tell most."""
 
-    level: Text = ""
+    level: Annotated[str | None, msgspec.Meta(description="its path; without one, the top that is compared")] = None
     member: Annotated[str, msgspec.Meta(description="a leaf's label; empty for all", max_length=4096)] = ""
     with_: Annotated[
         str,
@@ -340,19 +340,22 @@ def _recent(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
 def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
     """The means of some members of a pool, beside the others."""
     output = _output(reading, question)
-    level = next((each for each in output.levels if each.path == question.level), None)
+    path = question.level
+    if path is None:
+        path = output.levels[0].path if output.levels else ""
+    level = next((each for each in output.levels if each.path == path), None)
     compared = [] if level is None else [leaf.label for leaf in level.leaves]
     chosen, merge = _chosen(question, level)
-    feature = question.feature or _telling(reading, output, question.level, chosen)
+    feature = question.feature or _telling(reading, output, path, chosen)
     end_ts = output.ts if question.at is None else min(question.at + AFTER_S, reading.clock())
     end_ts = end_ts if question.to is None else question.to
     begin_ts = end_ts - CONTEXT_S if question.from_ is None else question.from_
     if not 0.0 <= begin_ts <= end_ts <= begin_ts + LONGEST_S + BIN_S:
         raise RequestError(400, "parameters 'from' and 'to' are wrong", f"at most {LONGEST_S:g} s, 'from' before 'to'")
     means = read_means(reading.bus, reading.topics.name(POOLS), question.pool, feature, (begin_ts, end_ts))
-    found = beside(means, question.level, compared, chosen)
-    if not found.chosen and (question.member or question.level):
-        what = f"{printable((question.member or question.level)[:100])!r}"
+    found = beside(means, path, compared, chosen)
+    if not found.chosen and (question.member or path):
+        what = f"{printable((question.member or path)[:100])!r}"
         raise RequestError(404, f"nothing was measured of {what} then", "a leaf, or the path of a level, of the pool")
     names = dict(zip(compared, short_labels(compared), strict=True))
     lines = [
@@ -361,7 +364,7 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
     ]
     return PoolSeries(
         feature=feature,
-        level=question.level,
+        level=path,
         bin_s=BIN_S,
         ts=found.ts.tolist(),
         lines=lines,

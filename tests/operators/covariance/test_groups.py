@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laggard.operators.covariance.groups import BINS, DEEPEST, GROUPS, Courses, path_of
+from laggard.operators.covariance.groups import BINS, GROUPS, Courses
+from laggard.operators.covariance.results import DEEPEST, path_of
 from tests.operators.conftest import plain
 
 

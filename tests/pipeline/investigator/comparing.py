@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +20,9 @@ FLAT: Final = "web-1/gunicorn"
 FLEET: Final = "fleet"
 HOSTILE: Final = '<script>alert(1)</script>"><img src=x onerror=alert(1)>\u202egnp'
 SMALL: Final = "checkout"
+THREADS: Final = "web-1/java/exec"
+"""A pool whose members are all below one path, as threads are."""
+
 HOSTS, WORKERS = 3, 6
 LEAKING: Final = "web-1/worker-0"
 
@@ -34,8 +38,19 @@ def compared(path: Path) -> float:
         for pool, members in ((FLAT, 8), (SMALL, 2), (HOSTILE, 4)):
             append(bus, list(ticks(pool, members, begin)))
         append(bus, list(_fleet(begin)))
+        append(bus, list(_threads(begin)))
         drain(bus)
     return begin + TICK_S * (TICKS - 1)
+
+
+def _threads(begin: float) -> Iterator[Frame]:
+    layout = make_layout(
+        [f"java[812@9931]/exec-{number}[{814 + number}@9940]" for number in range(1, 7)],
+        [f"java/exec-{number}" for number in range(1, 7)],
+        FEATURES,
+    )
+    for each in ticks(THREADS, 6, begin):
+        yield replace(each, layout=layout)
 
 
 def _fleet(begin: float) -> Iterator[Frame]:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.pools.series import BIN_S, DRAWN
-from tests.pipeline.investigator.comparing import FLAT, FLEET, HOSTILE, HOSTS, LEAKING, SMALL, WORKERS, compared
+from tests.pipeline.investigator.comparing import (
+    FLAT,
+    FLEET,
+    HOSTILE,
+    HOSTS,
+    LEAKING,
+    SMALL,
+    THREADS,
+    WORKERS,
+    compared,
+)
 from tests.pipeline.investigator.serving import Served, served
 from tests.pipeline.pools.test_pools_command import LEAKS_FROM, TICK_S, TICKS
 
@@ -37,7 +47,7 @@ def refused(page: Served, path: str, **parameters: Any) -> tuple[int, str, str]:
 
 def test_pools_are_told_the_worst_first(page: Served) -> None:
     told = get(page, "pools")
-    assert {each["pool"] for each in told["pools"]} == {FLAT, FLEET, HOSTILE, SMALL}
+    assert {each["pool"] for each in told["pools"]} == {FLAT, FLEET, HOSTILE, SMALL, THREADS}
     scores = [max((one["score"] for one in each["deviating"]), default=0.0) for each in told["pools"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > 1.0
@@ -108,6 +118,15 @@ def test_a_mean_is_that_of_its_two_minutes(page: Served) -> None:
     )  # fmt: skip
     assert part["ts"] == [ts]
     assert part["lines"][0]["values"] == [whole["lines"][0]["values"][3]]
+
+
+def test_without_a_level_it_is_about_the_top_that_is_compared(page: Served) -> None:
+    told = get(page, "pools/pool", pool=THREADS)
+    assert [each["path"] for each in told["levels"]] == ["java[812@9931]"]
+    (worst,) = told["ranking"]
+    series = get(page, "pools/series", pool=THREADS, member=worst["rows"][0])
+    assert (series["level"], series["others"]) == ("java[812@9931]", 5)
+    assert [each["name"] for each in series["lines"]] == ["exec-3"]
 
 
 def test_two_leaves_name_their_cluster(page: Served) -> None:

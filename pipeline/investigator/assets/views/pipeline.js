@@ -106,22 +106,21 @@ export default class View {
     const { there, letters } = this.data.letters;
     if (!there) return html`<h2 id="pipeline-letters">Dead letters</h2><p>None: every record could be used.</p>`;
     return html`<h2 id="pipeline-letters">Dead letters</h2>
-      <p class="muted">Records that could not be used, as they came${letters.length < there ? `; the newest ${letters.length} of ${count(there)}` : ""}.</p>
+      <p class="muted">Records that could not be used, as they came. Each operator that could not use one has a letter of it${letters.length < there ? `; these are the newest ${letters.length} of ${count(there)}` : ""}.</p>
       <div class="scrolls pipeline-list" tabindex="0" role="region" aria-label="Dead letters">
         <table>
           <thead>
-            <tr><th scope="col">Record</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Operator</th><th scope="col">Reason</th></tr>
+            <tr><th scope="col">Record</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Reason</th><th scope="col">Refused by</th></tr>
           </thead>
           <tbody>
-            ${letters.map((each) => {
-              const letter = `${each.partition}@${each.offset}`;
-              const open = letter === this.page.params.letter;
+            ${byRecord(letters).map((one) => {
+              const open = one.some((each) => nameOf(each) === this.page.params.letter);
               return html`<tr class=${open ? "pipeline-open" : ""}>
-                <th scope="row"><a href=${this.#here({ letter })} aria-current=${open ? "true" : nothing}>${each.place}</a></th>
-                <td>${time(each.ts)}</td>
-                <td class="pipeline-wraps">${each.key}</td>
-                <td>${each.operator}</td>
-                <td class="pipeline-wraps pipeline-reason">${each.reason}${each.replay_of ? html` <span class="badge">came back</span>` : nothing}</td>
+                <th scope="row"><a href=${this.#here({ letter: nameOf(one[0]) })} aria-current=${open ? "true" : nothing}>${one[0].place}</a></th>
+                <td>${time(one[0].ts)}</td>
+                <td class="pipeline-wraps">${one[0].key}</td>
+                <td class="pipeline-wraps pipeline-reason">${one[0].reason}${one[0].replay_of ? html` <span class="badge">came back</span>` : nothing}</td>
+                <td>${one.map((each, index) => html`${index ? ", " : ""}<a href=${this.#here({ letter: nameOf(each) })}>${each.operator}</a>`)}</td>
               </tr>`;
             })}
           </tbody>
@@ -165,7 +164,7 @@ export default class View {
   #again({ replayable, replayed_ts: sent, returned }) {
     if (replayable) return html`<span class="muted">It cannot be sent again: ${replayable}.</span>`;
     if (sent !== null) {
-      const back = returned && `${returned.partition}@${returned.offset}`;
+      const back = returned && nameOf(returned);
       return html`<span>
         It was sent again at ${time(sent)};
         ${back ? html`<strong class="alarm">it came back</strong> as <a href=${this.#here({ letter: back })}>${returned.place}</a>: ${returned.reason}` : "it has not come back."}
@@ -320,7 +319,21 @@ function snapshot(task, now) {
   return `${age}${count(task.snapshot_behind_records)} records ago; ${keys}`;
 }
 
-/** A letter is named as in the address: `0@12`. */
+/** Letters of the same record together. */
+function byRecord(letters) {
+  const found = new Map();
+  for (const each of letters) {
+    const record = `${each.place} ${each.ts} ${each.bytes}`;
+    found.set(record, [...(found.get(record) ?? []), each]);
+  }
+  return [...found.values()];
+}
+
+/** A letter as it is named in the address: `0@12`. */
+function nameOf({ partition, offset }) {
+  return `${partition}@${offset}`;
+}
+
 function placeOf(letter) {
   const [partition, offset] = letter.split("@").map(Number);
   return { partition, offset };

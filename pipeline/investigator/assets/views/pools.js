@@ -1,9 +1,10 @@
 /** Pools: which member is unlike the others, from the top down (S3). */
 
-import { get } from "../api.js";
+import { get, Refusal } from "../api.js";
 import { duration, printable, readable, score } from "../format.js";
 import { live } from "../packages/lit-html/directives/live.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
+import { sentence } from "../sentence.js";
 import { number } from "../state.js";
 import { time } from "../time.js";
 import { clusterOf, dendrogram, namesOf, support } from "./pools/dendrogram.js";
@@ -41,7 +42,7 @@ export default class View {
     }
     const shown = JSON.stringify([pool, at, this.page.params.level]);
     if (shown !== this.#shown) {
-      this.pool = this.series = this.#focused = undefined;
+      this.pool = this.series = this.refused = this.#focused = undefined;
       this.#shown = shown;
       this.page.update();
     }
@@ -50,8 +51,16 @@ export default class View {
     const { member, with: other, metric: feature } = this.page.params;
     const [from, to] = [number(this.page.params, "from"), number(this.page.params, "to")];
     const chosen = member === undefined ? this.#worst() : { member, with: other };
-    const asked = { pool, at, level: this.page.params.level, ...chosen, feature, from, to };
-    this.series = await get("/pools/series", asked, signal);
+    const asked = { pool, at, level: this.#path(), ...chosen, feature, from, to };
+    try {
+      this.series = await get("/pools/series", asked, signal);
+      this.refused = undefined;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      // A member that has gone is no reason to hide its pool.
+      this.series = undefined;
+      this.refused = error;
+    }
   }
 
   shows() {
@@ -67,7 +76,7 @@ export default class View {
   /** What is shown before anything is chosen: who of the level deviates most. */
   #worst() {
     const level = this.#level();
-    const path = this.page.params.level ?? level?.path ?? "";
+    const path = this.#path();
     const labels = new Set(level?.leaves.map((leaf) => leaf.label));
     const worst = this.pool.ranking.find((each) => each.level === path && labels.has(each.rows[0]));
     return worst ? { member: worst.rows[0] } : {};
@@ -78,6 +87,11 @@ export default class View {
     return level === undefined ? this.pool.levels[0] : this.pool.levels.find((each) => each.path === level);
   }
 
+  /** Of the level that is shown; empty at the top. */
+  #path() {
+    return this.page.params.level ?? this.#level()?.path ?? "";
+  }
+
   // All of them.
 
   #all() {
@@ -86,7 +100,7 @@ export default class View {
       return html`<section class="empty">
         <h1>No pool is known ${this.page.params.at ? "then" : "yet"}</h1>
         <p>A pool is what should behave alike: threads, prefork workers, replicas, hosts. laggard compares its members, and tells which one is unlike the others.</p>
-        <p>${hint}.</p>
+        <p>${sentence(hint)}.</p>
       </section>`;
     }
     return html`<h1>Pools</h1>
@@ -128,7 +142,7 @@ export default class View {
   #one() {
     const { name, ts, members, belief, ranking, sentences, levels } = this.pool;
     const level = this.#level();
-    const path = this.page.params.level ?? level?.path ?? "";
+    const path = this.#path();
     return html`<p><a href=${this.page.href("/pools", { at: this.page.params.at })}>All pools</a></p>
       <h1>${name}</h1>
       <p class="muted">${members} members at ${time(ts)}${this.#back()}. ${belief}</p>
@@ -157,7 +171,7 @@ export default class View {
     return html`<li>
       <span class="badge ${each.harmless ? "" : "culprit"}">${score(each.score)}</span>
       <a href=${this.#here(chosen)}>${each.name}</a>
-      <span class="pools-sentence">${each.sentence}</span>
+      <span class="pools-sentence">${sentence(each.sentence)}</span>
       ${each.p_value === null ? nothing : html`<span class="muted">It merges with the others at height ${each.height?.toPrecision(3)}; ${support(each)}.</span>`}
       ${shown.length
         ? html`<ul class="pools-features">
@@ -228,7 +242,10 @@ export default class View {
 
   #chart(level, path) {
     const series = this.series;
-    if (!series) return html`<h2 id="pools-series">Series</h2><p class="muted">They are being read.</p>`;
+    if (!series) {
+      const told = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "They are being read.";
+      return html`<h2 id="pools-series">Series</h2><p class="muted">${told}</p>`;
+    }
     const { lines, chosen, others, everybody, feature, ts } = series;
     const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;
     const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other one" : `${others} others`}`;
