@@ -14,6 +14,7 @@ rows with 26 counters a look is 52 kB, and four hours of one row at ticks of 5 s
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -66,6 +67,7 @@ GAP_TICKS: Final = 3.0
 """A line is broken where no frame was for longer than this."""
 
 _NOBODY: Final = np.empty(0)
+_logger = logging.getLogger(__name__)
 
 
 class Thinned(NamedTuple):
@@ -418,8 +420,14 @@ class Columns:
             try:
                 self._read(self._history.reader(job.host), job.host, job.scope, job.row, number)
             except BusError:  # whoever asks again is told
-                with self._lock:
-                    self._jobs.pop(key, None)
+                self._give_up(key)
+            except Exception:  # the thread has more to do
+                _logger.exception("a series of %r could not be completed", job.host)
+                self._give_up(key)
+
+    def _give_up(self, key: tuple[str, str, str | None]) -> None:
+        with self._lock:
+            self._jobs.pop(key, None)
 
 
 def thin(ts: Vector, values: Vector, *, points: int, tick_s: float, complete: bool, breaks: bool) -> Thinned:
