@@ -342,17 +342,17 @@ class Columns:
                 self._blocks_bytes -= sum(block.bytes for block in blocks.values())
 
     def _looks(
-        self, reader: Reader, of: tuple[str, str], offsets: range, blocks: Sequence[int]
+        self, reader: Reader, of: tuple[str, str], records: range, blocks: Sequence[int]
     ) -> tuple[list[Look], bool]:
         """Looks at frames in blocks of which not every tick is known; and whether there was time for all of them."""
-        start, stop = offsets.start, offsets.stop
+        start, stop = records.start, records.stop
         step = 1 << max(math.ceil(math.log2(max((stop - start) / MOST_LOOKS, 1.0))), 0)
         wanted = set(blocks)
         until = time.monotonic() + LOOKING_S
         found: list[Look] = []
-        for offset in range(-(-start // step) * step, stop, step):
-            if offset // BLOCK not in wanted:
-                continue
+        offsets = [each for each in range(-(-start // step) * step, stop, step) if each // BLOCK in wanted]
+        # From coarse to fine: where the time is over before all are there, they are spread evenly.
+        for offset in sorted(offsets, key=lambda each: -(each & -each or stop)):
             with self._lock:
                 track = self._track(*of)
                 known, look = offset in track.looks, track.looks.get(offset)
