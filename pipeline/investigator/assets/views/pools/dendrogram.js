@@ -126,7 +126,7 @@ function mergeOf(merge, part, { node, x, kept }) {
     <path class="pools-wide" d=${path}></path>
     <path d=${path}></path>
     <circle class=${supported ? "supported" : ""} cx=${at} cy=${y} r="4.5"></circle>
-    ${kept.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${merge.p_value.toFixed(0)}</text>` : nothing}
+    ${kept.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${rounded(merge.p_value)}</text>` : nothing}
   </g>`;
 }
 
@@ -203,6 +203,11 @@ function pressed(event, level, number, { pick, focus }) {
   if (!next) return;
   event.preventDefault();
   focus(next());
+}
+
+/** In whole percent, but never up to what counts as supported. */
+function rounded(value) {
+  return value < SUPPORTED && Math.round(value) >= SUPPORTED ? Math.floor(value * 10) / 10 : Math.round(value);
 }
 
 /** What tells members apart is at the end. */
