@@ -15,6 +15,9 @@ const ZOOM = 1.25;
 /** A name on a chart is cut after so many characters. */
 const LONGEST = 40;
 
+/** The height of what is written at a crosshair, in pixels. */
+const LABEL = 14;
+
 /** Points are drawn as dots where they are fewer. */
 const DOTS = 60;
 
@@ -100,6 +103,12 @@ class Chart extends HTMLElement {
     return this.#colors.get(name);
   }
 
+  /** Pixels above the plot for what is written at the crosshairs, and at marks: it would hide what is plotted. */
+  #headroom() {
+    const { marks = [], moment: asked, other } = this.#chart;
+    return 6 + (asked === undefined && other === undefined ? 0 : LABEL) + (marks.length ? LABEL : 0);
+  }
+
   #size() {
     return { width: Math.max(this.clientWidth, 100), height: this.#height || Math.max(this.clientHeight, 120) };
   }
@@ -118,7 +127,8 @@ class Chart extends HTMLElement {
     const chart = this.#chart;
     if (!chart) return;
     const lines = chart.lines.map((line) => [line.label, line.dashed]);
-    const shape = JSON.stringify([chart.feature, lines, !chart.extremes, !chart.wheel, chart.ts.length < DOTS]);
+    const { extremes, feature, ts, wheel } = chart;
+    const shape = JSON.stringify([feature, lines, !extremes, !wheel, ts.length < DOTS, this.#headroom()]);
     if (!anew && this.#plot && shape === this.#shape) {
       this.#plot.setData(this.#data(), false);
       this.#plot.setScale("x", this.#range());
@@ -145,6 +155,7 @@ class Chart extends HTMLElement {
     const count = chart.lines.length;
     return {
       ...this.#size(),
+      padding: [this.#headroom(), null, null, null],
       cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronised(chart.sync) },
       legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
@@ -229,10 +240,10 @@ class Chart extends HTMLElement {
     const { marks = [], moment: asked, other } = this.#chart;
     const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
     for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
-    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), 2);
+    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), marks.length ? 2 : 1);
     if (asked === undefined) return;
     this.#level(plot, asked);
-    this.#line(plot, asked, "--crosshair", [], clock(asked), 0);
+    this.#line(plot, asked, "--crosshair", [], clock(asked), marks.length ? 2 : 1);
   }
 
   /** The crosshair's other hair: at the value that the first line has at the moment. */
@@ -267,7 +278,7 @@ class Chart extends HTMLElement {
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash(dash);
     ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
+    ctx.moveTo(x, bbox.top - LABEL * row * devicePixelRatio);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
@@ -275,8 +286,8 @@ class Chart extends HTMLElement {
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
     const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
-    const at = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top + (2 + 14 * row) * devicePixelRatio];
-    // Over lines, too, it can be read.
+    const at = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top - (LABEL * row + 2) * devicePixelRatio];
+    // Two that are near each other: the later is read.
     ctx.setLineDash([]);
     ctx.lineWidth = 4 * devicePixelRatio;
     ctx.lineJoin = "round";
