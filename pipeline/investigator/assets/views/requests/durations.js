@@ -6,7 +6,7 @@ import { logTicks } from "./ticks.js";
 
 const WIDE = 560;
 const HIGH = 190;
-const MARGIN = { left: 44, right: 12, top: 18, bottom: 26 };
+const MARGIN = { left: 44, right: 12, top: 24, bottom: 26 };
 
 /** The histogram, and the same as a table. */
 export function histogram(durations) {
@@ -33,7 +33,7 @@ export function histogram(durations) {
       ${cut === undefined
         ? nothing
         : svg`<path class="requests-cut" d="M${cut.toFixed(1)} ${MARGIN.top - 6}V${bottom}" />
-            <text class="requests-cut-text" x=${(cut > WIDE * 0.6 ? cut - 5 : cut + 5).toFixed(1)} y="11" text-anchor=${cut > WIDE * 0.6 ? "end" : "start"}>${readable("duration_s", threshold)}</text>`}
+            <text class="requests-cut-text" x=${(cut > WIDE * 0.6 ? cut - 5 : cut + 5).toFixed(1)} y="14" text-anchor=${cut > WIDE * 0.6 ? "end" : "start"}>${readable("duration_s", threshold)}</text>`}
     </svg>
     <p class="requests-key">
       <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-normal" width="12" height="12" />`}</svg> normal

@@ -116,7 +116,8 @@ class Scatter extends HTMLElement {
 
   /** Where a point is on the page, for tests: pixels from the element's corner. */
   placeOf(index) {
-    return { x: this.#x(this.#places.x[index]), y: this.#y(this.#places.y[index]) };
+    const { x, y } = this.#scale();
+    return { x: x(this.#places.x[index]), y: y(this.#places.y[index]) };
   }
 
   /** How long it takes to draw all of it, for measurements: milliseconds. */
@@ -160,14 +161,13 @@ class Scatter extends HTMLElement {
     return { width: Math.max(this.clientWidth, 160), height: Math.max(this.clientHeight, 160) };
   }
 
-  #x(place) {
-    const { left, right } = this.#seen();
-    return MARGIN.left + ((place - left) / (right - left)) * (this.#size().width - MARGIN.left - MARGIN.right);
-  }
-
-  #y(place) {
-    const { bottom, top } = this.#seen();
-    return MARGIN.top + ((top - place) / (top - bottom)) * (this.#size().height - MARGIN.top - MARGIN.bottom);
+  /** Where places are, in pixels: worked out once for all points, since to ask for the element's size takes time. */
+  #scale() {
+    const { left, right, bottom, top } = this.#seen();
+    const { width, height } = this.#size();
+    const across = (width - MARGIN.left - MARGIN.right) / (right - left);
+    const up = (height - MARGIN.top - MARGIN.bottom) / (top - bottom);
+    return { x: (place) => MARGIN.left + (place - left) * across, y: (place) => MARGIN.top + (top - place) * up };
   }
 
   #share(value) {
@@ -222,13 +222,14 @@ class Scatter extends HTMLElement {
 
   #axes(ctx, width, height, colors) {
     const seen = this.#seen();
+    const { x, y } = this.#scale();
     ctx.strokeStyle = colors.grid;
     ctx.fillStyle = colors.muted;
     ctx.lineWidth = 1;
     const bottom = height - MARGIN.bottom;
     ctx.textAlign = "center";
     ctx.textBaseline = "top";
-    for (const [value, at] of this.#ticks(seen.left, seen.right, (place) => this.#x(place), 52)) {
+    for (const [value, at] of this.#ticks(seen.left, seen.right, x, 52)) {
       ctx.beginPath();
       ctx.moveTo(Math.round(at) + 0.5, MARGIN.top);
       ctx.lineTo(Math.round(at) + 0.5, bottom);
@@ -237,7 +238,7 @@ class Scatter extends HTMLElement {
     }
     ctx.textAlign = "right";
     ctx.textBaseline = "middle";
-    for (const [value, at] of this.#ticks(seen.bottom, seen.top, (place) => this.#y(place), 22)) {
+    for (const [value, at] of this.#ticks(seen.bottom, seen.top, y, 22)) {
       ctx.beginPath();
       ctx.moveTo(MARGIN.left, Math.round(at) + 0.5);
       ctx.lineTo(width - MARGIN.right, Math.round(at) + 0.5);
@@ -264,26 +265,34 @@ class Scatter extends HTMLElement {
   #points(ctx, colors) {
     const { value, shape, chosen } = this.#scatter;
     const dark = isDark();
-    const order = [[], []];
-    shape.forEach((each, index) => order[each ? 1 : 0].push(index));
-    for (const index of order.flat()) {
-      const bin = Math.round(this.#share(value[index]) * (COLORS - 1));
-      const sprite = this.#sprite(shape[index], bin, dark, colors);
-      const half = sprite.width / devicePixelRatio / 2;
-      ctx.drawImage(sprite, this.#x(this.#places.x[index]) - half, this.#y(this.#places.y[index]) - half, 2 * half, 2 * half);
+    const dense = devicePixelRatio;
+    const { x, y } = this.#scale();
+    const { width, height } = this.#size();
+    ctx.save();
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    for (const outlying of [false, true]) {
+      for (let index = 0; index < shape.length; index += 1) {
+        if (shape[index] > 0 !== outlying) continue;
+        const [left, top] = [x(this.#places.x[index]), y(this.#places.y[index])];
+        if (left < 0 || left > width || top < 0 || top > height) continue;
+        const sprite = this.#sprite(shape[index], Math.round(this.#share(value[index]) * (COLORS - 1)), dark, colors);
+        // At whole pixels, so that nothing has to be interpolated.
+        ctx.drawImage(sprite, Math.round(left * dense - sprite.width / 2), Math.round(top * dense - sprite.height / 2));
+      }
     }
+    ctx.restore();
     for (const index of [chosen, this.#near]) {
       if (index === undefined) continue;
       ctx.strokeStyle = index === chosen ? colors.alarm : colors.text;
       ctx.lineWidth = 2;
       ctx.beginPath();
-      ctx.arc(this.#x(this.#places.x[index]), this.#y(this.#places.y[index]), 10, 0, 2 * Math.PI);
+      ctx.arc(x(this.#places.x[index]), y(this.#places.y[index]), 10, 0, 2 * Math.PI);
       ctx.stroke();
     }
   }
 
   #sprite(shape, bin, dark, colors) {
-    const key = `${shape}:${bin}:${devicePixelRatio}`;
+    const key = (shape * COLORS + bin) * 16 + devicePixelRatio;
     const known = this.#sprites.get(key);
     if (known) return known;
     const size = shape ? LARGE : SMALL;
@@ -344,8 +353,9 @@ class Scatter extends HTMLElement {
     let found;
     let least = NEAR * NEAR;
     const { shape } = this.#scatter;
+    const { x, y } = this.#scale();
     for (let index = 0; index < shape.length; index += 1) {
-      const [dx, dy] = [this.#x(this.#places.x[index]) - at.x, this.#y(this.#places.y[index]) - at.y];
+      const [dx, dy] = [x(this.#places.x[index]) - at.x, y(this.#places.y[index]) - at.y];
       // Of two that are as near, the one that is out of line, which is drawn above.
       const away = dx * dx + dy * dy - (shape[index] ? 4 : 0);
       if (away < least) [found, least] = [index, away];
