@@ -54,7 +54,7 @@ AT_ONCE: Final = 2
 BLOCKS_BYTES: Final = 64 << 20
 LOOKS_BYTES: Final = 48 << 20
 
-GIVES_WAY_S: Final = 0.2
+GIVES_WAY_S: Final = 1.0
 """So long a block waits for answers that are being made, at most."""
 
 MOST_WANTED: Final = 12
