@@ -72,7 +72,7 @@ export default class View {
   #tasks() {
     const { tasks, ts } = this.data.pipeline;
     return html`<h2 id="pipeline-tasks">Tasks</h2>
-      <div class="scrolls" tabindex="0" role="region" aria-label="Tasks">
+      <div class="scrolls" tabindex="0" role="region" aria-label="Tasks, table">
         <table>
           <thead>
             <tr>
@@ -107,7 +107,7 @@ export default class View {
     if (!there) return html`<h2 id="pipeline-letters">Dead letters</h2><p>None: every record could be used.</p>`;
     return html`<h2 id="pipeline-letters">Dead letters</h2>
       <p class="muted">Records that could not be used, as they came. Each operator that could not use one has a letter of it${letters.length < there ? `; these are the newest ${letters.length} of ${count(there)}` : ""}.</p>
-      <div class="scrolls pipeline-list" tabindex="0" role="region" aria-label="Dead letters">
+      <div class="scrolls pipeline-list" tabindex="0" role="region" aria-label="Dead letters, table">
         <table>
           <thead>
             <tr><th scope="col">Record</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Reason</th><th scope="col">Refused by</th></tr>
@@ -211,7 +211,7 @@ export default class View {
 
   #topics() {
     return html`<h2 id="pipeline-topics">Topics</h2>
-      <div class="scrolls" tabindex="0" role="region" aria-label="Topics">
+      <div class="scrolls" tabindex="0" role="region" aria-label="Topics, table">
         <table>
           <thead>
             <tr>
@@ -249,7 +249,7 @@ export default class View {
     const cell = (part, feature, told) => html`<a href=${this.#here({ row: part.row, metric: feature })} aria-label=${`${told}, ${feature} of ${part.row} over time`}>${told}</a>`;
     return html`<h2 id="pipeline-cost">Cost</h2>
       <p class="muted">What laggard's own processes take on ${cost.host}, at ${time(cost.ts)}. 100 % is one core.</p>
-      <div class="scrolls" tabindex="0" role="region" aria-label="Cost">
+      <div class="scrolls" tabindex="0" role="region" aria-label="Cost, table">
         <table>
           <thead>
             <tr><th scope="col">Process</th><th scope="col" class="number">CPU</th><th scope="col" class="number">Memory</th><th scope="col">Command</th></tr>
