@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import ViewportSize, expect
 
 from tests.browser.chromium import started
 from tests.browser.watch import Watch
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WITHIN_MS = 20_000
 """What a test waits for has to come within this time, on a machine that does much else."""
 
-WIDE = {"width": 1280, "height": 800}
-NARROW = {"width": 390, "height": 844}
+WIDE = ViewportSize(width=1280, height=800)
+NARROW = ViewportSize(width=390, height=844)
 
 expect.set_options(timeout=WITHIN_MS)
 

@@ -1,0 +1,33 @@
+"""What a page takes of the browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import CDPSession
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a page holds after its garbage was collected.
+
+    Attributes:
+        heap_bytes: of JavaScript.
+        nodes: of all documents, those in the tree and those that are only held.
+        listeners: of events.
+
+    """
+
+    heap_bytes: float
+    nodes: float
+    listeners: float
+
+
+def held(session: CDPSession) -> Held:
+    """Collect garbage and count; for a session of the page's, on which `Performance.enable` was sent."""
+    session.send("HeapProfiler.collectGarbage")
+    session.send("HeapProfiler.collectGarbage")  # what was held by what had a finalizer
+    told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    return Held(told["JSHeapUsedSize"], told["Nodes"], told["JSEventListeners"])
