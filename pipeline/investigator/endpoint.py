@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Number = Annotated[float | None, msgspec.Meta(description="null where it is not known")]
 Seconds = Annotated[float, msgspec.Meta(description="seconds since the Unix epoch")]
+
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
+"""One that is asked about: a number, in the years that a clock can show."""
 
 MAX_TEXT = 4096
 """Characters of any one parameter."""

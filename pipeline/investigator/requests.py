@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text
-from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text, Time
 from laggard.pipeline.requests.looking import Planes
 from laggard.pipeline.requests.past import known_services
 from laggard.pipeline.requests.report import recording
@@ -35,8 +34,6 @@ MOMENTS_S: Final = 60.0
 """For so long it is remembered what some requests are like: to work it out takes tenths of a second."""
 
 MOST_MOMENTS: Final = 32
-
-Moment = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
 
 
 class _Moments(NamedTuple):
@@ -128,8 +125,8 @@ def hint() -> str:
 class Stretch(Question, frozen=True):
     """From when to when; without an end, until now; without both, the last hour."""
 
-    begin: Moment | None = msgspec.field(default=None, name="from")
-    end: Moment | None = msgspec.field(default=None, name="to")
+    begin: Time | None = msgspec.field(default=None, name="from")
+    end: Time | None = msgspec.field(default=None, name="to")
 
 
 class OfService(Stretch, frozen=True, kw_only=True):

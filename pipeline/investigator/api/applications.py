@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
@@ -37,7 +38,7 @@ from laggard.pipeline.investigator.applications import (
     term,
     terms_of,
 )
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import OpenIncident
 from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.limits import MAX_KEY, MAX_METRIC
@@ -332,8 +333,8 @@ class TrackingQuestion(Question, frozen=True):
     """Of which application, from when to when; by default the last 180 intervals, or those before `to`."""
 
     application: Application_
-    begin: float | None = msgspec.field(default=None, name="from")
-    end: float | None = msgspec.field(default=None, name="to")
+    begin: Time | None = msgspec.field(default=None, name="from")
+    end: Time | None = msgspec.field(default=None, name="to")
     most: Most = 2000
 
 
@@ -431,7 +432,7 @@ class ModelsQuestion(Question, frozen=True):
     application: Application_
     performance: Text = ""
     model: Text = ""
-    since: float | None = None
+    since: Time | None = None
     most: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
     most_candidates: Most = 100
 
@@ -519,8 +520,8 @@ class SeriesQuestion(Question, frozen=True):
     application: Application_
     metric: MetricName
     performance: Text = ""
-    begin: float | None = msgspec.field(default=None, name="from")
-    end: float | None = msgspec.field(default=None, name="to")
+    begin: Time | None = msgspec.field(default=None, name="from")
+    end: Time | None = msgspec.field(default=None, name="to")
     most: Most = 2000
 
 
@@ -611,7 +612,7 @@ class WhatIfQuestion(Question, frozen=True):
 
     application: Application_
     metric: MetricName
-    value: float
+    value: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:

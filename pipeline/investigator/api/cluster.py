@@ -9,7 +9,7 @@ import msgspec
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.history.marks import mark_id
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.topics import COUNTERS
@@ -54,7 +54,7 @@ class MarksQuestion(Question, frozen=True):
     """Of which host, and since when."""
 
     host: Text = ""
-    since: float = 0.0
+    since: Time = 0.0
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 

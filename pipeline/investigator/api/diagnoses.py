@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -17,7 +18,7 @@ from laggard.pipeline.diagnoses.stacks import KERNEL
 from laggard.pipeline.diagnoses.words import did, sentence
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.report import Page
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class DiagnosisPage(Answer, frozen=True):
     command: Annotated[str, msgspec.Meta(description="empty where it is not told")]
     sentence: str
     text: Annotated[str, msgspec.Meta(description="all of it in words and lines, as `laggard diagnose` tells it")]
+    utc_offset_s: Annotated[int, msgspec.Meta(description="of the zone of the times in these words")]
     phases: list[DiagnosisPhase]
     threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="that with most CPU time first")]
     running: Annotated[int, msgspec.Meta(description="samples that found a thread running")]
@@ -114,7 +116,7 @@ class DiagnosisQuestion(Question, frozen=True):
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     host: Text = ""
-    at: Annotated[float | None, msgspec.Meta(description="a time when it was under way: it is found sooner")] = None
+    at: Annotated[Time | None, msgspec.Meta(description="a time when it was under way: it is found sooner")] = None
     phase: Annotated[Numbered, msgspec.Meta(description="by its number; 0 for all")] = 0
     thread: Annotated[int | None, msgspec.Meta(description="by its tid; without it all")] = None
     state: Annotated[
@@ -144,6 +146,7 @@ def diagnosis(reading: Reading, question: DiagnosisQuestion) -> DiagnosisPage:
         command=found.command,
         sentence=sentence(found),
         text="\n".join(line.plain for line in diagnosis_lines(found, Page(WIDTH), Shown())),
+        utc_offset_s=time.localtime(found.ts).tm_gmtoff,
         phases=[_phase(each, number) for number, each in enumerate(found.phases, 1)],
         threads=_threads(found),
         running=running.samples,

@@ -19,7 +19,8 @@ from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.incidents.similar import similar
 from laggard.pipeline.investigator.api.diagnoses import ENDPOINTS as DIAGNOSES_ENDPOINTS
 from laggard.pipeline.investigator.api.moment import Feature
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.records.outputs import Progress
 from laggard.pipeline.web.errors import RequestError
 
@@ -227,11 +228,13 @@ class IncidentsQuestion(Question, frozen=True):
     pool: Text = ""
     service: Text = ""
     only_open: bool = msgspec.field(name="open", default=False)
-    within: Annotated[float, msgspec.Meta(gt=0.0, description="those open so many seconds ago or later")] = LISTED_S
-    begin: Annotated[float | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
+    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="those open so many seconds ago or later")] = (
+        LISTED_S
+    )
+    begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
         name="from", default=None
     )
-    end: float | None = msgspec.field(name="to", default=None)
+    end: Time | None = msgspec.field(name="to", default=None)
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 

@@ -11,8 +11,7 @@ from laggard.pipeline.explaining.explain import clause, judged, pid_of
 from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
-from laggard.pipeline.investigator.api.series import Time
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
 from laggard.pipeline.own import is_own
@@ -232,7 +231,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         silent_s=why.silent_s(reading.clock()) if question.at is None else 0.0,
         scope=why.frame.scope,
         score=_number(ranking.score),
-        told=told(why, since=since(why)),
+        told=told(why, since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,
@@ -280,8 +279,8 @@ def compare(reading: Reading, question: CompareQuestion) -> Comparison:
         at=one.why.frame.ts,
         other=other.why.frame.ts,
         tick_s=one.why.tick_s,
-        told_at=told(one.why, since=since(one.why)),
-        told_with=told(other.why, since=since(other.why)),
+        told_at=told(one.why, since=since(one.why, clocked=False)),
+        told_with=told(other.why, since=since(other.why, clocked=False)),
         scope=one.why.frame.scope,
         host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
         rows=differences[: question.rows],

@@ -13,7 +13,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.report import moment
 from laggard.pipeline.history.series import CONTEXT_S, Reader
 from laggard.pipeline.history.why import OutsideError
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
@@ -94,7 +94,7 @@ class Pools(Answer, frozen=True):
 class PoolsQuestion(Question, frozen=True):
     """At which moment; without one, now."""
 
-    at: float | None = None
+    at: Time | None = None
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 
@@ -154,7 +154,7 @@ class PoolQuestion(Question, frozen=True):
     """Which pool, and at which moment; without one, now."""
 
     pool: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-    at: float | None = None
+    at: Time | None = None
 
 
 class PoolLine(Answer, frozen=True):
@@ -192,8 +192,8 @@ class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_"
         msgspec.Meta(description="one more: then it is about the smallest cluster that has both", max_length=4096),
     ] = ""
     feature: Text = ""
-    from_: float | None = None
-    to: float | None = None
+    from_: Time | None = None
+    to: Time | None = None
 
 
 # Which there are.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
-from laggard.pipeline.investigator.requests import LISTED, Asked, Moment, OfService, RequestRow, rows, stretch
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time
+from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, RequestRow, rows, stretch
 from laggard.pipeline.records.requests import REST
 from laggard.pipeline.requests.lanes import (
     colors_of,
@@ -43,7 +43,7 @@ class Which(OfService, frozen=True, kw_only=True):
     """Which request; the stretch of time is that of the others in its cluster."""
 
     request: Annotated[Text, msgspec.Meta(min_length=1)]
-    at: Annotated[Moment | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
+    at: Annotated[Time | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
 
 
 class Verdict(Answer, frozen=True):

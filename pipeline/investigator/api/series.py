@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.history.series import CONTEXT_S
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST
-from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -82,9 +81,6 @@ class Timeline(Answer, frozen=True):
     marks: list[MarkNear]
     incidents: list[OpenIncident]
 
-
-Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
-"""A time that is asked about."""
 
 Points = Annotated[int, msgspec.Meta(ge=10, le=20_000)]
 

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 import schemathesis
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.investigator.app import ENDPOINTS
 from laggard.pipeline.investigator.openapi import PREFIX, REFUSALS, document
+from laggard.pipeline.web.errors import RequestError
 from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from laggard.pipeline.investigator.endpoint import Endpoint
 
 DOCUMENT = document(ENDPOINTS)
 
@@ -73,6 +79,17 @@ def test_every_parameter_can_be_asked() -> None:
             assert each["required"] == fields[each["name"]].required
             for pattern in values_of(each["schema"], "type"):
                 assert pattern in {"string", "number", "integer", "boolean", "null"}, f"{endpoint.path} {each['name']}"
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_number_is_a_finite_one(endpoint: Endpoint, value: str) -> None:
+    for field in msgspec.structs.fields(endpoint.question):
+        required = {each.encode_name: "1" for each in msgspec.structs.fields(endpoint.question) if each.required}
+        with contextlib.suppress(RequestError):
+            asked = endpoint.asked(list((required | {field.encode_name: value}).items()))
+            numbers = [each for each in msgspec.structs.astuple(asked) if isinstance(each, float)]
+            assert all(map(math.isfinite, numbers)), field.encode_name
 
 
 def test_every_answer_is_an_object_that_says_what_it_holds() -> None:

@@ -81,6 +81,7 @@ export class Doing {
         : html`<p class="muted">No thread was found ${found.state} there.</p>`}
       <details>
         <summary>In words, as <code>laggard diagnose</code> tells it</summary>
+        ${elsewhere(found) ? html`<p class="muted">Times in it are those of the machine that serves this page: ${zone(found.utc_offset_s)}.</p>` : nothing}
         <pre class="incidents-text">${found.text}</pre>
       </details>
     `;
@@ -128,4 +129,16 @@ export class Doing {
       <label>Find <input type="search" .value=${live(params.find ?? "")} @input=${(event) => page.go({ find: event.target.value || undefined }, { replace: true })} /></label>
     </form>`;
   }
+}
+
+/** Whether the server's clock shows another time of day than the viewer's. */
+function elsewhere(found) {
+  return found.utc_offset_s !== -60 * new Date((found.phases[0]?.begin_ts ?? Date.now() / 1000) * 1000).getTimezoneOffset();
+}
+
+/** A zone by its offset: `UTC`, `UTC+05:30`. */
+function zone(offset_s) {
+  const minutes = Math.abs(offset_s) / 60;
+  const two = (value) => String(Math.floor(value)).padStart(2, "0");
+  return offset_s ? `UTC${offset_s < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}` : "UTC";
 }
