@@ -216,8 +216,14 @@ def _heading(row: RowScore, command: str, page: Page) -> Text:
     return line
 
 
-def since(answer: Answer) -> str:
-    """Since when it has been so; empty where nobody knows, or it has just begun."""
+def since(answer: Answer, *, clocked: bool = True) -> str:
+    """Since when it has been so; empty where nobody knows, or it has just begun.
+
+    Args:
+        answer: what was found.
+        clocked: whether the time of day is told, which is that of where this program runs; else only for how long.
+
+    """
     until, about, growth = answer.frame.ts, answer.begins, answer.grown
     if about is not None and growth is not None:
         lasted = f"{'more than ' if growth.before else ''}{readable_duration(until - growth.ts)}"
@@ -228,6 +234,8 @@ def since(answer: Answer) -> str:
         return ""
     if answer.began_before:
         return f", for more than {readable_duration(lasted_s)}"
+    if not clocked:
+        return f", for {readable_duration(lasted_s)}"
     same_day = time.localtime(answer.began)[:3] == time.localtime(until)[:3]
     return f", since {(clock if same_day else moment)(answer.began)} ({readable_duration(lasted_s)})"
 
