@@ -106,7 +106,7 @@ class Chart extends HTMLElement {
   /** Pixels above the plot for what is written at the crosshairs, and at marks: it would hide what is plotted. */
   #headroom() {
     const { marks = [], moment: asked, other } = this.#chart;
-    return 6 + (asked === undefined && other === undefined ? 0 : LABEL) + (marks.length ? LABEL : 0);
+    return 6 + LABEL * ((asked !== undefined) + (other !== undefined) + (marks.length > 0));
   }
 
   #size() {
@@ -240,10 +240,13 @@ class Chart extends HTMLElement {
     const { marks = [], moment: asked, other } = this.#chart;
     const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
     for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
-    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), marks.length ? 2 : 1);
-    if (asked === undefined) return;
-    this.#level(plot, asked);
-    this.#line(plot, asked, "--crosshair", [], clock(asked), marks.length ? 2 : 1);
+    // Each has a row of its own above the plot: two moments may be close together.
+    const row = marks.length ? 2 : 1;
+    if (asked !== undefined) {
+      this.#level(plot, asked);
+      this.#line(plot, asked, "--crosshair", [], clock(asked), row);
+    }
+    if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), asked === undefined ? row : row + 1);
   }
 
   /** The crosshair's other hair: at the value that the first line has at the moment. */
