@@ -134,6 +134,7 @@ export default class View {
     }
     if (!this.moment) this.page.update();
     const timeline = this.#readTimeline(signal, news.size > 0);
+    timeline.catch(() => {}); // where the moment fails first, that is told
     await this.#readMoment(signal, news);
     if (this.#passed()) return;
     if (this.moment) {
