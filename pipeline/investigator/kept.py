@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +21,22 @@ SOONEST_S: Final = 2.0
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
+class _Place(Generic[T]):
+    """Where an answer is, once it is found.
+
+    Attributes:
+        answer: None before.
+        until_s: when it is found anew.
+        lock: held by the thread that finds it.
+
+    """
+
+    answer: T | None = None
+    until_s: float = -math.inf
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Kept(Generic[T]):
     """Answers by what was asked, the latest `most` of them. Safe to use from several threads.
 
@@ -31,11 +48,11 @@ class Kept(Generic[T]):
 
     def __init__(self, most: int = 32, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
-        self._kept: OrderedDict[Hashable, tuple[T, float]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _Place[T]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, asked: Hashable, find: Callable[[], T], *, fixed: bool = False) -> T:
-        """The answer: one thread finds it, the others wait for what it finds.
+        """The answer: one thread finds it; others that ask the same wait for it, those that ask another do not.
 
         Args:
             asked: what.
@@ -44,14 +61,14 @@ class Kept(Generic[T]):
 
         """
         with self._lock:
-            began = self._clock()
-            answer, until = self._kept.get(asked, (None, -math.inf))
-            if answer is None or until < began:
-                answer = find()
-                took_s = self._clock() - began
-                until = math.inf if fixed else began + max(took_s / SHARE, SOONEST_S)
-                self._kept[asked] = answer, until
+            place = self._kept.setdefault(asked, _Place())
             self._kept.move_to_end(asked)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
-            return answer
+        with place.lock:
+            began = self._clock()
+            if place.answer is None or place.until_s < began:
+                place.answer = find()
+                took_s = self._clock() - began
+                place.until_s = math.inf if fixed else began + max(took_s / SHARE, SOONEST_S)
+            return place.answer

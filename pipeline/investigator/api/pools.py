@@ -247,9 +247,9 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
 def _output(reading: Reading, question: PoolQuestion) -> PoolOutput:
     """The pool that is asked about. Raises `RequestError` (404) saying which there are."""
     kept = _compared.setdefault(reading, Kept())
-    # P-values take a bootstrap.
-    asked = (question.pool, question.at)
-    return kept.get(asked, lambda: _compare(reading, question), fixed=question.at is not None)
+    # P-values take a bootstrap. Of a moment that has just been there may still be records to come.
+    fixed = question.at is not None and question.at < reading.clock() - SILENT_S
+    return kept.get((question.pool, question.at), lambda: _compare(reading, question), fixed=fixed)
 
 
 def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:

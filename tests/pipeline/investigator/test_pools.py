@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
+from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.series import BIN_S, DRAWN
 from tests.pipeline.investigator.comparing import (
     FLAT,
@@ -63,6 +65,15 @@ def test_of_a_moment_before_the_leak_nobody_deviates(page: Served) -> None:
     then = get(page, "pools/pool", pool=FLAT, at=ts)
     assert then["ts"] <= ts
     assert then["sentences"] == ["No member behaves unlike the others."]
+
+
+def test_only_of_a_moment_long_past_the_answer_stays_what_it_is(page: Served) -> None:
+    ts = get(page, "pools/pool", pool=FLAT)["ts"]
+    with mock.patch.object(Kept, "get", autospec=True, side_effect=Kept.get) as kept:
+        for clock, fixed in ((ts - 3600.0, False), (ts, False), (ts + 3600.0, True)):
+            with mock.patch.object(page.reading, "clock", lambda now=clock: now):
+                get(page, "pools/pool", pool=FLAT, at=ts)
+            assert kept.call_args.kwargs["fixed"] is fixed
 
 
 def test_a_pool_is_told_from_its_top_down(page: Served) -> None:
