@@ -21,12 +21,20 @@ export class Refusal extends Error {
     this.expected = expected;
     this.challenge = challenge;
   }
+
+  /** Both in one sentence. */
+  get told() {
+    return this.expected ? `${this.message}; expected ${this.expected}` : this.message;
+  }
 }
+
+/** The key, where the browser lets a page store nothing: then it goes when the page is loaded again. */
+let unstored = "";
 
 // A key is for one tab and goes with it. Tabs of the same origin, and nobody else, pass it on to each other.
 const others = new BroadcastChannel(KEY);
 others.addEventListener("message", ({ data }) => {
-  const key = sessionStorage.getItem(KEY);
+  const key = remembered();
   if (data.asks && key) others.postMessage({ key });
   if (data.key && data.key !== key) {
     remember(data.key);
@@ -40,13 +48,26 @@ others.addEventListener("message", ({ data }) => {
 
 /** The header that proves the session; undefined without one. The cookie alone opens nothing, nor does this alone. */
 export function proof() {
-  const key = sessionStorage.getItem(KEY);
+  const key = remembered();
   return key ? { "X-Laggard-Session": key } : undefined;
 }
 
+function remembered() {
+  try {
+    return sessionStorage.getItem(KEY) ?? unstored;
+  } catch {
+    return unstored;
+  }
+}
+
 function remember(key) {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
+  unstored = key;
+  try {
+    if (key) sessionStorage.setItem(KEY, key);
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    // It is remembered above.
+  }
 }
 
 /** Open a session by a token, for every tab. Throws a `Refusal`. */

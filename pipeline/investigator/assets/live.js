@@ -13,12 +13,14 @@ const LONGEST_WAIT_MS = 15000;
  *
  * @param {(topics: string[]) => void} heard called with the topics that have grown
  * @param {(connected: boolean) => void} changed called when the connection comes or goes
+ * @param {() => void} refused called when nobody has said who asks, as after laggard was started anew; nothing is
+ *   listened to any more
  * @param {AbortSignal} signal
  */
-export async function listen(heard, changed, signal) {
+export async function listen(heard, changed, refused, signal) {
   let wait = FIRST_WAIT_MS;
   while (!signal.aborted) {
-    if (document.hidden) await once(document, "visibilitychange", signal);
+    if (document.hidden) await seen(signal);
     const unseen = new AbortController();
     const look = () => document.hidden && unseen.abort();
     document.addEventListener("visibilitychange", look);
@@ -29,11 +31,15 @@ export async function listen(heard, changed, signal) {
         changed(true);
         wait = FIRST_WAIT_MS;
         await read(response.body, heard);
+      } else if (response.status === 401 && !signal.aborted) {
+        refused();
+        return;
       }
     } catch {
       // Refused, broken or unseen: tried again below.
+    } finally {
+      document.removeEventListener("visibilitychange", look);
     }
-    document.removeEventListener("visibilitychange", look);
     if (signal.aborted) return;
     changed(false);
     if (unseen.signal.aborted) continue;
@@ -42,11 +48,16 @@ export async function listen(heard, changed, signal) {
   }
 }
 
-/** Resolves at the event, or when the signal ends the waiting. */
-function once(target, name, signal) {
+/** Resolves when the tab is looked at, or when the signal ends the waiting. */
+function seen(signal) {
   return new Promise((done) => {
-    target.addEventListener(name, done, { once: true, signal });
-    signal.addEventListener("abort", done, { once: true });
+    const look = () => {
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      done();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
   });
 }
 

@@ -5,6 +5,7 @@ import "./chart.js";
 import { listen } from "./live.js";
 import { live } from "./packages/lit-html/directives/live.js";
 import { html, nothing, render } from "./packages/lit-html/lit-html.js";
+import { sentence } from "./sentence.js";
 import { address, read, VIEWS } from "./state.js";
 
 /** A view that is live is read again at most so often. */
@@ -12,6 +13,12 @@ const REFRESH_MS = 1000;
 
 /** Which hosts there are is asked again at most so often. */
 const CLUSTER_MS = 60_000;
+
+/** What could not be read for no fault of the question is asked for again after so long. */
+const AGAIN_MS = 5000;
+
+/** A page that laggard did not answer at all begins again after so long. */
+const OPEN_AGAIN_MS = 2000;
 
 /** What is said at the foot of the page goes after so long. */
 const SAID_MS = 8000;
@@ -28,6 +35,7 @@ const NOBODY = { host: "", hosts: [], version: "", now: 0, writes: false, who: "
  * @typedef {object} Page
  * @property {Record<string, string>} params of the address
  * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean, who: string, session: boolean}} cluster
+ * @property {number} now by laggard's clock, from which the viewer's may differ: seconds since the Unix epoch
  * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean, fresh?: boolean}) => void} go
  *   changes parameters of the address (undefined takes one away; `fresh` takes all others away), and what is shown
  * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
@@ -40,7 +48,8 @@ class Page {
   #view;
   #module = "";
   #error;
-  #loading;
+  #reading;
+  #busy = false;
   #said;
   #saying;
   #connected = true;
@@ -48,6 +57,7 @@ class Page {
   #listening;
   #stale = new Set();
   #timer;
+  #again;
   #lastRead = 0;
   #clusterRead = 0;
 
@@ -68,6 +78,7 @@ class Page {
   }
 
   async #open() {
+    clearTimeout(this.#again);
     this.#listening?.abort();
     const listening = (this.#listening = new AbortController());
     try {
@@ -76,8 +87,7 @@ class Page {
       if (listening.signal.aborted) return;
       this.#refused(error);
       this.update();
-      document.querySelector("main input[name=token]")?.focus();
-      if (!this.#locked) setTimeout(() => this.#open(), 2000);
+      if (!this.#locked) this.#again = setTimeout(() => this.#open(), OPEN_AGAIN_MS);
       return;
     }
     if (listening.signal.aborted) return;
@@ -85,15 +95,23 @@ class Page {
     this.#error = undefined;
     listen(
       (topics) => this.#heard(topics),
-      (connected) => {
-        const back = connected && !this.#connected;
-        this.#connected = connected;
-        if (back) this.#heard(this.#view?.topics ?? []);
-        this.update();
-      },
+      (connected) => this.#reached(connected),
+      () => this.#open(),
       listening.signal,
     );
     await this.#show();
+  }
+
+  /** The connection has come or gone. After it has come again, what was missed is read. */
+  #reached(connected) {
+    const back = connected && !this.#connected;
+    this.#connected = connected;
+    this.update();
+    if (!back) return;
+    // Its script could not be had, and a browser may not ask for it again.
+    if (!this.#view) location.reload();
+    else if (this.#error) this.#load(new Set());
+    else this.#heard(this.#view.topics);
   }
 
   /** Show what went wrong; where nobody has said who asks, nothing else is shown any more. */
@@ -102,18 +120,33 @@ class Page {
     this.#locked = error instanceof Refusal && error.status === 401;
     if (!this.#locked) return;
     this.#listening?.abort();
-    this.#view?.leave?.();
-    this.#view = undefined;
+    this.#leave();
     this.#module = "";
     this.cluster = { ...NOBODY };
+    this.update();
+    document.querySelector("main input[name=token]")?.focus();
+  }
+
+  /** End what the view that was shown still reads, and the view. */
+  #leave() {
+    this.#reading?.abort();
+    this.#busy = false;
+    clearTimeout(this.#again);
+    this.#view?.leave?.();
+    this.#view = undefined;
   }
 
   async #readCluster() {
     this.#clusterRead = performance.now();
     const cluster = await get("/cluster");
+    this.#clusterRead = performance.now();
     // The machine that serves the page may be none of those that are watched.
     const { host, hosts } = cluster;
     this.cluster = { ...cluster, host: hosts.includes(host) ? host : (hosts[0] ?? host) };
+  }
+
+  get now() {
+    return this.cluster.now + (performance.now() - this.#clusterRead) / 1000;
   }
 
   go(params, { path = this.path, replace = false, fresh = false } = {}) {
@@ -144,7 +177,7 @@ class Page {
   }
 
   async reload() {
-    await this.#load(new Set(this.#view.topics));
+    await this.#load(new Set(this.#view?.topics));
   }
 
   #navigated() {
@@ -161,7 +194,7 @@ class Page {
 
   #clicked(event) {
     const link = event.target.closest?.("a[href]");
-    if (!link || link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
+    if (event.defaultPrevented || !link || link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
     if (!VIEWS.some((view) => view.path === link.pathname)) return;
     event.preventDefault();
@@ -174,16 +207,28 @@ class Page {
     const { module, title } = VIEWS.find((view) => view.path === this.path);
     document.title = `${title} - laggard`;
     if (module !== this.#module) {
-      this.#view?.leave?.();
+      this.#leave();
       this.#module = module;
-      this.#view = undefined;
       this.#error = undefined;
-      const { default: View } = await import(`./views/${module}.js`);
-      if (this.#module !== module) return;
+      const View = await this.#import(module);
+      // Another was opened since; or this one, and there and back again.
+      if (!View || this.#module !== module || this.#view) return;
       this.#view = new View(this);
     }
     await this.#load(new Set());
     if (before && before !== module && this.#module === module) this.#arrive();
+  }
+
+  async #import(module) {
+    try {
+      return (await import(`./views/${module}.js`)).default;
+    } catch (error) {
+      console.error(error);
+      if (this.#module !== module) return undefined;
+      this.#error = new Refusal(0, "This view could not be loaded", "that `laggard up` or `laggard serve` runs");
+      this.update();
+      return undefined;
+    }
   }
 
   /** After another view was opened: a screen reader, and Tab, go on from its heading. */
@@ -194,23 +239,30 @@ class Page {
     window.scrollTo(0, 0);
   }
 
-  /** Read; `news` are the topics that have grown, none where only the address has changed. */
+  /**
+   * Read; `news` are the topics that have grown, none where only the address has changed. The signal that the view gets
+   * ends what it reads when it is asked to read again, or is left.
+   */
   async #load(news) {
-    this.#loading?.abort();
     if (!this.#view) return;
-    const loading = (this.#loading = new AbortController());
+    this.#reading?.abort();
+    clearTimeout(this.#again);
+    const { signal } = (this.#reading = new AbortController());
+    this.#busy = true;
     this.#stale.clear();
     this.#lastRead = performance.now();
     try {
       if (news.size && (!this.cluster.hosts.length || this.#lastRead - this.#clusterRead > CLUSTER_MS)) await this.#readCluster();
-      await this.#view.load(loading.signal, news);
+      await this.#view.load(signal, news);
+      if (signal.aborted) return;
       this.#error = undefined;
     } catch (error) {
-      if (error.name === "AbortError" || loading.signal.aborted) return;
+      if (signal.aborted) return;
       this.#refused(error);
       if (!(error instanceof Refusal)) console.error(error);
+      else if (!this.#locked && (error.status === 0 || error.status >= 500)) this.#again = setTimeout(() => this.#load(new Set(news)), AGAIN_MS);
     }
-    if (this.#loading === loading) this.#loading = undefined;
+    this.#busy = false;
     this.update();
     this.#heard([]);
   }
@@ -219,22 +271,23 @@ class Page {
   #heard(topics) {
     const wanted = this.#view?.topics ?? [];
     for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
-    if (!this.#stale.size || this.#timer || this.#loading) return;
+    if (!this.#stale.size || this.#timer || this.#busy) return;
     const wait = Math.max(0, this.#lastRead + REFRESH_MS - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#stale.size && !document.hidden && !this.#loading) this.#load(new Set(this.#stale));
+      if (this.#stale.size && !document.hidden && !this.#busy) this.#load(new Set(this.#stale));
     }, wait);
   }
 
   #themed(theme) {
-    if (theme === "auto") {
-      localStorage.removeItem(THEME);
-      delete document.documentElement.dataset.theme;
-    } else {
-      localStorage.setItem(THEME, theme);
-      document.documentElement.dataset.theme = theme;
+    try {
+      if (theme === "auto") localStorage.removeItem(THEME);
+      else localStorage.setItem(THEME, theme);
+    } catch {
+      // The browser keeps nothing: the choice lasts as long as the page.
     }
+    if (theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
     window.dispatchEvent(new Event("laggard-theme"));
   }
 
@@ -262,7 +315,7 @@ class Page {
 
   #template() {
     return html`
-      <a class="skip" href="#main">Skip to what is shown</a>
+      <a class="skip" href="#main" @click=${skip}>Skip to what is shown</a>
       <header class="shell">
         <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" />laggard</a>
         <nav aria-label="Views">
@@ -291,7 +344,7 @@ class Page {
         </div>
       </header>
       <main id="main" tabindex="-1" class="view-${this.#module}">${this.#locked ? this.#lock() : this.#shown()}</main>
-      <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${this.#said.text}</p>` : nothing}</div>
+      <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${sentence(this.#said.text)}</p>` : nothing}</div>
     `;
   }
 
@@ -299,18 +352,18 @@ class Page {
     const error = this.#error;
     if (error && !(this.#view?.shows?.() ?? false)) {
       return html`<section class="empty" role="alert">
-        <h1>${error.message}</h1>
-        ${error.expected ? html`<p>Expected: ${error.expected}</p>` : nothing}
+        <h1>${sentence(error.message)}</h1>
+        ${error.expected ? html`<p>Expected: ${sentence(error.expected)}</p>` : nothing}
       </section>`;
     }
-    return html`${error ? html`<p class="error" role="alert">${error.message}</p>` : nothing}${this.#view?.render() ?? nothing}`;
+    return html`${error ? html`<p class="error" role="alert">${sentence(error.message)}</p>` : nothing}${this.#view?.render() ?? nothing}`;
   }
 
   #lock() {
     if (!this.#error.challenge) {
       return html`<section class="empty" role="alert">
         <h1>Nobody has said who you are</h1>
-        <p>Expected: ${this.#error.expected}</p>
+        <p>Expected: ${sentence(this.#error.expected)}</p>
       </section>`;
     }
     return html`<section class="empty lock">
@@ -323,6 +376,12 @@ class Page {
       <p>It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only.</p>
     </section>`;
   }
+}
+
+/** Go on from what is shown; the address stays, for it says what that is. */
+function skip(event) {
+  event.preventDefault();
+  document.querySelector("#main").focus();
 }
 
 new Page().start();
