@@ -25,6 +25,8 @@ _TICK_S = 1.0
 """How long it may take until the event is seen, and how old the `Date` of an answer may be."""
 _ASKING_S = 10.0
 """How often it is seen whether a connection has asked for anything since the last look."""
+_STUCK_S = 60.0
+"""An answer of which nothing was taken for so long is given up."""
 
 
 class Serving:
@@ -55,12 +57,15 @@ class Serving:
 class _Protocol(H11Protocol):
     """A connection that is closed when it asks for nothing: a few that only hold on would lock everybody else out.
 
-    uvicorn closes idle connections only after their first answer, and one byte now and then keeps them open.
+    uvicorn closes idle connections only after their first answer, and one byte now and then keeps them open. Nor does
+    it ever close one that asks for much and takes nothing of it.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base class
         super().connection_made(transport)
         self._asked: object = None
+        self._left_bytes = 0
+        self._stuck_s = 0.0
         self._look = self.loop.call_later(_ASKING_S, self._close_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -70,9 +75,14 @@ class _Protocol(H11Protocol):
     def _close_silent(self) -> None:
         request = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
         if request is self._asked and (request is None or request.response_complete):
-            self.transport.close()
+            self.transport.close()  # once everything is sent
+        left_bytes = self.transport.get_write_buffer_size()
+        stuck = request is self._asked and 0 < left_bytes == self._left_bytes
+        self._stuck_s = self._stuck_s + _ASKING_S if stuck else 0.0
+        if self._stuck_s >= _STUCK_S:
+            self.transport.abort()
             return
-        self._asked = request
+        self._asked, self._left_bytes = request, left_bytes
         self._look = self.loop.call_later(_ASKING_S, self._close_silent)
 
 

@@ -35,6 +35,8 @@ from tests.brokers.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from starlette.types import Receive, Scope, Send
+
 NOW = 1_700_000_000.0
 TOKEN = "correct-horse-battery"
 
@@ -347,6 +349,26 @@ def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port, monkeypatc
     finally:
         for connection in held:
             connection.close()
+
+
+def test_connections_that_take_no_answer_lock_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up = threading.Event()
+
+    async def much(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(64 << 20), "more_body": True})
+        await send({"type": "http.response.body"})  # waits until the first part is taken
+        given_up.set()
+
+    monkeypatch.setattr(server, "_ASKING_S", 0.1)
+    monkeypatch.setattr(server, "_STUCK_S", 0.5)
+    serving = serve(much, Listen.resolve(Address("127.0.0.1", 0)), threading.Event())
+    try:
+        with socket.create_connection(("127.0.0.1", int(serving.url.rpartition(":")[2]))) as held:
+            held.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert given_up.wait(60)
+    finally:
+        serving.close()
 
 
 def test_a_name_that_does_not_resolve_is_said() -> None:
