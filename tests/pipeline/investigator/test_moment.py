@@ -88,7 +88,7 @@ def refused(page: Served, path: str, **asked: Any) -> tuple[int, str, str]:
     return answer.status_code, answer.json()["error"], answer.json()["expected"]
 
 
-def whole(page: Served, path: str = "/series", **asked: Any) -> Any:
+def whole(page: Served, path: str, /, **asked: Any) -> Any:
     """A series, or a timeline, with all that it is to have."""
     until = time.monotonic() + 30
     while not (found := get(page, path, **asked))["complete"]:
@@ -260,7 +260,7 @@ def values_of(feature: str, row: str = HOG, ticks: int = TICKS) -> dict[float, f
 
 
 def test_a_series_has_every_tick_and_breaks_where_there_is_none(page: Served) -> None:
-    found = whole(page, row=HOG, feature=WRITES, at=at(155), **{"from": START, "to": at(TICKS)})
+    found = whole(page, "/series", row=HOG, feature=WRITES, at=at(155), **{"from": START, "to": at(TICKS)})
     points = dict(zip(found["ts"], found["values"], strict=True))
     broken = {ts for ts, value in points.items() if value is None}
     assert {ts: value for ts, value in points.items() if ts not in broken} == values_of(WRITES)
@@ -276,7 +276,7 @@ def test_a_series_has_every_tick_and_breaks_where_there_is_none(page: Served) ->
 
 
 def test_a_thinned_series_loses_no_spike(page: Served) -> None:
-    found = whole(page, row=HOG, feature=WRITES, at=at(155), points=20, **{"from": START, "to": at(TICKS)})
+    found = whole(page, "/series", row=HOG, feature=WRITES, at=at(155), points=20, **{"from": START, "to": at(TICKS)})
     told = values_of(WRITES)
     there = [number for number, each in enumerate(found["values"]) if each is not None]
     assert len(there) <= 20
@@ -300,7 +300,7 @@ def test_the_first_answer_is_there_at_once_and_the_rest_soon(tmp_path: Path) -> 
         far = {ts: value for ts, value in zip(first["ts"], first["values"], strict=True) if ts > at(200)}
         assert far
         assert all(value == pytest.approx(told[ts], rel=1e-6) for ts, value in far.items())
-        last_answer = whole(page, **asked)
+        last_answer = whole(page, "/series", **asked)
         points = zip(last_answer["ts"], last_answer["values"], strict=True)
         assert {ts: value for ts, value in points if value is not None} == told
 
@@ -311,7 +311,7 @@ def test_without_a_range_it_is_the_context_of_the_moment(page: Served) -> None:
 
 
 def test_a_host_has_a_series_too(page: Served) -> None:
-    found = whole(page, row="host", scope="host", feature="load_1m", at=at(155))
+    found = whole(page, "/series", row="host", scope="host", feature="load_1m", at=at(155))
     assert {each for each in found["values"] if each is not None} == {0.5}
 
 
@@ -363,7 +363,7 @@ def test_a_history_that_is_cut_while_it_is_looked_at_begins_later(tmp_path: Path
         partition = opened.partition_of(TOPICS.name(COUNTERS), "web-1")
         opened.discard(partition, opened.offset_at(partition, at(60)))
         assert get(page, "/timeline")["first_ts"] == at(60)
-        found = whole(page, row=HOG, feature=WRITES, at=at(119), **{"from": START, "to": at(119)})
+        found = whole(page, "/series", row=HOG, feature=WRITES, at=at(119), **{"from": START, "to": at(119)})
         assert found["ts"][0] == at(60)
         assert get(page, "/moment", at=at(100))["ts"] == at(100)
         status, _, expected = refused(page, "/moment", at=at(10))
