@@ -466,4 +466,4 @@ def test_hostile_names_stay_what_they_are(tmp_path: Path) -> None:
         assert [each["note"] for each in found["marks"]] == ["<i>slow</i>\u202e"]
         for row in rows:
             assert get(page, "/row", host=host, row=row)["row"]["row"] == row
-            assert len(whole(page, host=host, row=row, feature=FEATURES[0])["ts"]) == 30
+            assert len(whole(page, "/series", host=host, row=row, feature=FEATURES[0])["ts"]) == 30
