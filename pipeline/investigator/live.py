@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,8 @@ ALIVE_S: Final = 15.0
 """A comment is sent where nothing else was for so long: proxies close what is silent."""
 
 MOST_LISTENERS: Final = 100
+
+_logger = logging.getLogger(__name__)
 
 TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
 
@@ -86,8 +89,13 @@ class News:
         """In the thread: tell of every topic that has grown, until nobody listens."""
         before: dict[str, int] = {}
         while True:
-            with contextlib.suppress(BusError):  # for now: the next look may find it
+            try:
                 now = self._ends()
+            except BusError:
+                pass  # for now: the next look may find it
+            except Exception:  # whoever listens still waits for the next one
+                _logger.exception("the ends of topics could not be looked at")
+            else:
                 grown = {name for name, end in now.items() if name in before and end > before[name]}
                 before |= now
                 self._tell(grown)

@@ -4,16 +4,17 @@ import json
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+from unittest import mock
 
-from laggard.pipeline.bus import Outgoing
+import pytest
+
+from laggard.pipeline.bus import BusUnavailable, Outgoing
 from laggard.pipeline.records import Mark, encode
 from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
@@ -22,6 +23,26 @@ def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
         lines = live.iter_lines()
         assert next(lines).startswith("retry: ")
         time.sleep(1.2)  # the ends of the topics have been looked at
+        mark = encode(Mark("web-1", 1.7e9, ""))
+        page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
+        told = next(line for line in lines if line.startswith("data: "))
+        assert json.loads(told.removeprefix("data: ")) == {"topics": ["counters"]}
+
+
+@pytest.mark.parametrize("failure", [BusUnavailable("away"), RuntimeError("a fault")])
+def test_listeners_are_told_again_once_a_look_succeeds(tmp_path: Path, failure: Exception) -> None:
+    with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as live:
+        lines = live.iter_lines()
+        assert next(lines).startswith("retry: ")
+        time.sleep(1.2)  # the ends of the topics have been looked at
+        failed = threading.Event()
+
+        def fail(*_: object) -> NoReturn:
+            failed.set()
+            raise failure
+
+        with mock.patch.object(page.reading.bus, "all_bounds", fail):
+            assert failed.wait(20)
         mark = encode(Mark("web-1", 1.7e9, ""))
         page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
         told = next(line for line in lines if line.startswith("data: "))
