@@ -46,9 +46,10 @@ WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
 @duration_option
 @setting_flag("--interval", "agent.interval", "DURATION", "Time between ticks (setting agent.interval).")
 def up(settings: Settings, duration_s: float | None) -> int:
-    """Watch this machine: run agent and worker until ^C.
+    """Watch this machine: run agent, worker and the page until ^C.
 
-    The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not.
+    The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not, and
+    so does the page, in a browser (setting serve.listen).
     Where the settings name `[[sources]]`, `laggard measure` runs beside them; where they say what is to be traced
     (`trace.*`), `laggard trace` does.
     """

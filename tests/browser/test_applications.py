@@ -73,7 +73,7 @@ def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, t
 
 def test_a_metric_that_is_clicked_is_shown_in_plain_words_beside_the_performance(page: Served, tab: Page) -> None:
     opened(tab, page, "?application=shop&tab=analysis")
-    expect(tab.get_by_role("heading", name="Time that `postgres` on db-1 waited for disks", level=2)).to_be_visible()
+    expect(tab.get_by_role("heading", name="Time that postgres on db-1 waited for disks", level=2)).to_be_visible()
     tab.get_by_role("region", name="Metrics of phase 1").get_by_role("link", name=WAITS).click()
     expect(tab.get_by_role("heading", name="Time that some task on web-1 waited for a CPU", level=2)).to_be_visible()
     expect(tab).to_have_url(re.compile("metric=web-1%3Apressure_cpu_some_ratio"))
@@ -119,14 +119,14 @@ def test_the_map_places_both_phases_on_hosts_in_tiers(page: Served, tab: Page) -
     database = tiers.locator("section").filter(has_text="db-1")
     expect(database.get_by_role("heading", level=3)).to_contain_text("to blame")
     expect(database.get_by_role("list", name="In the model")).to_contain_text("now ")
-    database.get_by_role("link", name="time that `postgres` on db-1 waited for disks").click()
-    expect(tab.get_by_role("heading", name="Time that `postgres` on db-1 waited for disks", level=2)).to_be_visible()
+    database.get_by_role("link", name="time that postgres on db-1 waited for disks").click()
+    expect(tab.get_by_role("heading", name="Time that postgres on db-1 waited for disks", level=2)).to_be_visible()
 
 
 def test_names_that_would_be_more_than_names_are_text(page: Served, tab: Page) -> None:
     opened(tab, page, "?application=shop&tab=diagnosis")
-    expect(tab.get_by_role("link", name=f"time that `{HOSTILE}` on web-2 waited for disks")).to_be_visible()
-    tab.get_by_role("link", name=f"time that `{HOSTILE}` on web-2 waited for disks").click()
+    expect(tab.get_by_role("link", name=f"time that {HOSTILE} on web-2 waited for disks")).to_be_visible()
+    tab.get_by_role("link", name=f"time that {HOSTILE} on web-2 waited for disks").click()
     expect(tab.get_by_text(f"web-2/{HOSTILE}:io_delay_ratio", exact=True).last).to_be_visible()
     assert tab.locator("img[src=x]").count() == 0
 

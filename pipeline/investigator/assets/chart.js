@@ -5,7 +5,7 @@
  */
 
 import uPlot from "./packages/uplot/uPlot.esm.js";
-import { clock, moment, readable } from "./format.js";
+import { clock, moment, readable, readables } from "./format.js";
 
 const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 
@@ -161,7 +161,7 @@ class Chart extends HTMLElement {
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
         { ...axis, size: 34, space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
-        { ...axis, size: 76, values: (_, splits) => splits.map((value) => readable(chart.feature, value)) },
+        { ...axis, size: 76, values: (_, splits) => readables(chart.feature, splits) },
       ],
       bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
       series: [
@@ -239,7 +239,8 @@ class Chart extends HTMLElement {
   #above(plot) {
     const { marks = [], moment: asked, other } = this.#chart;
     const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
-    for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1);
+    const taken = [];
+    for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1, taken);
     // Each has a row of its own above the plot: two moments may be close together.
     const row = marks.length ? 2 : 1;
     if (asked !== undefined) {
@@ -272,7 +273,8 @@ class Chart extends HTMLElement {
     ctx.restore();
   }
 
-  #line(plot, ts, name, dash, label, row) {
+  /** A line at a time, with what it is above the plot, unless that would hide what is there: the stretches `taken`. */
+  #line(plot, ts, name, dash, label, row, taken = []) {
     const { ctx, bbox } = plot;
     const x = Math.round(plot.valToPos(ts, "x", true)) + 0.5;
     if (x < bbox.left || x > bbox.left + bbox.width) return;
@@ -289,14 +291,19 @@ class Chart extends HTMLElement {
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
     const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
-    const at = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top - (LABEL * row + 2) * devicePixelRatio];
-    // Two that are near each other: the later is read.
-    ctx.setLineDash([]);
-    ctx.lineWidth = 4 * devicePixelRatio;
-    ctx.lineJoin = "round";
-    ctx.strokeStyle = this.#color("--card");
-    ctx.strokeText(told, ...at);
-    ctx.fillText(told, ...at);
+    const start = x + (left ? -4 : 4) * devicePixelRatio;
+    const wide = ctx.measureText(told).width;
+    const [from, to] = left ? [start - wide, start] : [start, start + wide];
+    if (told && !taken.some((other) => from < other.to && other.from < to)) {
+      taken.push({ from, to });
+      const at = [start, bbox.top - (LABEL * row + 2) * devicePixelRatio];
+      ctx.setLineDash([]);
+      ctx.lineWidth = 4 * devicePixelRatio;
+      ctx.lineJoin = "round";
+      ctx.strokeStyle = this.#color("--card"); // of lines that cross it
+      ctx.strokeText(told, ...at);
+      ctx.fillText(told, ...at);
+    }
     ctx.restore();
   }
 

@@ -25,20 +25,31 @@ const SUFFIXES = [
   ["_s", SECONDS],
 ];
 
-/** The value of a feature with its unit, by the end of its name: `212 MB/s`, `97 %`; `-` for one that is not there. */
-export function readable(feature, value) {
+/**
+ * The value of a feature with its unit, by the end of its name: `212 MB/s`, `97 %`; `-` for one that is not there.
+ * `finer`: so many more decimals than it usually has.
+ */
+export function readable(feature, value, finer = 0) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
   if (feature.endsWith("_timestamp_seconds")) return moment(value);
   const base = feature.endsWith("_per_s") ? feature.slice(0, -6) : feature;
   const steps = SUFFIXES.find(([suffix]) => base.endsWith(suffix))?.[1] ?? COUNTS;
   const magnitude = Math.abs(value) * 1.0005;
   const step = magnitude === 0 ? (steps.find(([, size]) => size === 1) ?? steps[0]) : (steps.findLast(([least]) => magnitude >= least) ?? steps[0]);
-  return `${digits(value / step[1], step[3] ?? 3)}${step[2]}${base === feature ? "" : "/s"}`;
+  return `${digits(value / step[1], step[3] ?? 3, finer)}${step[2]}${base === feature ? "" : "/s"}`;
 }
 
-function digits(value, most) {
+/** Values along an axis, as fine as it takes to tell one from the next. */
+export function readables(feature, values) {
+  for (let finer = 0; ; finer += 1) {
+    const told = values.map((value) => readable(feature, value, finer));
+    if (finer === 2 || new Set(told).size === told.length) return told;
+  }
+}
+
+function digits(value, most, finer) {
   const size = Math.abs(value);
-  const decimals = Math.min(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3, most);
+  const decimals = Math.min(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3, most) + finer;
   return value.toLocaleString("en-US", { maximumFractionDigits: decimals, minimumFractionDigits: 0 }).replace(/^-0$/, "0");
 }
 

@@ -113,7 +113,7 @@ export default class View {
   }
 
   render() {
-    if (!this.list) return nothing;
+    if (!this.list) return html`<h1>Applications</h1>`;
     if (!this.list.applications.length) return this.#empty();
     const { application, tab } = this;
     const there = this.data.tab === tab && this.data.application === application;

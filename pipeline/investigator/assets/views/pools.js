@@ -145,7 +145,7 @@ export default class View {
     const path = this.#path();
     return html`<p><a href=${this.page.href("/pools", { at: this.page.params.at })}>All pools</a></p>
       <h1>${name}</h1>
-      <p class="muted">${members} members at ${time(ts)}${this.#back()}. ${belief}</p>
+      <p class="muted">${members} ${members === 1 ? "member" : "members"} at ${time(ts)}${this.#back()}. ${belief}</p>
       <section class="card" aria-labelledby="pools-ranking">
         <h2 id="pools-ranking">Unlike the others</h2>
         ${ranking.length ? html`<ol class="pools-ranking">${ranking.map((each) => this.#deviating(each))}</ol>` : html`<p>${sentences[0]}</p>`}

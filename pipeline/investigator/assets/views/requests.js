@@ -7,7 +7,7 @@ import { sentence } from "../sentence.js";
 import { number } from "../state.js";
 import { time } from "../time.js";
 import { clusterCard } from "./requests/cluster.js";
-import { histogram } from "./requests/durations.js";
+import { histogram, histogramTable } from "./requests/durations.js";
 import { listCard, SHOWN } from "./requests/list.js";
 import { onePage } from "./requests/path.js";
 import { asked, isLive, rangeChoice } from "./requests/range.js";
@@ -155,7 +155,7 @@ export default class View {
         ${this.#plane()}
         <section class="card">
           <h2>Durations</h2>
-          ${histogram(one.durations)} ${durations(service)}
+          ${histogram(one.durations)} ${durations(service)} ${histogramTable(one.durations)}
         </section>
       </div>
       ${this.#clusters()} ${clusterCard(this)} ${listCard(this)}`;

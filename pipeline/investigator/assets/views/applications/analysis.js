@@ -3,6 +3,7 @@
 import { get, Refusal } from "../../api.js";
 import { printable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { number } from "../../state.js";
 import { time } from "../../time.js";
 import { look, range } from "./tracking.js";
@@ -138,7 +139,7 @@ function models(view, { models: found, shown, chosen }) {
           <p><code>${each.equation}</code></p>
           ${each.terms.map(
             (term) => html`<p class="applications-term">
-              <a href=${view.link({ metric: term.metric.metric, model: index ? each.id : undefined })} aria-current=${term.metric.metric === chosen && each.id === shown.id ? "true" : nothing}>${capital(term.metric.description)}</a>
+              <a href=${view.link({ metric: term.metric.metric, model: index ? each.id : undefined })} aria-current=${term.metric.metric === chosen && each.id === shown.id ? "true" : nothing}>${sentence(capital(term.metric.description))}</a>
               ${resource(term.metric)}${term.effect ? html`<span class="muted">; ${term.effect}</span>` : nothing}
             </p>`,
           )}
@@ -163,14 +164,14 @@ function one(view, data) {
   const ranged = (event) => look(view, event);
   const term = shown.terms.find((each) => each.metric.metric === chosen);
   return html`<section class="card">
-    <h2>${capital(metric.description)}</h2>
+    <h2>${sentence(capital(metric.description))}</h2>
     <p><code>${printable(metric.metric)}</code> ${resource(metric)} ${wished(data.models, metric.metric)}</p>
     ${wishes(view, data, metric.metric)}
     ${range(view, series.ts)}
     <h3>Its mean over each interval</h3>
     <laggard-chart
       .height=${170}
-      .label=${`${capital(metric.description)}, its mean over each interval`}
+      .label=${`${capital(metric.description).replaceAll("`", "")}, its mean over each interval`}
       .chart=${{ feature: metric.feature.split("{")[0], ts: series.ts, lines: [{ label: metric.feature, values: series.values }], ...shared }}
       @range=${ranged}
     ></laggard-chart>
@@ -224,5 +225,5 @@ function whatIf(view, { metric }) {
       <label>What if it were <input name="value" inputmode="decimal" size="8" autocomplete="off" placeholder=${metric.feature.endsWith("_ratio") ? "20%" : "0"} /></label>
       <button>Ask the models</button>
     </form>
-    <div role="status">${answer.map((each) => html`<p>${each}</p>`)}</div>`;
+    <div role="status">${answer.map((each) => html`<p>${sentence(each)}</p>`)}</div>`;
 }

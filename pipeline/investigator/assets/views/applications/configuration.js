@@ -3,6 +3,7 @@
 import { get } from "../../api.js";
 import { duration, printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { capital, steps } from "./told.js";
 
@@ -45,10 +46,16 @@ function performance({ sources, performance: measured, interval_s, ts }) {
     <h3>Sources</h3>
     ${sources.length
       ? html`<ul>
-          ${sources.map((each) => html`<li>${printable(each.name)} (${each.kind}), every ${duration(each.interval_s)}: ${each.reads.map((one) => html`<code>${printable(one)}</code> `)}</li>`)}
+          ${sources.map((each) => html`<li>${source(each)}: ${each.reads.map((one) => html`<code>${printable(one)}</code> `)}</li>`)}
         </ul>`
       : html`<p class="muted">None in the settings of this page: another machine measures it, or <code>laggard measure</code> with other settings.</p>`}
   </section>`;
+}
+
+/** What a source is called, and how often it is asked; lines are read as they come. */
+function source({ name, kind, interval_s }) {
+  const called = name === kind ? kind : `${printable(name)} (${kind})`;
+  return kind === "lines" ? called : `${called}, every ${duration(interval_s)}`;
 }
 
 function hosts({ hosts: those, patterns, pattern }) {
@@ -111,7 +118,7 @@ function parameters({ parameters: those }) {
               <th scope="row"><code>${each.setting}</code></th>
               <td class="applications-value"><code>${each.value}</code></td>
               <td class="muted">${printable(each.place)}</td>
-              <td class="applications-help">${each.help}</td>
+              <td class="applications-help">${sentence(each.help)}</td>
             </tr>`,
           )}
         </tbody>

@@ -3,6 +3,7 @@
 import { get } from "../../api.js";
 import { printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { choice, resource, share } from "./told.js";
 
@@ -18,7 +19,7 @@ export function render(view, data) {
   const { model } = data;
   return html`
     ${choice(view, data.performance, model.performance)}
-    ${data.told ? html`<p class="alarm">${data.told}</p>` : nothing}
+    ${data.told ? html`<p class="alarm">${sentence(data.told)}</p>` : nothing}
     <p>
       By the model of ${time(model.ts)}, R² ${share(model.r2)}: <code>${model.equation}</code>
       ${view.page.params.model ? html`<a href=${view.link({ model: undefined })}>The present one</a>` : nothing}
@@ -51,14 +52,14 @@ function one(view, { model }, host) {
   const first = host.phase_1.filter((each) => !each.chosen);
   const link = (metric) => view.link({ tab: "analysis", metric, performance: model.performance });
   const kind = blamed ? "card applications-host blamed" : host.phase_2.length ? "card applications-host in" : "card applications-host";
-  const of = (each) => html`<li class="applications-phase-1"><span aria-hidden="true">•</span> <a href=${link(each.metric.metric)}>${each.metric.description}</a> ${resource(each.metric)} <span class="muted">r ${each.r === null ? "-" : each.r.toFixed(2)}</span></li>`;
+  const of = (each) => html`<li class="applications-phase-1"><span aria-hidden="true">•</span> <a href=${link(each.metric.metric)}>${sentence(each.metric.description)}</a> ${resource(each.metric)} <span class="muted">r ${each.r === null ? "-" : each.r.toFixed(2)}</span></li>`;
   return html`<section class=${kind}>
     <h3>${printable(host.host)} ${blamed ? html`<span class="badge culprit">to blame</span>` : nothing}</h3>
     ${host.phase_2.length
       ? html`<ul aria-label="In the model">
           ${host.phase_2.map(
             (each) => html`<li class="applications-phase-2">
-              <span class="applications-star" aria-hidden="true">★</span> <a href=${link(each.metric.metric)}>${each.metric.description}</a> ${resource(each.metric)}
+              <span class="applications-star" aria-hidden="true">★</span> <a href=${link(each.metric.metric)}>${sentence(each.metric.description)}</a> ${resource(each.metric)}
               ${each.effect ? html`<span class="muted">${each.effect}</span>` : nothing} ${now(host.suspects.find((one) => one.metric.metric === each.metric.metric))}
             </li>`,
           )}

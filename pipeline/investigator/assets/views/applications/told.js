@@ -2,6 +2,7 @@
 
 import { printable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 
 const ICONS = {
   cpu: svg`<path d="M4 4h8v8H4zM6.5 1v3m3-3v3m-3 8v3m3-3v3M1 6.5h3m-3 3h3m8-3h3m-3 3h3" />`,
@@ -23,7 +24,7 @@ export function resource(metric) {
 export function steps(those) {
   if (!those.length) return nothing;
   return html`<ul class="applications-steps">
-    ${those.map((each) => html`<li>${capital(each.lacks)}${each.do ? html`:<pre><code>${each.do}</code></pre>` : "."}</li>`)}
+    ${those.map((each) => html`<li>${sentence(capital(each.lacks))}${each.do ? html`:<pre><code>${each.do}</code></pre>` : "."}</li>`)}
   </ul>`;
 }
 

@@ -2,6 +2,7 @@
 
 import { get } from "../../api.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
+import { sentence } from "../../sentence.js";
 import { number } from "../../state.js";
 import { time } from "../../time.js";
 import { built, capital } from "./told.js";
@@ -16,7 +17,7 @@ export async function load(view, signal) {
 export function render(view, data) {
   return html`
     <p class=${data.slow ? "alarm" : ""}>
-      ${data.told}
+      ${sentence(data.told)}
       ${data.incidents.filter((each) => each.to === null).map((each) => html`<a href=${view.page.href("/incidents", { id: each.id })}>The incident since ${time(each.from, true)}</a> `)}
     </p>
     ${range(view, data.ts)}

@@ -148,7 +148,10 @@ export default class List {
           ? html`, or <a href="/incidents?range=7d">at all incidents of the last 7 days</a>`
           : nothing}.
       </p>
-      <p>If it is slow and nothing is told, type <code>laggard mark "what is slow"</code>: it is judged all the same.</p>
+      <p>
+        If it is slow and nothing is told, mark it: by <em>Why is it slow?</em> there, or <code>laggard mark "what is slow"</code>. It is judged all
+        the same.
+      </p>
     </section>`;
   }
 }

@@ -8,7 +8,7 @@ const WIDE = 560;
 const HIGH = 190;
 const MARGIN = { left: 44, right: 12, top: 24, bottom: 26 };
 
-/** The histogram, and the same as a table. */
+/** The histogram. */
 export function histogram(durations) {
   const { edges_s: edges, normal, outlying, threshold_s: threshold } = durations;
   const [low, high] = [edges[0], edges.at(-1)];
@@ -39,8 +39,12 @@ export function histogram(durations) {
       <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-normal" width="12" height="12" />`}</svg> normal
       <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-outlying" x="3" width="6" height="12" />`}</svg> out of line
       ${cut === undefined ? nothing : html`<span class="muted">Above ${readable("duration_s", threshold)} the fewest would be called out of line wrongly.</span>`}
-    </p>
-    <details>
+    </p>`;
+}
+
+/** The same as a table. */
+export function histogramTable({ edges_s: edges, normal, outlying }) {
+  return html`<details>
       <summary>Durations as a table</summary>
       <div class="scrolls" tabindex="0" role="region" aria-label="Durations as a table">
         <table>
