@@ -51,12 +51,13 @@ class Entry(NamedTuple):
 class _Read:
     """What was read of a partition: from where up to where, what opened before which time was not, what is there.
 
-    `kept` counts, at least, those that are kept with their records.
+    `since` is the earliest time that was asked about; `kept` counts, at least, those that are kept with their records.
     """
 
     start: int
     stop: int
     begins_ts: float
+    since: float
     last: dict[str, Entry] = field(default_factory=dict)
     kept: int = 0
 
@@ -83,20 +84,25 @@ class Ledger:
         self._lock = threading.Lock()
         self._reads: dict[Partition, _Read] = {}
 
-    def since(self, since: float) -> tuple[list[Entry], float]:
+    def since(self, since: float, key: str | None = None) -> tuple[list[Entry], float]:
         """The live incidents that were open at a time or after it, that which opened last first.
 
         Args:
             since: seconds since the Unix epoch.
+            key: the host, or what else they are about; None for all.
 
         Returns:
             Them, and what opened before which time was not read; NaN where all was. See `past_incidents`.
 
         """
         with self._lock:
-            reads = [self._follow(each, since) for each in self._bus.partitions(self._topic)]
+            where = self._bus.partitions(self._topic) if key is None else [self._bus.partition_of(self._topic, key)]
+            reads = [self._follow(each, since) for each in where]
             found = [
-                each for read in reads for each in read.last.values() if each.told.live and each.told.until_ts >= since
+                each
+                for read in reads
+                for each in read.last.values()
+                if each.told.live and each.told.until_ts >= since and (key is None or each.key == key)
             ]
             begins = max((read.begins_ts for read in reads if not math.isnan(read.begins_ts)), default=math.nan)
         return sorted(found, key=lambda each: (-each.told.opened_ts, each.told.id)), begins
@@ -121,16 +127,18 @@ class Ledger:
     def _follow(self, partition: Partition, since: float) -> _Read:
         """Read what is new of a partition, or, where not enough was read yet, all of it."""
         oldest, end = self._bus.bounds(partition)
-        start = max(oldest, end - MOST_RECORDS)
-        if since > -math.inf:
-            start = max(start, self._bus.offset_at(partition, since - REACH_S) if since < math.inf else end)
         read = self._reads.get(partition)
-        if read is None or start < read.start or end < read.stop:
-            begins = math.nan
-            if start > oldest:
-                first = next(Reader(self._bus, partition).stored(start, end), None)
-                begins = since - REACH_S if first is None else first.ts
-            read = self._reads[partition] = _Read(start, start, begins)
+        if read is None or since < read.since or end < read.stop:
+            start = max(oldest, end - MOST_RECORDS)
+            if since > -math.inf:
+                start = max(start, self._bus.offset_at(partition, since - REACH_S) if since < math.inf else end)
+            if read is None or start < read.start or end < read.stop:
+                begins = math.nan
+                if start > oldest:
+                    first = next(Reader(self._bus, partition).stored(start, end), None)
+                    begins = since - REACH_S if first is None else first.ts
+                read = self._reads[partition] = _Read(start, start, begins, since)
+            read.since = min(since, read.since)
         for record, told in tellings(Reader(self._bus, partition), read.stop, end):
             before = read.last.get(told.id)
             if before is None or told.number > before.told.number:

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
-from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from laggard.pipeline.bus import Bus
     from laggard.pipeline.history.why import History
-    from laggard.pipeline.records.outputs import Incident
-    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.incidents.ledger import Entry, Ledger
+    from laggard.pipeline.records.frame import KeyedBy
 
 
 class MarkNear(Answer, frozen=True):
@@ -41,26 +36,24 @@ class OpenIncident(Answer, frozen=True):
     sentence: str
 
 
-MOST_HOSTS: Final = 64
-"""Of so many hosts incidents are kept until there is news of them."""
+MOST_TOLD: Final = 2048
+"""Incidents whose sentences are kept, some 0.5 kB each, the ones that were asked for last."""
 
 
 class Events:
-    """The marks and incidents of hosts. Safe to use from several threads.
+    """Marks, and incidents as they are told beside something else. Safe to use from several threads.
 
     Parameters:
-        bus: where they are.
-        topics: their names.
         history: reads the marks.
+        ledger: has the incidents.
 
     """
 
-    def __init__(self, bus: Bus, topics: Topics, history: History) -> None:
-        self._bus = bus
-        self._topics = topics
+    def __init__(self, history: History, ledger: Ledger) -> None:
         self._history = history
+        self._ledger = ledger
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[int, float, Sequence[Incident]]] = OrderedDict()
+        self._told: OrderedDict[tuple[str, int], OpenIncident] = OrderedDict()
 
     def marks(self, host: str, begin: float, end: float) -> list[MarkNear]:
         """Those of a host from one time to another, in seconds since the Unix epoch, the newest first."""
@@ -73,27 +66,31 @@ class Events:
 
     def incidents(self, host: str, begin: float, end: float) -> list[OpenIncident]:
         """Those of a host that were open at some time from one time to another, the one that opened last first."""
-        return [_told(each) for each in self._since(host, begin) if each.opened_ts <= end and _until(each) >= begin]
+        return self.incidents_of("host", host, begin, end)
 
-    def _since(self, host: str, begin: float) -> Sequence[Incident]:
-        """Those that were open at a time or after it, and perhaps others: they are kept until there is news."""
-        stop = self._bus.bounds(self._bus.partition_of(self._topics.name(ANOMALIES), host))[1]
+    def incidents_of(self, keyed_by: KeyedBy, key: str, begin: float, end: float) -> list[OpenIncident]:
+        """The same of a host, an application, a pool or a service, by its name."""
+        entries, _ = self._ledger.since(begin, key)
+        found = (each for each in entries if each.told.keyed_by == keyed_by and each.told.opened_ts <= end)
+        return [told for each in found if (told := self._of(each)) is not None]
+
+    def _of(self, entry: Entry) -> OpenIncident | None:
+        """What is told of an incident; None where it is not there any more."""
+        which = entry.told.id, entry.told.number
         with self._lock:
-            known = self._known.get(host)
-        if known is None or known[0] != stop or known[1] > begin:
-            known = stop, begin, past_incidents(self._bus, self._topics, begin, key=host).incidents
-            with self._lock:
-                self._known[host] = known
-                self._known.move_to_end(host)
-                while len(self._known) > MOST_HOSTS:
-                    self._known.popitem(last=False)
-        return known[2]
-
-
-def _until(incident: Incident) -> float:
-    return incident.until_ts if incident.change == "closed" else math.inf
-
-
-def _told(incident: Incident) -> OpenIncident:
-    until = _until(incident)
-    return OpenIncident(incident.id, incident.opened_ts, until if math.isfinite(until) else None, incident.sentence)
+            told = self._told.get(which)
+        if told is None:
+            read = self._ledger.read([entry])
+            if not read:
+                return None
+            (incident,) = read
+            until = incident.until_ts if incident.change == "closed" else math.nan
+            told = OpenIncident(
+                incident.id, incident.opened_ts, until if math.isfinite(until) else None, incident.sentence
+            )
+        with self._lock:
+            self._told[which] = told
+            self._told.move_to_end(which)
+            while len(self._told) > MOST_TOLD:
+                self._told.popitem(last=False)
+        return told

@@ -44,8 +44,8 @@ class Reading:
         history: of hosts, as commands ask it.
         moments: of hosts as they were judged.
         columns: time series of hosts.
-        events: marks and incidents.
         incidents: all of them, followed.
+        events: marks and incidents, as they are told beside something else.
         applications: as their workers follow them.
         requests: as traced.
         allowance: how many marks may come.
@@ -62,8 +62,8 @@ class Reading:
         self.history = History(bus, topics, wired)
         self.moments = Moments(self.history)
         self.columns = Columns(self.history)
-        self.events = Events(bus, topics, self.history)
         self.incidents = Ledger(bus, topics)
+        self.events = Events(self.history, self.incidents)
         self.applications = Following(bus, topics, self.regressing)
         self.requests = Requests(bus, topics, looking)
         self.allowance = Allowance()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.api import requests_compared, requests_path
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
-from laggard.pipeline.investigator.events import OpenIncident
+from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
 from laggard.pipeline.requests.looking import histogram
 from laggard.pipeline.requests.past import lately, summaries
@@ -168,7 +167,7 @@ def listed(reading: Reading, question: Wanted) -> Listed:
 
 def _service(reading: Reading, summary: Summary) -> OneService:
     now = reading.clock()
-    known = past_incidents(reading.bus, reading.topics, now, key=summary.service).incidents
+    known = reading.events.incidents_of("service", summary.service, now, now)
     return OneService(
         summary.service,
         summary.begin_ts,
@@ -178,11 +177,7 @@ def _service(reading: Reading, summary: Summary) -> OneService:
         _how_long(summary.outlying),
         summary.usual_s,
         sum(bool(each.cluster) for each in summary.clusters),
-        [
-            OpenIncident(each.id, each.opened_ts, None, each.sentence)
-            for each in known
-            if each.keyed_by == "service" and each.change != "closed"
-        ],
+        [each for each in known if each.until is None],
         summary.young,
         summary.cut,
     )

@@ -59,6 +59,7 @@ def test_it_says_what_reading_anew_says(deeds: list[tuple[int, float, str, str, 
             assert [each.opened_ts for each in said] == sorted((each.opened_ts for each in said), reverse=True)
             assert all(each.live and (each.change != "closed" or each.until_ts >= since) for each in said)
             assert math.isnan(begins) or not math.isnan(anew.begins_ts)
+            assert ledger.since(since, "web-2")[0] == [each for each in entries if each.key == "web-2"]
 
 
 def test_only_what_is_new_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
