@@ -59,6 +59,11 @@ export function score(value) {
   return value >= 100 ? Math.round(value).toLocaleString("en-US") : value >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
+/** What is usual of a feature: `3.2 MB/s ± 410 kB/s`; the mean alone where no spread is known. */
+export function usual(feature, mean, deviation) {
+  return mean === null || mean === undefined || !deviation ? readable(feature, mean) : `${readable(feature, mean)} ± ${readable(feature, deviation)}`;
+}
+
 /** A length of time: `45 s`, `2 min`, `1.5 h`. */
 export function duration(seconds) {
   return readable("duration_seconds", seconds < 120 ? Math.round(seconds) : Math.round(seconds / 10) * 10);

@@ -27,10 +27,19 @@ export function address(path, params = {}) {
   return query ? `${path}?${query}` : path;
 }
 
-/** A parameter that is a number, such as a time in seconds since the Unix epoch; undefined where it is none. */
+/** The last second of the year 9999, since the Unix epoch: the API takes no time beyond it. */
+const MOST = 253_402_300_799;
+
+/** A parameter that is a count, or a time in seconds since the Unix epoch; undefined where it is none that can be. */
 export function number(params, name) {
   const value = params[name] === undefined || params[name] === "" ? NaN : Number(params[name]);
-  return Number.isFinite(value) ? value : undefined;
+  return value >= 0 && value <= MOST ? value : undefined;
+}
+
+/** The stretch of time that `from` and `to` name, the earlier first; undefined where it is open. */
+export function stretch(params) {
+  const [from, to] = [number(params, "from"), number(params, "to")];
+  return from > to ? { from: to, to: from } : { from, to };
 }
 
 /** A time in an address, in whole milliseconds: up, for a moment is answered by the newest frame until then. */

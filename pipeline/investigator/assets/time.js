@@ -9,3 +9,19 @@ export function time(ts, short = false) {
   const told = short ? clock(ts) : moment(ts);
   return html`<time datetime=${new Date(ts * 1000).toISOString()} title=${utc(ts)}>${told}</time>`;
 }
+
+/** A moment as `<input type="datetime-local" step="1">` has it, in the viewer's zone; nothing for one that is not there. */
+export function local(ts) {
+  return ts === undefined ? "" : moment(ts).replace(" ", "T");
+}
+
+/** The moment that such an input has, in seconds since the Unix epoch; undefined where it is not whole. */
+export function parsed(value) {
+  const ts = new Date(value).getTime() / 1000;
+  return Number.isFinite(ts) ? ts : undefined;
+}
+
+/** Whether a person is at an input, by its id: then what comes in does not change it. */
+export function edited(id) {
+  return document.activeElement?.id === id;
+}

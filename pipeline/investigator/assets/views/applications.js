@@ -36,6 +36,7 @@ export default class View {
   #listed = -Infinity;
   #read = -Infinity;
   #later;
+  #searching;
 
   constructor(page) {
     this.page = page;
@@ -43,6 +44,7 @@ export default class View {
 
   leave() {
     clearTimeout(this.#later);
+    this.#searching?.abort();
   }
 
   shows() {
@@ -51,7 +53,7 @@ export default class View {
 
   /** The chosen tab: where none was chosen the performance, or what is lacking to a model of it. */
   get tab() {
-    if (this.page.params.tab in TABS) return this.page.params.tab;
+    if (Object.hasOwn(TABS, this.page.params.tab ?? "")) return this.page.params.tab;
     const found = this.list.applications.find((each) => each.application === this.application);
     return found && !found.models.length ? "configuration" : "tracking";
   }
@@ -100,6 +102,13 @@ export default class View {
     }
   }
 
+  /** A signal for one more search: the one before is over. */
+  searching() {
+    this.#searching?.abort();
+    this.#searching = new AbortController();
+    return this.#searching.signal;
+  }
+
   /** Make a wish for the models, say so, and show it. */
   async wish(metric, wish) {
     try {
@@ -108,7 +117,7 @@ export default class View {
       await this.page.reload();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.expected ? `${error.message}; expected ${error.expected}` : error.message, "error");
+      this.page.say(error.told, "error");
     }
   }
 

@@ -21,7 +21,12 @@ export default class View {
     }
     const Wanted = this.page.params.id ? One : List;
     const wanted = this.#shown instanceof Wanted ? this.#shown : new Wanted(this.page);
-    await wanted.load(signal, news);
+    try {
+      await wanted.load(signal, news);
+    } catch (error) {
+      if (wanted !== this.#shown) wanted.leave?.();
+      throw error;
+    }
     if (wanted !== this.#shown) this.#shown?.leave?.();
     this.#shown = wanted;
   }

@@ -2,7 +2,7 @@
 
 import { get, Refusal } from "../api.js";
 import { html } from "../packages/lit-html/lit-html.js";
-import { number, seconds } from "../state.js";
+import { number, seconds, stretch } from "../state.js";
 import { dialogs, openKeys, openMark } from "./now/dialogs.js";
 import { comparedFeatures, comparedRanking } from "./now/compare.js";
 import { features } from "./now/features.js";
@@ -56,7 +56,6 @@ export default class View {
   #keys = {};
   #stepped;
   #timelineRead = 0;
-  #refining;
   #pressed = (event) => this.#press(event);
 
   constructor(page) {
@@ -66,7 +65,6 @@ export default class View {
 
   leave() {
     document.removeEventListener("keydown", this.#pressed);
-    this.#refining?.abort();
   }
 
   shows() {
@@ -126,8 +124,6 @@ export default class View {
   }
 
   async load(signal, news) {
-    this.#refining?.abort();
-    this.#refining = new AbortController();
     if (!this.page.cluster.hosts.length) {
       this.moment = undefined;
       return;
@@ -227,20 +223,20 @@ export default class View {
     }
     this.#keys.series = key;
     this.page.update();
-    if (this.series && !this.series.complete) this.#refine("/series", question, (whole) => (this.series = whole));
+    if (this.series && !this.series.complete) this.#refine("/series", question, (whole) => (this.series = whole), signal);
   }
 
   /** What was read in part is asked for again until all of it is there, or something else is asked for. */
-  #refine(path, question, take) {
-    const { signal } = this.#refining;
+  #refine(path, question, take, signal) {
     const timer = setTimeout(async () => {
       try {
         const answer = await get(path, question, signal);
         if (signal.aborted) return;
         take(answer);
         this.page.update();
-        if (!answer.complete) this.#refine(path, question, take);
+        if (!answer.complete) this.#refine(path, question, take, signal);
       } catch (error) {
+        // What was read so far stays; it is asked for again with what comes next.
         if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
       }
     }, REFINE_MS);
@@ -260,7 +256,7 @@ export default class View {
     this.timeline = answer;
     this.#keys.timeline = key;
     this.#timelineRead = performance.now();
-    if (!answer.complete) this.#refine("/timeline", question, (whole) => (this.timeline = whole));
+    if (!answer.complete) this.#refine("/timeline", question, (whole) => (this.timeline = whole), signal);
   }
 
   /** After a mark was set: it is on the timeline. */
@@ -285,9 +281,10 @@ export default class View {
     const { ts } = this.moment;
     const context = shownRange(params.range);
     const begin = context === undefined ? first : ts - context;
-    const from = number(params, "from") ?? Math.max(begin ?? ts - 4 * 3600, first ?? -Infinity);
     const last = this.timeline && !this.moment.live ? Math.max(this.timeline.last_ts, ts) : ts;
-    const to = number(params, "to") ?? Math.min(ts + AFTER_S, last);
+    const given = stretch(params);
+    const from = given.from ?? Math.max(begin ?? ts - 4 * 3600, first ?? -Infinity);
+    const to = given.to ?? Math.min(ts + AFTER_S, last);
     return { from: Math.min(from, to - 10 * this.moment.tick_s), to };
   }
 

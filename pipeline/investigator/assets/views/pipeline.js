@@ -1,6 +1,6 @@
 /** The pipeline itself: whether it keeps up, what it could not use, and what it costs. */
 
-import { get, post } from "../api.js";
+import { get, post, Refusal } from "../api.js";
 import { duration, readable } from "../format.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
 import { time } from "../time.js";
@@ -26,7 +26,7 @@ export default class View {
       get("/pipeline/topics", {}, signal),
       get("/pipeline/letters", {}, signal),
       unlessMissing(get("/pipeline/cost", { host }, signal)),
-      letter ? unlessMissing(get("/pipeline/letter", placeOf(letter), signal)) : undefined,
+      isName(letter) ? unlessMissing(get("/pipeline/letter", placeOf(letter), signal)) : undefined,
       row ? unlessMissing(get("/series", { host, row, feature: metric ?? "cpu_user_ratio" }, signal)) : undefined,
     ]);
     this.data = { pipeline, topics: topics.topics, letters, cost, open, series };
@@ -177,7 +177,7 @@ export default class View {
   #dialog() {
     const { open } = this.data;
     if (!open) return nothing;
-    const close = () => document.querySelector("#pipeline-replay").close();
+    const close = () => document.querySelector("#pipeline-replay")?.close();
     return html`<dialog id="pipeline-replay" aria-labelledby="pipeline-replay-title">
       <h2 id="pipeline-replay-title">Send this record again?</h2>
       <p>
@@ -200,9 +200,11 @@ export default class View {
       const { topic } = await post("/pipeline/replays", placeOf(this.page.params.letter));
       this.page.say(`Sent again, to ${topic}.`);
     } catch (error) {
-      this.page.say(`${error.message}; expected ${error.expected}`, "error");
+      if (!(error instanceof Refusal)) throw error;
+      this.page.say(error.told, "error");
+    } finally {
+      this.#sending = false;
     }
-    this.#sending = false;
     close();
     await this.page.reload();
   }
@@ -332,6 +334,10 @@ function byRecord(letters) {
 /** A letter as it is named in the address: `0@12`. */
 function nameOf({ partition, offset }) {
   return `${partition}@${offset}`;
+}
+
+function isName(letter) {
+  return /^\d{1,15}@\d{1,15}$/.test(letter ?? "");
 }
 
 function placeOf(letter) {

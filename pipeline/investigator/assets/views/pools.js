@@ -1,11 +1,11 @@
 /** Pools: which member is unlike the others, from the top down (S3). */
 
 import { get, Refusal } from "../api.js";
-import { duration, printable, readable, score } from "../format.js";
+import { duration, printable, readable, score, usual } from "../format.js";
 import { live } from "../packages/lit-html/directives/live.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
 import { sentence } from "../sentence.js";
-import { number } from "../state.js";
+import { number, stretch } from "../state.js";
 import { time } from "../time.js";
 import { clusterOf, dendrogram, namesOf, support } from "./pools/dendrogram.js";
 
@@ -49,9 +49,8 @@ export default class View {
     this.pool = await get("/pools/pool", { pool, at }, signal);
     this.page.update();
     const { member, with: other, metric: feature } = this.page.params;
-    const [from, to] = [number(this.page.params, "from"), number(this.page.params, "to")];
     const chosen = member === undefined ? this.#worst() : { member, with: other };
-    const asked = { pool, at, level: this.#path(), ...chosen, feature, from, to };
+    const asked = { pool, at, level: this.#path(), ...chosen, feature, ...stretch(this.page.params) };
     try {
       this.series = await get("/pools/series", asked, signal);
       this.refused = undefined;
@@ -179,7 +178,7 @@ export default class View {
               (feature) => html`<li>
                 <a href=${this.#here({ ...chosen, metric: feature.feature })}>${feature.feature}</a>
                 <strong>${readable(feature.feature, feature.value)}</strong>
-                ${feature.mean === null ? nothing : html`<span class="muted">the pool ${readable(feature.feature, feature.mean)} ± ${readable(feature.feature, feature.standard_deviation)}</span>`}
+                ${feature.mean === null ? nothing : html`<span class="muted">the pool ${usual(feature.feature, feature.mean, feature.standard_deviation)}</span>`}
               </li>`,
             )}
           </ul>`
@@ -228,7 +227,7 @@ export default class View {
       <div class="scrolls pools-scrolls" tabindex="0" role="region" aria-label="Dendrogram">
         ${dendrogram(level, { chosen, focused: this.#focused, root: this.page.params.heights === "root", pick, focus })}
       </div>
-      <p class="pools-chosen" role="status">
+      <p class="pools-chosen">
         ${merge ? html`A cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}.` : nothing}
         ${leaf?.path ? html`<a href=${this.#down(leaf.path)}>Inside ${leaf.name}</a>: ${leaf.compared ? "its members, compared with each other" : "its members, of whom none is unlike the others"}.` : nothing}
         ${leaf && leaf.members > 1 ? html`${leaf.name} are not drawn one by one.` : nothing}
@@ -249,7 +248,8 @@ export default class View {
     const { lines, chosen, others, everybody, feature, ts } = series;
     const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;
     const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other one" : `${others} others`}`;
-    const [from, to, at] = ["from", "to", "at"].map((name) => number(this.page.params, name));
+    const { from, to } = stretch(this.page.params);
+    const at = number(this.page.params, "at");
     const rest = { label: everybody ? "median" : "median of the others", values: series.median, dashed: true };
     const chart = { feature, ts, lines: [...lines.map(({ name, values }) => ({ label: name, values })), rest], band: { low: series.low, high: series.high }, moment: at, from, to };
     const offered = this.pool.features.includes(feature) ? this.pool.features : [feature, ...this.pool.features];

@@ -4,7 +4,7 @@ import { get, Refusal } from "../../api.js";
 import { printable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
-import { number } from "../../state.js";
+import { stretch } from "../../state.js";
 import { time } from "../../time.js";
 import { look, range } from "./tracking.js";
 import { built, capital, chance, choice, resource, share } from "./told.js";
@@ -29,7 +29,7 @@ export async function load(view, signal) {
   let problem;
   if (chosen) {
     try {
-      series = await get("/applications/series", { application, metric: chosen, performance: shown.performance, from: number(view.page.params, "from"), to: number(view.page.params, "to") }, signal);
+      series = await get("/applications/series", { application, metric: chosen, performance: shown.performance, ...stretch(view.page.params) }, signal);
     } catch (error) {
       if (!(error instanceof Refusal) || error.status !== 404) throw error;
       problem = error;
@@ -91,7 +91,7 @@ function candidates(view, { models: found, shown, chosen }) {
           ${all ? "Fewer" : `${more} more`}
         </button>`
       : nothing}
-    ${search(view)}
+    ${anyOther(view)}
   </section>`;
 }
 
@@ -103,13 +103,14 @@ function wished({ pinned, banned, waiting }, metric) {
 }
 
 /** Any other metric, by its name. */
-function search(view) {
-  let waiting;
-  const look = (event) => {
-    clearTimeout(waiting);
+function anyOther(view) {
+  const search = (event) => {
     const like = event.target.value;
-    waiting = setTimeout(async () => {
-      const found = await get("/applications/metrics", { application: view.application, like }).catch(() => undefined);
+    const signal = view.searching();
+    setTimeout(async () => {
+      if (signal.aborted) return;
+      const found = await get("/applications/metrics", { application: view.application, like }, signal).catch(() => undefined);
+      if (signal.aborted) return;
       view.near = found?.metrics.map((each) => each.metric) ?? [];
       view.page.update();
     }, WAIT_MS);
@@ -120,7 +121,7 @@ function search(view) {
     if (metric) view.page.go({ metric });
   };
   return html`<form class="applications-search" @submit=${submit}>
-    <label>Any other metric <input name="metric" list="applications-near" autocomplete="off" spellcheck="false" placeholder="web-1:cpu_busy_ratio" @input=${look} /></label>
+    <label>Any other metric <input name="metric" list="applications-near" autocomplete="off" spellcheck="false" placeholder="web-1:cpu_busy_ratio" @input=${search} /></label>
     <datalist id="applications-near">${(view.near ?? []).map((each) => html`<option value=${each}></option>`)}</datalist>
     <button>Show</button>
   </form>`;
@@ -160,7 +161,7 @@ function one(view, data) {
   if (problem) return html`<section class="card"><h2>${problem.message}</h2><p>Expected: ${problem.expected}.</p></section>`;
   if (!series) return html`<section class="card"><p>No metric of its hosts tells the ${shown.named}: it is taken for its mean.</p></section>`;
   const { metric } = series;
-  const shared = { marks: built(series.rebuilt), sync: SYNC, from: number(view.page.params, "from"), to: number(view.page.params, "to") };
+  const shared = { marks: built(series.rebuilt), sync: SYNC, ...stretch(view.page.params) };
   const ranged = (event) => look(view, event);
   const term = shown.terms.find((each) => each.metric.metric === chosen);
   return html`<section class="card">
@@ -215,7 +216,7 @@ function whatIf(view, { metric }) {
       view.answer = { metric: metric.metric, told: ["A number is expected: 0.2, 20%, 5e6."] };
     } else {
       const asked = { application: view.application, metric: metric.metric, value };
-      const { told } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.message] }));
+      const { told } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.told ?? error.message] }));
       view.answer = { metric: metric.metric, told };
     }
     view.page.update();

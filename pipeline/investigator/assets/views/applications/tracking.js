@@ -3,15 +3,14 @@
 import { get } from "../../api.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
-import { number } from "../../state.js";
+import { stretch } from "../../state.js";
 import { time } from "../../time.js";
 import { built, capital } from "./told.js";
 
 const SYNC = "applications-tracking";
 
 export async function load(view, signal) {
-  const { params } = view.page;
-  return get("/applications/tracking", { application: view.application, from: number(params, "from"), to: number(params, "to") }, signal);
+  return get("/applications/tracking", { application: view.application, ...stretch(view.page.params) }, signal);
 }
 
 export function render(view, data) {
@@ -33,8 +32,7 @@ export function render(view, data) {
 
 /** Which stretch of time is shown, and how to see another one; `ts` are the intervals that are there. */
 export function range(view, ts) {
-  const from = number(view.page.params, "from");
-  const to = number(view.page.params, "to");
+  const { from, to } = stretch(view.page.params);
   const shown = { from: from ?? ts[0], to: to ?? ts.at(-1) };
   if (shown.from === undefined) return nothing;
   const length = Math.max(shown.to - shown.from, 60);
@@ -57,9 +55,7 @@ export function look(view, { detail: { from, to } }) {
 
 function tracked(view, data, each) {
   const models = data.rebuilt.filter((model) => model.performance === each.performance);
-  const from = number(view.page.params, "from");
-  const to = number(view.page.params, "to");
-  const shared = { ts: data.ts, sync: SYNC, from, to };
+  const shared = { ts: data.ts, sync: SYNC, ...stretch(view.page.params) };
   const ranged = (event) => look(view, event);
   const spans = data.incidents.map((one) => ({ from: one.from, to: one.to, label: one.sentence }));
   return html`<section class="card">

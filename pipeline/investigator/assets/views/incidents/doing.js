@@ -13,6 +13,7 @@ const NONE = { phase: undefined, thread: undefined, state: undefined, zoom: unde
 export class Doing {
   #found;
   #asked = "";
+  #asking;
   #flames;
 
   constructor(page) {
@@ -27,12 +28,15 @@ export class Doing {
     const asked = { id: chosen.id, host: chosen.host, at: chosen.end_ts ?? undefined, phase, thread, state };
     const key = JSON.stringify({ ...asked, at: undefined });
     if (key === this.#asked && !news.has("diagnoses")) return;
+    const asking = (this.#asking = {});
     try {
-      this.#found = await get("/diagnosis", asked, signal);
+      const found = await get("/diagnosis", asked, signal);
+      if (asking !== this.#asking) return;
+      this.#found = found;
       this.#asked = key;
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.message, "error");
+      this.page.say(error.told, "error");
     }
   }
 

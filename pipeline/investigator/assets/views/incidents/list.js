@@ -1,13 +1,13 @@
 /** What was wrong: those that are open first. */
 
 import { get } from "../../api.js";
-import { duration, score } from "../../format.js";
+import { duration } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { live } from "../../packages/lit-html/directives/live.js";
 import { sentence } from "../../sentence.js";
-import { number } from "../../state.js";
+import { number, stretch } from "../../state.js";
 import { time } from "../../time.js";
-import { KINDS, state, whose } from "./words.js";
+import { KINDS, state, whose, worst } from "./words.js";
 
 const RANGES = [
   ["1h", "the last hour", 3600],
@@ -27,15 +27,13 @@ export default class List {
   async load(signal) {
     const { params } = this.page;
     const chosen = this.#chosen();
-    const range = RANGES.find(([name]) => name === params.range) ?? RANGES.find(([name]) => name === USUAL);
     this.#found = await get(
       "/incidents",
       {
         ...(chosen && { [chosen.keyed_by]: chosen.key }),
         open: params.open ? "true" : undefined,
-        within: range[2],
-        from: number(params, "from") ?? number(params, "at"),
-        to: number(params, "to") ?? number(params, "at"),
+        within: this.#range()[2],
+        ...this.#stretch(),
       },
       signal,
     );
@@ -44,6 +42,18 @@ export default class List {
 
   shows() {
     return this.#found !== undefined;
+  }
+
+  #range() {
+    const named = (wanted) => RANGES.find(([name]) => name === wanted);
+    return named(this.page.params.range) ?? named(USUAL);
+  }
+
+  /** From when to when, where the address says it; a moment is both. */
+  #stretch() {
+    const at = number(this.page.params, "at");
+    const { from = at, to = at } = stretch(this.page.params);
+    return { from, to };
   }
 
   #chosen() {
@@ -81,7 +91,7 @@ export default class List {
         >
       </h2>
       <p class="incidents-facts muted">
-        <span>score <strong>${incident.score === null ? "infinite" : score(incident.score)}</strong></span>
+        <span>score <strong>${worst(incident.score)}</strong></span>
         <span>began ${time(incident.opened_ts)}</span>
         <span>${incident.open ? "for" : "lasted"} ${duration(incident.lasted_s)}</span>
         <span>seen by ${incident.operators.join(", ")}</span>
@@ -98,8 +108,8 @@ export default class List {
     const chosen = this.#chosen();
     const keys = new Map([...cluster.hosts.map((key) => ({ keyed_by: "host", key })), ...this.#found.keys, ...(chosen ? [chosen] : [])].map((each) => [JSON.stringify([each.keyed_by, each.key]), each]));
     const value = chosen ? JSON.stringify([chosen.keyed_by, chosen.key]) : "";
-    const from = number(params, "from") ?? number(params, "at");
-    const to = number(params, "to") ?? number(params, "at");
+    const { from, to } = this.#stretch();
+    const [range] = this.#range();
     return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
       <label
         >Of
@@ -111,8 +121,8 @@ export default class List {
       ${from === undefined && to === undefined
         ? html`<label
             >Open within
-            <select .value=${live(params.range ?? USUAL)} @change=${(event) => page.go({ range: event.target.value })}>
-              ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === (params.range ?? USUAL)}>${told}</option>`)}
+            <select .value=${live(range)} @change=${(event) => page.go({ range: event.target.value })}>
+              ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === range}>${told}</option>`)}
             </select></label
           >`
         : html`<span class="incidents-range"

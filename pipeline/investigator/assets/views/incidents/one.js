@@ -1,16 +1,16 @@
 /** All that is known of one incident. */
 
 import { get, Refusal } from "../../api.js";
-import { duration, moment, readable, score } from "../../format.js";
+import { duration, moment, readable, score, usual } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
-import { address, number } from "../../state.js";
+import { address, stretch } from "../../state.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
 import { Doing } from "./doing.js";
 import { phases } from "./phases.js";
 import { timeline, whole } from "./timeline.js";
-import { state, usual, whose } from "./words.js";
+import { state, whose, worst } from "./words.js";
 
 /** Of each row of a ranking so many features are shown, and so many rows. */
 const FEATURES = 3;
@@ -30,8 +30,8 @@ const AGAIN = 20;
 const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
 
 /** Those of the rows, the first of which is the worst, that are worth to be shown. */
-function told(rows, worst) {
-  return rows.filter((row, place) => !place || worst(row) > FAINT * worst(rows[0])).slice(0, ROWS);
+function told(rows, bad) {
+  return rows.filter((row, place) => !place || bad(row) > FAINT * bad(rows[0])).slice(0, ROWS);
 }
 
 export default class One {
@@ -43,6 +43,7 @@ export default class One {
   #similar;
   #diagnoses = [];
   #timer;
+  #reading = new AbortController();
 
   constructor(page) {
     this.page = page;
@@ -57,6 +58,8 @@ export default class One {
       // By its whole id, where that is known: it is found sooner.
       const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
       if (other) {
+        this.leave();
+        this.#reading = new AbortController();
         this.#series = this.#differs = this.#similar = undefined;
         this.#diagnoses = [];
         this.#asked = "";
@@ -65,9 +68,9 @@ export default class One {
       this.#id = id;
       document.title = `${whose(account.incident)}: incident - laggard`;
       if (other) this.#readMore(id);
-      if (other || news.has("diagnoses")) this.#later(() => get("/incident/diagnoses", { id }), (found) => (this.#diagnoses = found.diagnoses), id);
+      if (other || news.has("diagnoses")) this.#later("/incident/diagnoses", { id }, (found) => (this.#diagnoses = found.diagnoses));
     }
-    this.#readSeries(id, news.size > 0);
+    this.#readSeries(news.size > 0);
     await this.doing.load(this.#chosenDiagnosis(), signal, news);
   }
 
@@ -77,39 +80,35 @@ export default class One {
 
   leave() {
     clearTimeout(this.#timer);
+    this.#reading.abort();
   }
 
   /** What may come after the rest; where it cannot be had, the page does without. */
-  async #later(ask, keep, id) {
+  async #later(path, question, keep) {
+    const { signal } = this.#reading;
     try {
-      const found = await ask();
-      if (id !== this.page.params.id) return;
-      keep(found);
+      keep(await get(path, question, signal));
+      this.page.update();
+      await this.doing.load(this.#chosenDiagnosis(), signal, new Set());
+      this.page.update();
     } catch (error) {
+      if (signal.aborted) return;
       if (!(error instanceof Refusal)) throw error;
-      if (error.status !== 404) this.page.say(error.message, "error");
-      return;
+      if (error.status !== 404) this.page.say(error.told, "error");
     }
-    this.page.update();
-    await this.doing.load(this.#chosenDiagnosis(), undefined, new Set());
-    this.page.update();
   }
 
   #readMore(id) {
     const { incident, seen } = this.#account;
-    this.#later(() => get("/incident/similar", { id }), (found) => (this.#similar = found), id);
+    this.#later("/incident/similar", { id }, (found) => (this.#similar = found));
     if (incident.keyed_by !== "host") return;
     const at = seen.find((each) => each.at !== null)?.at ?? incident.opened_ts;
     const before = incident.opened_ts - BEFORE_S;
-    this.#later(
-      () => get("/compare", { host: incident.key, at, with: before, rows: ROWS, features: FEATURES }),
-      (found) => (this.#differs = found),
-      id,
-    );
+    this.#later("/compare", { host: incident.key, at, with: before, rows: ROWS, features: FEATURES }, (found) => (this.#differs = found));
   }
 
   /** The counter that tells most, over the time that is shown. */
-  #readSeries(id, again) {
+  #readSeries(again) {
     const about = this.#measured();
     if (!about) return;
     const { from, to } = this.#range();
@@ -121,15 +120,11 @@ export default class One {
     this.#asked = key;
     clearTimeout(this.#timer);
     const ask = (left) =>
-      this.#later(
-        () => get("/series", asked),
-        (found) => {
-          if (this.#asked !== key) return;
-          this.#series = found;
-          if (!found.complete && left) this.#timer = setTimeout(() => ask(left - 1), AGAIN_MS);
-        },
-        id,
-      );
+      this.#later("/series", asked, (found) => {
+        if (this.#asked !== key) return;
+        this.#series = found;
+        if (!found.complete && left) this.#timer = setTimeout(() => ask(left - 1), AGAIN_MS);
+      });
     ask(AGAIN);
   }
 
@@ -143,10 +138,9 @@ export default class One {
   }
 
   #range() {
-    const { params } = this.page;
     const all = whole(this.#account.incident, this.#account.now);
-    const from = number(params, "from") ?? all.from;
-    return { from, to: Math.max(number(params, "to") ?? all.to, from + 1) };
+    const { from = all.from, to = all.to } = stretch(this.page.params);
+    return { from, to: Math.max(to, from + 1) };
   }
 
   #chosenDiagnosis() {
@@ -169,7 +163,7 @@ export default class One {
         <dl class="incidents-facts">
           <div><dt>Began</dt><dd>${time(incident.opened_ts)}</dd></div>
           <div><dt>${incident.open ? "Has lasted" : "Ended"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
-          <div><dt>Worst score</dt><dd>${incident.score === null ? "infinite" : score(incident.score)}</dd></div>
+          <div><dt>Worst score</dt><dd>${worst(incident.score)}</dd></div>
           ${this.#renderFigure()}
         </dl>
         <p class="incidents-actions">
@@ -214,7 +208,7 @@ export default class One {
       await this.copying.copy(text, "The incident, as Markdown,");
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.message, "error");
+      this.page.say(error.told, "error");
     }
   }
 
@@ -267,8 +261,8 @@ export default class One {
               ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
                 .sort((a, b) => a[0] - b[0])
                 .map(
-                  ([ts, who, what, worst, said]) =>
-                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${worst === undefined ? "-" : worst === null ? "infinite" : score(worst)}</td><td class="incidents-said">${said}</td></tr>`,
+                  ([ts, who, what, at, said]) =>
+                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${at === undefined ? "-" : worst(at)}</td><td class="incidents-said">${said}</td></tr>`,
                 )}
             </tbody>
           </table>
@@ -281,6 +275,7 @@ export default class One {
   #renderSeries({ from, to }) {
     const { incident } = this.#account;
     const { ts, values, low, high, band, feature, marks, complete } = this.#series;
+    const about = { row: this.#series.row, feature };
     const name = this.#series.scope === "host" ? incident.key : incident.blamed.name;
     const chart = {
       feature,
@@ -298,13 +293,13 @@ export default class One {
       <laggard-chart
         .chart=${chart}
         .height=${180}
-        .label="${`${feature} of ${name} from ${moment(from)} to ${moment(to)}, with what is usual and the incident`}"
+        .label=${`${feature} of ${name} from ${moment(from)} to ${moment(to)}, with what is usual and the incident`}
         @range=${(event) => this.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) }, { replace: true })}
-        @pick=${(event) => this.page.go({ host: incident.key, at: event.detail.ts, row: this.#measured().row, feature }, { path: "/" })}
+        @pick=${(event) => this.page.go({ host: incident.key, at: event.detail.ts, ...about }, { path: "/" })}
       ></laggard-chart>
       <p class="muted">
         Green is what is usual, the line where it began, red the incident${complete ? "" : "; more points are being read"}.
-        <a href=${this.#moment(incident.opened_ts, { row: this.#measured().row, feature })}>All of its features then</a>
+        <a href=${this.#moment(incident.opened_ts, about)}>All of its features then</a>
       </p>`;
   }
 
@@ -314,7 +309,7 @@ export default class One {
       <h2>What each operator saw</h2>
       ${seen.map(
         (each) => html`<article class="incidents-seen">
-          <h3>${each.operator}${each.scope ? html` <span class="muted">(${each.scope})</span>` : nothing}, score ${each.score === null ? "infinite" : score(each.score)}</h3>
+          <h3>${each.operator}${each.scope ? html` <span class="muted">(${each.scope})</span>` : nothing}, score ${worst(each.score)}</h3>
           <p class="muted">
             From ${time(each.opened_ts)} ${each.until_ts === null ? "on; it has not ended" : html`to ${time(each.until_ts)}`}${each.young ? "; its model was young" : ""}.
             <a href=${this.#place(incident, each.at ?? each.opened_ts, each.blamed?.row, each.blamed?.feature)}>Look at it there</a>${incident.keyed_by === "application" && each.blamed
@@ -347,7 +342,7 @@ export default class One {
                           <a href=${this.#row(seen, row)} title=${row.row}>${row.name || row.row}</a>
                           ${row.waits ? html`<span class="badge victim">waits</span>` : nothing}
                         </th>
-                        <td class="number" rowspan=${lines.length}>${row.score === null ? "infinite" : score(row.score)}</td>`
+                        <td class="number" rowspan=${lines.length}>${worst(row.score)}</td>`
                     : nothing}
                   ${feature
                     ? html`<td><code>${feature.feature}</code></td>

@@ -1,6 +1,6 @@
 /** What the list and the page of an incident say alike. */
 
-import { readable } from "../../format.js";
+import { score } from "../../format.js";
 import { html } from "../../packages/lit-html/lit-html.js";
 
 /** Whom incidents are about, as parameters name them: the first that is there. */
@@ -16,8 +16,7 @@ export function state(incident) {
   return html`<span class="badge ${incident.open ? "culprit" : ""}">${incident.open ? "open" : "closed"}</span>`;
 }
 
-/** What is usual, mean and spread. */
-export function usual(feature, mean, deviation) {
-  if (mean === null || mean === undefined) return "-";
-  return deviation ? `${readable(feature, mean)} ± ${readable(feature, deviation)}` : readable(feature, mean);
+/** A score: JSON has no number for one beyond all. */
+export function worst(value) {
+  return value === null ? "infinite" : score(value);
 }

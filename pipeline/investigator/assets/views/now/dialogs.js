@@ -78,6 +78,6 @@ async function send(view, event) {
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     form.closest("dialog").close();
-    view.page.say(`${error.message}${error.expected ? `; expected ${error.expected}` : ""}`, "error");
+    view.page.say(error.told, "error");
   }
 }

@@ -63,7 +63,7 @@ export function features(view) {
             >
               <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
               <td class="number">${readable(each.feature, each.value)}</td>
-              <td class="number">${usual(each)}</td>
+              <td class="number">${spread(each)}</td>
               <td class="number now-lately">${readable(each.feature, each.recent)}</td>
               <td class="number now-score">${featureScored(each.score, most)}</td>
             </tr>`,
@@ -80,7 +80,7 @@ export function parts(feature) {
 }
 
 /** What is usual: the mean, and its spread. */
-export function usual(each) {
+function spread(each) {
   if (each.mean === null || each.mean === undefined) return html`<span class="muted">-</span>`;
   return html`${readable(each.feature, each.mean)} <span class="muted now-spread">± ${readable(each.feature, each.standard_deviation)}</span>`;
 }

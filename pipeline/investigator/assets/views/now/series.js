@@ -1,7 +1,7 @@
 /** The time series of the chosen feature over the whole context. */
 
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
-import { duration, readable } from "../../format.js";
+import { duration, readable, usual } from "../../format.js";
 import { time } from "../../time.js";
 import { seconds } from "../../state.js";
 
@@ -14,8 +14,14 @@ const TABLE_ROWS = 300;
 
 const ZOOM = 2;
 
+/** The range that the address names, as `RANGES` has it; the usual one where it names none. */
+export function chosenRange(range) {
+  return Object.hasOwn(RANGES, range) ? range : USUAL_RANGE;
+}
+
+/** Its seconds; undefined for all of the history. */
 export function shownRange(range) {
-  const chosen = range in RANGES ? range : USUAL_RANGE;
+  const chosen = chosenRange(range);
   return chosen === "all" ? undefined : Number(chosen);
 }
 
@@ -63,7 +69,7 @@ export function series(view) {
       @range=${(event) => ranged(view, event.detail.from, event.detail.to, true)}
     ></laggard-chart>
     <div class="now-legend muted">
-      ${shown.band ? html`<span class="now-key now-key-usual">usually ${readable(shown.feature, shown.usual.mean)} ± ${readable(shown.feature, shown.usual.standard_deviation)}</span>` : nothing}
+      ${shown.band ? html`<span class="now-key now-key-usual">usually ${usual(shown.feature, shown.usual.mean, shown.usual.standard_deviation)}</span>` : nothing}
       <span class="now-key now-key-moment">the moment</span>
       ${shown.step_s > shown.tick_s * 1.5 ? html`<span class="now-key now-key-extremes">least to most in ${duration(shown.step_s)}</span>` : nothing}
       ${shown.marks.length ? html`<span class="now-key now-key-mark">marks</span>` : nothing}

@@ -1,12 +1,12 @@
 /** When: the moment, the timeline of the host with its slider, the range, and a second moment to compare with. */
 
 import { html, noChange, nothing, svg } from "../../packages/lit-html/lit-html.js";
-import { clock, moment as told, readable, utc } from "../../format.js";
+import { clock, moment as told, utc } from "../../format.js";
 import { seconds } from "../../state.js";
-import { time } from "../../time.js";
+import { edited, local, parsed, time } from "../../time.js";
 import { openKeys, openMark } from "./dialogs.js";
 import { sentence } from "../../sentence.js";
-import { RANGES, shownRange, USUAL_RANGE } from "./series.js";
+import { chosenRange, RANGES, shownRange, USUAL_RANGE } from "./series.js";
 
 /** The timeline's own coordinates. */
 const WIDE = 1000;
@@ -28,7 +28,7 @@ const BEFORE = [
 export function timeWindow(view) {
   const range = shownRange(view.page.params.range);
   if (range === undefined) return {};
-  const newest = view.timeline?.last_ts ?? view.page.cluster.now;
+  const newest = view.timeline?.last_ts ?? view.page.now;
   const { at } = view;
   if (at === undefined || at >= newest - range) return { from: newest - range };
   return { from: at - range / 2, to: at + range / 2 };
@@ -53,7 +53,7 @@ export function times(view) {
         <label class="unseen" for="now-range">Range</label>
         <select id="now-range" @change=${(event) => page.go({ range: event.target.value === USUAL_RANGE ? undefined : event.target.value, from: undefined, to: undefined })}>
           ${Object.entries(RANGES).map(
-            ([value, name]) => html`<option value=${value} ?selected=${value === (page.params.range ?? USUAL_RANGE)}>${name}</option>`,
+            ([value, name]) => html`<option value=${value} ?selected=${value === chosenRange(page.params.range)}>${name}</option>`,
           )}
         </select>
         <button popovertarget="now-compare" ?disabled=${!moment}>Compare</button>
@@ -154,7 +154,7 @@ function strip(view) {
         min=${begin}
         max=${end}
         step=${tick(view)}
-        .value=${edited("now-slider") ? noChange : String(at === undefined ? end : shown)}
+        .value=${document.querySelector("#now-slider:active") ? noChange : String(at === undefined ? end : shown)}
         id="now-slider"
         @input=${(event) => event.target.setAttribute("aria-valuetext", told(Number(event.target.value)))}
         @change=${(event) => slid(view, event, end)}
@@ -210,18 +210,4 @@ function chosen(event, go) {
 
 function hide(event) {
   event.target.closest("[popover]").hidePopover();
-}
-
-/** Whether a person is at it: then what comes in does not change it. */
-function edited(id) {
-  return document.activeElement?.id === id && document.activeElement.matches(":focus-visible, :active") && id === "now-at";
-}
-
-function local(ts) {
-  return ts === undefined ? "" : told(ts).replace(" ", "T");
-}
-
-function parsed(value) {
-  const ts = new Date(value).getTime() / 1000;
-  return Number.isFinite(ts) ? ts : undefined;
 }

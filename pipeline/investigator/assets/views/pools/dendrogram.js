@@ -84,6 +84,7 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
     pressed: (event) => pressed(event, level, number, { pick, focus }),
   });
   const parents = parentsOf(level);
+  const kept = values(level, node);
   const width = left + size.tree + 46;
   return html`<svg
     class="pools-tree"
@@ -93,7 +94,7 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
     height=${TOP + count * ROW + 8}
   >
     ${axis(level, x, TOP + count * ROW)}
-    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, kept: values(level, node) }))}
+    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, kept }))}
     ${level.leaves.map((leaf, number) => leafOf(leaf, part(number), { label: labels[number], note: notes[number], left, x, node, until: x(parents[number]?.height ?? 0) }))}
   </svg>`;
 }

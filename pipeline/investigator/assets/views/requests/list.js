@@ -5,6 +5,7 @@ import { live } from "../../packages/lit-html/directives/live.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
+import { isLive } from "./range.js";
 
 const ONLY = { all: "All", outlying: "Out of line", normal: "Normal", alone: "Out of line, in no cluster" };
 const SORTS = { slowest: "Slowest first", newest: "Newest first", unlike: "Most unusual first" };
@@ -59,7 +60,7 @@ export function listCard(view) {
         </select></label>
       <label>With the text
         <input type="search" maxlength="200" .value=${live(like)} @change=${(event) => change({ like: event.target.value || undefined })} /></label>
-      <span class="muted" role="status">${list ? counted(list) : ""}</span>
+      <span class="muted" role=${isLive(page.params) ? nothing : "status"}>${list ? counted(list) : ""}</span>
     </div>
     ${list?.requests.length
       ? html`${requestsTable(view, list.requests, "requests-list")}

@@ -1,8 +1,8 @@
 /** From when to when requests are looked at: the last hour and what comes, unless the address says otherwise. */
 
-import { live } from "../../packages/lit-html/directives/live.js";
-import { html, nothing } from "../../packages/lit-html/lit-html.js";
-import { number } from "../../state.js";
+import { html, noChange, nothing } from "../../packages/lit-html/lit-html.js";
+import { stretch } from "../../state.js";
+import { edited, local, parsed } from "../../time.js";
 
 const RANGES = [
   ["15 min", 900],
@@ -16,12 +16,12 @@ const USUAL = 3600;
 
 /** What is asked of the API. */
 export function asked(params) {
-  return { from: number(params, "from"), to: number(params, "to") };
+  return stretch(params);
 }
 
 /** Whether what comes belongs to it. */
 export function isLive(params) {
-  return number(params, "to") === undefined;
+  return stretch(params).to === undefined;
 }
 
 /** The choice of a stretch of time. */
@@ -30,26 +30,17 @@ export function rangeChoice({ page, services }) {
   const usual = from === undefined && to === undefined;
   const [begin, end] = [from ?? services?.from, to ?? services?.to];
   const change = (name) => (event) => {
-    const ts = new Date(event.target.value).getTime() / 1000;
-    if (Number.isFinite(ts)) page.go({ from: begin, to: end, [name]: ts });
+    const ts = parsed(event.target.value);
+    if (ts !== undefined) page.go({ from: begin, to: end, [name]: ts });
   };
   return html`<form class="requests-tools" @submit=${(event) => event.preventDefault()} aria-label="Which time">
     ${RANGES.map(
-      ([label, span]) => html`<button type="button" aria-pressed=${usual && span === USUAL ? "true" : "false"} @click=${() => page.go({ from: span === USUAL ? undefined : now(page) - span, to: undefined })}>Last ${label}</button>`,
+      ([label, span]) => html`<button type="button" aria-pressed=${usual && span === USUAL ? "true" : "false"} @click=${() => page.go({ from: span === USUAL ? undefined : Math.floor(page.now) - span, to: undefined })}>Last ${label}</button>`,
     )}
     ${begin === undefined
       ? nothing
-      : html`<label>from <input type="datetime-local" step="1" .value=${live(local(begin))} @change=${change("from")} /></label>
-          <label>to <input type="datetime-local" step="1" .value=${live(local(end))} @change=${change("to")} /></label>`}
+      : html`<label>from <input id="requests-from" type="datetime-local" step="1" .value=${edited("requests-from") ? noChange : local(begin)} @change=${change("from")} /></label>
+          <label>to <input id="requests-to" type="datetime-local" step="1" .value=${edited("requests-to") ? noChange : local(end)} @change=${change("to")} /></label>`}
     <span class="muted">${to === undefined ? "and what comes" : ""}</span>
   </form>`;
-}
-
-/** By the clock of laggard, from which that of the viewer may differ. */
-const now = (page) => Math.floor(page.cluster.now);
-
-/** As the input takes it, in the viewer's zone. */
-function local(ts) {
-  const at = new Date(ts * 1000);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }

@@ -64,6 +64,7 @@ class Scatter extends HTMLElement {
     on("pointermove", (event) => this.#moved(event));
     on("pointerdown", (event) => this.#pressed(event));
     on("pointerup", (event) => this.#released(event));
+    on("pointercancel", () => (this.#grabbed = undefined));
     on("pointerleave", () => this.#point(undefined));
     on("keydown", (event) => this.#typed(event));
     on("wheel", (event) => this.#wheeled(event), { passive: false });
@@ -73,7 +74,10 @@ class Scatter extends HTMLElement {
   set scatter(scatter) {
     const before = this.#scatter;
     this.#scatter = scatter;
-    if (before?.x !== scatter.x) this.#fit();
+    if (before?.x !== scatter.x) {
+      this.#point(undefined);
+      this.#fit();
+    }
     this.#ask();
   }
 
