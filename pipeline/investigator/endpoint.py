@@ -7,6 +7,7 @@ written as null.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -84,7 +85,12 @@ class Endpoint:
             if name in given:
                 raise RequestError(400, f"parameter {name[:100]!r} is there twice", "each parameter once")
             given[name] = value
-        return _converted(given, self.question, "parameter")
+        asked = _converted(given, self.question, "parameter")
+        for field in msgspec.structs.fields(self.question):
+            value = getattr(asked, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise RequestError(400, f"parameter {field.encode_name!r} is {value!r}", "a number")
+        return asked
 
 
 def read_body(body: bytes, kind: type[Q]) -> Q:

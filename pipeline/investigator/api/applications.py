@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
@@ -22,7 +21,6 @@ from laggard.pipeline.applications.wishing import (
 )
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
-from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.applications import (
     Candidate,
     Metric,
@@ -39,7 +37,7 @@ from laggard.pipeline.investigator.applications import (
     terms_of,
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.investigator.events import OpenIncident
+from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.limits import MAX_KEY, MAX_METRIC
 from laggard.pipeline.web.errors import RequestError
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.applications.past import Course
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.models import ModelOutput
-    from laggard.pipeline.records.outputs import Incident
 
 DAY_S: Final = 86_400.0
 TRACKED: Final = 180
@@ -61,9 +58,6 @@ TRACKED: Final = 180
 
 TRACKED_S: Final = (900.0, 3600.0)
 """... but no less, and no more than this."""
-
-FEW: Final = 5
-"""Of so many applications the incidents are read one by one; of more in one go over all of them."""
 
 NEAR: Final = 5
 
@@ -122,9 +116,14 @@ def applications(reading: Reading, question: ApplicationsQuestion) -> Applicatio
     courses = {name: [] for name in known}  # type: dict[str, list[Course]]
     for course in past_models(reading.bus, reading.topics, reading.clock()) if known else ():
         courses.get(course.present.application, []).append(course)
+    now = reading.clock()
     told = [
-        OneApplication(name, [_standing(each.present) for each in courses[name]], incidents)
-        for name, incidents in _incidents(reading, known)
+        OneApplication(
+            name,
+            [_standing(each.present) for each in courses[name]],
+            reading.events.incidents_of("application", name, now, math.inf),
+        )
+        for name in known
     ]
     return Applications(told, len(every) - len(known), [] if known else [_measure("shop"), _serve("shop")])
 
@@ -138,23 +137,6 @@ def _standing(model: ModelOutput) -> Standing:
         sorted(terms_of(model)),
         REASONS.get(model.reason, printable(model.reason)),
     )
-
-
-def _incidents(reading: Reading, known: Sequence[str]) -> Iterator[tuple[str, list[OpenIncident]]]:
-    now = reading.clock()
-    if len(known) <= FEW:
-        for name in known:
-            found = past_incidents(reading.bus, reading.topics, now, key=name).incidents
-            yield name, [_open(each) for each in found if each.keyed_by == "application"]
-        return
-    found = past_incidents(reading.bus, reading.topics, now).incidents
-    for name in known:
-        yield name, [_open(each) for each in found if each.keyed_by == "application" and each.key == name]
-
-
-def _open(incident: Incident) -> OpenIncident:
-    until = incident.until_ts if incident.change == "closed" else None
-    return OpenIncident(incident.id, incident.opened_ts, until, incident.sentence)
 
 
 # Configuration.
@@ -346,7 +328,6 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
         noted = [each for each in followed.noted if begin <= each.ts <= end][-question.most :]
         newest = followed.noted[-1] if followed.noted else None
         interval_s, own = state.intervals.length_s, followed.own
-    incidents = past_incidents(reading.bus, reading.topics, begin, key=question.application).incidents
     judgement = None if newest is None else newest.judgement
     slow = judgement is not None and judgement.score > 1.0
     told = ""
@@ -358,7 +339,7 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
         [each.ts for each in noted],
         [_tracked(name, noted) for name in reading.settings.words("regression.performance") if _is_in(name, noted)],
         [_rebuilt(model.performance, each.ts, model.reason) for each in noted for model in each.built],
-        [_open(each) for each in incidents if each.keyed_by == "application" and each.opened_ts <= end],
+        reading.events.incidents_of("application", question.application, begin, end),
         interval_s or math.nan,
         own,
         slow,
@@ -612,13 +593,11 @@ class WhatIfQuestion(Question, frozen=True):
 
     application: Application_
     metric: MetricName
-    value: Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+    value: float
 
 
 def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
     """What the performance would be by the models if a metric had another value, all others their newest."""
-    if not math.isfinite(question.value):
-        raise RequestError(400, f"parameter 'value' is {question.value!r}", "a number")
     with reading.applications.present(question.application) as followed:
         operator = _state(reading, followed).operator
         newest = operator.newest.get(question.metric, math.nan)
