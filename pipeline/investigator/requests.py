@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -43,7 +44,7 @@ class _Moments(NamedTuple):
 
 
 class Requests:
-    """What is remembered of requests between one question and the next.
+    """What is remembered of requests between one question and the next. Safe to use from several threads.
 
     Parameters:
         bus: where they are.
@@ -65,20 +66,24 @@ class Requests:
         self._looking: Looking | None = None
         self._planes: Planes | None = None
         self._moments: dict[Hashable, _Moments] = {}  # the one worked out first, first
+        self._lock = threading.Lock()
 
     @property
     def looking(self) -> Looking:
         """What is worked out of them."""
-        if self._looking is None:
-            self._looking = self._make()
-        return self._looking
+        with self._lock:
+            if self._looking is None:
+                self._looking = self._make()
+            return self._looking
 
     @property
     def planes(self) -> Planes:
         """Where they are drawn."""
-        if self._planes is None:
-            self._planes = Planes(self.looking, self._clock)
-        return self._planes
+        looking = self.looking
+        with self._lock:
+            if self._planes is None:
+                self._planes = Planes(looking, self._clock)
+            return self._planes
 
     def moments(self, about: Hashable, give: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
         """What some requests are like, for `Looking.evidence`, and of how many that is known.
@@ -88,13 +93,16 @@ class Requests:
             give: these requests.
 
         """
-        known = self._moments.get(about)
+        with self._lock:
+            known = self._moments.get(about)
         if known is None or self._clock() - known.at_s >= MOMENTS_S:
             requests = give()
-            self._moments.pop(about, None)
-            self._moments[about] = known = _Moments(self.looking.moments(requests), len(requests), self._clock())
-            while len(self._moments) > MOST_MOMENTS:
-                self._moments.pop(next(iter(self._moments)), None)
+            known = _Moments(self.looking.moments(requests), len(requests), self._clock())
+            with self._lock:
+                self._moments.pop(about, None)
+                self._moments[about] = known
+                while len(self._moments) > MOST_MOMENTS:
+                    del self._moments[next(iter(self._moments))]
         return known.moments, known.requests
 
     def services(self) -> list[str]:
