@@ -63,6 +63,9 @@ MOST_WANTED: Final = 12
 MOST_TRACKS: Final = 32
 """Hosts and scopes of which anything is kept."""
 
+MOST_EMPTY: Final = 4096
+"""Of a host and scope, stretches of records of which it is kept that no frame is in them."""
+
 GAP_TICKS: Final = 3.0
 """A line is broken where no frame was for longer than this."""
 
@@ -138,7 +141,8 @@ class Track:
     """What is kept of one scope of a host."""
 
     def __init__(self) -> None:
-        self.looks: OrderedDict[int, Look | None] = OrderedDict()
+        self.looks: OrderedDict[int, Look] = OrderedDict()
+        self.empty: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.rows: OrderedDict[str | None, dict[int, Block]] = OrderedDict()
         self.wanted: OrderedDict[str | None, None] = OrderedDict()
 
@@ -156,6 +160,12 @@ class Track:
         if last is not None and last.rows == rows and last.features == features:
             rows, features = last.rows, last.features
         return Look(frame.ts, rows, features, frame.values.astype(np.float32))
+
+    def keep_empty(self, stretch: tuple[int, int]) -> None:
+        """Remember that no frame is from one offset to another."""
+        self.empty[stretch] = None
+        while len(self.empty) > MOST_EMPTY:
+            self.empty.popitem(last=False)
 
 
 class Job(NamedTuple):
@@ -292,7 +302,7 @@ class Columns:
             while len(self._tracks) > MOST_TRACKS:
                 _, gone = self._tracks.popitem(last=False)
                 self._blocks_bytes -= sum(block.bytes for blocks in gone.rows.values() for block in blocks.values())
-                self._looks_bytes -= sum(look.values.nbytes for look in gone.looks.values() if look is not None)
+                self._looks_bytes -= sum(look.values.nbytes for look in gone.looks.values())
         self._tracks.move_to_end((host, scope))
         return track
 
@@ -353,29 +363,38 @@ class Columns:
         offsets = [each for each in range(-(-start // step) * step, stop, step) if each // BLOCK in wanted]
         # From coarse to fine: where the time is over before all are there, they are spread evenly.
         for offset in sorted(offsets, key=lambda each: -(each & -each or stop)):
+            stretch = offset, min(offset + step, stop)
             with self._lock:
                 track = self._track(*of)
-                known, look = offset in track.looks, track.looks.get(offset)
-            if not known:
+                look, empty = track.looks.get(offset), stretch in track.empty
+            if look is None and not empty:
                 if time.monotonic() > until:
                     return found, False
-                frame = next(_frames(reader, of[1], offset, min(offset + step, stop)), None)
+                frame = next(_frames(reader, of[1], *stretch), None)
                 with self._lock:
                     track = self._track(*of)
-                    look = None if frame is None else track.look(frame)
-                    track.looks[offset] = look
-                    self._looks_bytes += 0 if look is None else look.values.nbytes
-                    self._bound_looks()
+                    if frame is None:
+                        track.keep_empty(stretch)
+                    else:
+                        look = self._keep(track, offset, frame)
             if look is not None:
                 found.append(look)
         return found, True
+
+    def _keep(self, track: Track, offset: int, frame: Frame) -> Look:
+        """Keep a look at a frame; with the lock held."""
+        before, look = track.looks.get(offset), track.look(frame)
+        track.looks[offset] = look
+        self._looks_bytes += look.values.nbytes - (0 if before is None else before.values.nbytes)
+        self._bound_looks()
+        return look
 
     def _bound_looks(self) -> None:
         """Forget the looks that are oldest, of the host that was asked for longest ago; with the lock held."""
         for track in self._tracks.values():
             while self._looks_bytes > self._most_looks_bytes and track.looks:
                 _, look = track.looks.popitem(last=False)
-                self._looks_bytes -= 0 if look is None else look.values.nbytes
+                self._looks_bytes -= look.values.nbytes
 
     # What is completed meanwhile.
 

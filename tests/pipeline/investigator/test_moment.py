@@ -15,6 +15,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.history.why import History
+from laggard.pipeline.investigator import columns as module
 from laggard.pipeline.investigator.columns import Columns, thin
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
@@ -348,6 +349,30 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
                 time.sleep(0.02)
             there = {ts: value for ts, value in zip(found.ts, found.values, strict=True) if value is not None}
             assert there == values_of(WRITES, row)
+
+
+def test_where_no_frame_was_one_is_seen_once_it_is_there(
+    tmp_path: Path, wired: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_LOOKS", 4)
+    monkeypatch.setattr(module, "MOST_EMPTY", 6)
+    with EmbeddedBus(tmp_path / "bus.db") as opened:
+        opened.create(TOPICS.specs())
+        columns = Columns(History(opened, TOPICS, wired[0]))
+
+        def looked_at(host: str) -> list[float]:
+            return columns.thinned(
+                host, "process", ROWS[0], WRITES, begin=0.0, end=at(TICKS), points=1000, whole=False
+            ).ts
+
+        append(opened, frames("web-2", range(9)))
+        for number in range(9, 40):
+            append(opened, frames("web-2", range(number, number + 1)))
+            assert looked_at("web-1") == []
+        append(opened, frames("web-1", range(40, 41)))
+        assert looked_at("web-1") == [at(40)]
+        (track,) = columns._tracks.values()
+        assert len(track.empty) == 6
 
 
 def test_a_history_that_is_cut_while_it_is_looked_at_begins_later(tmp_path: Path) -> None:
