@@ -28,7 +28,7 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     are replayed. It needs neither agent nor worker on this machine.
     """
     with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
-        from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415 - not for a refused claim
+        from laggard.pipeline.cli.opening import bus_of, check_existing, topics_of  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415
         from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
         from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
@@ -38,6 +38,11 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.pipeline.web.server import serve as serve_app  # noqa: PLC0415
         from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
+        lacking = ""
+        try:
+            check_existing(settings)  # which the next line changes
+        except CommandError as error:
+            lacking = str(error)
         with bus_of(settings) as bus:
             try:
                 listen = page_listen(settings)
@@ -49,6 +54,8 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)
             running.say(f"laggard serves its page at {serving.url}. ^C stops it.")
+            if lacking:
+                running.say(f"It is still empty: {lacking}.")
             running.manager.ready()
             running.stop.progress = lambda: True
             try:
