@@ -129,7 +129,7 @@ def _looked_up(
 def _advice(error: OSError, port: int, setting: str) -> str:
     match error.errno:
         case errno.EADDRINUSE:
-            free = port + 1 if port < 65535 else port - 1
+            free = port + 10 if port <= 65525 else port - 10  # not the next one: page and metrics are neighbours
             return (
                 "another program, perhaps another laggard, has it; "
                 f"stop that one or set {setting} to another port, such as {free}, or to 0 for any free one"
