@@ -115,7 +115,7 @@ export default class View {
           <tbody>
             ${byRecord(letters).map((one) => {
               const open = one.some((each) => nameOf(each) === this.page.params.letter);
-              return html`<tr class=${open ? "pipeline-open" : ""}>
+              return html`<tr class=${open ? "chosen" : ""}>
                 <th scope="row"><a href=${this.#here({ letter: nameOf(one[0]) })} aria-current=${open ? "true" : nothing}>${one[0].place}</a></th>
                 <td>${time(one[0].ts)}</td>
                 <td class="pipeline-wraps">${one[0].key}</td>

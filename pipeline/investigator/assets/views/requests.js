@@ -131,7 +131,7 @@ export default class View {
   #row(each, range) {
     const share = each.outlying.requests / each.every.requests;
     const long = (value) => html`<td class="number">${readable("duration_s", value)}</td>`;
-    return html`<tr class=${each.service === this.service ? "requests-chosen" : ""}>
+    return html`<tr class=${each.service === this.service ? "chosen" : ""}>
       <th scope="row"><a href=${this.page.href("/requests", { service: each.service, ...range })} aria-current=${each.service === this.service ? "true" : nothing}>${printable(each.service)}</a></th>
       <td class="number">${each.cut ? "over " : ""}${readable("", each.every.requests)}</td>
       <td class="number">${each.outlying.requests ? html`<strong class="alarm">${readable("", each.outlying.requests)}</strong> <span class="muted">${readable("share_ratio", share)}</span>` : "0"}</td>
@@ -243,7 +243,7 @@ export default class View {
   #cluster(each) {
     const range = { service: this.service, ...asked(this.page.params) };
     const to = each.cluster ? { ...range, cluster: each.cluster } : { ...range, only: "alone" };
-    return html`<tr class=${each.cluster && each.cluster === this.page.params.cluster ? "requests-chosen" : ""}>
+    return html`<tr class=${each.cluster && each.cluster === this.page.params.cluster ? "chosen" : ""}>
       <th scope="row"><a href=${this.page.href("/requests", to)}>${each.cluster ? printable(each.cluster) : "in no cluster yet"}</a>${each.odd ? html` <span class="badge">${each.odd === each.requests ? "odd" : `${each.odd} odd`}</span>` : nothing}</th>
       <td class="number">${readable("", each.requests)}</td>
       <td class="number">${readable("duration_s", each.median_s)}</td>

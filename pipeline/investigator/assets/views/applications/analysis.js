@@ -67,7 +67,7 @@ function candidates(view, { models: found, shown, chosen }) {
             </thead>
             <tbody>
               ${listed.map(
-                (each) => html`<tr class=${each.metric.metric === chosen ? "applications-row chosen" : "applications-row"}>
+                (each) => html`<tr class=${each.metric.metric === chosen ? "chosen" : ""}>
                   <th scope="row">
                     <a href=${view.link({ metric: each.metric.metric })} aria-current=${each.metric.metric === chosen ? "true" : nothing}>${printable(each.metric.metric)}</a>
                     ${each.chosen ? html`<span class="badge applications-in">★ in the model</span>` : nothing} ${wished(found, each.metric.metric)}
@@ -139,7 +139,7 @@ function models(view, { models: found, shown, chosen }) {
           </p>
           <p><code>${each.equation}</code></p>
           ${each.terms.map(
-            (term) => html`<p class="applications-term">
+            (term) => html`<p>
               <a href=${view.link({ metric: term.metric.metric, model: index ? each.id : undefined })} aria-current=${term.metric.metric === chosen && each.id === shown.id ? "true" : nothing}>${sentence(capital(term.metric.description))}</a>
               ${resource(term.metric)}${term.effect ? html`<span class="muted">; ${term.effect}</span>` : nothing}
             </p>`,

@@ -14,7 +14,7 @@ export async function load(view, signal) {
 export function render(view, data) {
   return html`
     ${data.steps.length
-      ? html`<section class="card applications-lacking">
+      ? html`<section class="card">
           <h2>What a model of it takes</h2>
           ${steps(data.steps)}
         </section>`

@@ -31,7 +31,7 @@ export function steps(those) {
 /** A choice between the performance metrics of which there are models. */
 export function choice(view, performances, chosen) {
   if (performances.length < 2) return nothing;
-  return html`<label class="applications-performance"
+  return html`<label
     >Performance
     <select @change=${(event) => view.page.go({ performance: event.target.value, model: undefined, metric: undefined })}>
       ${performances.map((each) => html`<option value=${each} ?selected=${each === chosen}>${printable(each)}</option>`)}

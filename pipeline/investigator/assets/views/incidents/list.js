@@ -125,7 +125,7 @@ export default class List {
               ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === range}>${told}</option>`)}
             </select></label
           >`
-        : html`<span class="incidents-range"
+        : html`<span
             >Open ${from === undefined ? nothing : html`from ${time(from)}`} ${to === undefined ? nothing : html`to ${time(to)}`}
             <button type="button" @click=${() => page.go({ from: undefined, to: undefined, at: undefined })}>Any time</button></span
           >`}

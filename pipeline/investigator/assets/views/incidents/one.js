@@ -153,7 +153,7 @@ export default class One {
     return html`
       <p><a href=${page.href("/incidents", { open: undefined })}>All incidents</a></p>
       <h1>${state(incident)} ${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</h1>
-      <section class="card incidents-head">
+      <section class="card">
         <p class="incidents-sentence">${sentence(incident.sentence)}</p>
         ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
         ${incident.merged_into
@@ -247,7 +247,7 @@ export default class One {
         <button type="button" ?disabled=${!shown} @click=${() => this.page.go({ from: undefined, to: undefined }, { replace: true })}>Whole</button>
       </p>
       ${timeline(this.#account, this.#diagnoses, range)}
-      <p class="muted incidents-legend">
+      <p class="muted">
         <span class="incidents-key opened">opened</span> <span class="incidents-key extended">got worse, or goes on</span>
         <span class="incidents-key ended">has ended</span>, with scores${marks.length ? html`; dashed: marks` : nothing}.
       </p>

@@ -73,7 +73,7 @@ export function timeline(account, diagnoses, { from, to }) {
     ${lanes.map((lane, number) => {
       const top = number * LANE;
       return svg`
-        <text class="incidents-lane" x="2" y=${top + 13}>${lane.label}</text>
+        <text x="2" y=${top + 13}>${lane.label}</text>
         ${lane.bars
           .filter((bar) => inside(bar.begin, bar.end))
           .map(

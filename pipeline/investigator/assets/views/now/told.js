@@ -28,10 +28,10 @@ export function told(view) {
   return html`<section class="card now-told" aria-label="What was found" tabindex="0">
     <div class="now-sentences">
       ${moment.silent_s > 0
-        ? html`<p class="now-silent"><span class="badge victim">silent</span> ${moment.host} has sent nothing for ${duration(moment.silent_s)}: this is the last that came. See <code>laggard doctor</code> there.</p>`
+        ? html`<p><span class="badge victim">silent</span> ${moment.host} has sent nothing for ${duration(moment.silent_s)}: this is the last that came. See <code>laggard doctor</code> there.</p>`
         : nothing}
       ${moment.told.map((text) => html`<p>${sentence(text)}</p>`)}
-      <p class=${belief.young ? "now-young" : "muted"}>
+      <p class=${belief.young ? nothing : "muted"}>
         ${belief.young ? html`<span class="badge victim">young</span> ` : nothing}${sentence(belief.told)}
       </p>
     </div>

@@ -55,7 +55,7 @@ function states(cluster) {
         <tbody>
           ${shown.map(
             (each) => html`<tr>
-              <th scope="row" class="requests-state">${patch(each.color)} ${each.label}</th>
+              <th scope="row">${patch(each.color)} ${each.label}</th>
               <td>
                 <svg class="requests-pair" width=${WIDE} height=${2 * BAR + 2} aria-hidden="true">
                   ${svg`<rect x="0" y="0" width=${((WIDE * each.time_s) / longest).toFixed(1)} height=${BAR} fill=${each.color} />

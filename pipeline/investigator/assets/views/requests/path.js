@@ -102,7 +102,7 @@ function states(path) {
         <tbody>
           ${shown.map(
             (each) => html`<tr>
-              <th scope="row" class="requests-state">${patch(each.color)} ${each.label}</th>
+              <th scope="row">${patch(each.color)} ${each.label}</th>
               <td class="number">${readable("time_s", each.path_s)}</td>
               <td class="number">${share(each)}</td>
               <td class="number">${readable("time_s", each.own_s)}</td>
