@@ -129,10 +129,11 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
         if len(readers) >= SPREAD:
             takers = [each for each in takers if each not in readers]
             culprits = _culprits(takers)
+    taking = {each.row for each in takers}
     waiting = [
         Victim(each, feature)
         for each in ranking.rows
-        if each not in takers and (feature := waits_for(each)) is not None
+        if each.row not in taking and (feature := waits_for(each)) is not None
     ]
     waiting.sort(key=lambda each: -judged(each.feature) / WAITS[each.feature.feature])
     worst = culprits[0].score if culprits else 0.0

@@ -104,11 +104,12 @@ class Reader:
         step = _FIRST_STEP
         while stop > oldest:
             start = max(stop - step, oldest)
-            yield from reversed(list(self._decoded(self.stored(start, stop))))
+            # Each is decoded when it is asked for: who wants the newest pays for one.
+            yield from self._decoded(reversed(list(self.stored(start, stop))))
             stop = start
             step = min(4 * step, _LONGEST_STEP)
 
-    def _decoded(self, records: Iterator[Incoming]) -> Iterator[tuple[int, Received]]:
+    def _decoded(self, records: Iterable[Incoming]) -> Iterator[tuple[int, Received]]:
         for record in records:
             place = f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
             try:

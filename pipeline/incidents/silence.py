@@ -50,9 +50,13 @@ def _silent_since(bus: Bus, topics: Topics, host: str, now: float) -> float | No
     oldest, end = bus.bounds(partition)
     if oldest == end:
         return None
+    reader, start = Reader(bus, partition, host), max(oldest, end - LATELY)
+    last = next(((offset, each.ts) for offset, each in reader.backwards(end) if isinstance(each, Frame)), None)
+    if last is not None and last[0] >= start and now - last[1] <= JOINED_S:
+        return None  # as a rule: one frame is read, not hundreds
     newest: dict[str, float] = {}
     tick_s = 0.0
-    for _, found in Reader(bus, partition, host).forwards(max(oldest, end - LATELY), end):
+    for _, found in reader.forwards(start, end):
         if isinstance(found, Frame):
             tick_s = found.ts - newest.get(found.scope, found.ts)
             newest[found.scope] = found.ts
