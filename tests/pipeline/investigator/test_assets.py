@@ -122,6 +122,29 @@ def test_imports_are_seen() -> None:
     ]
 
 
+def imported(path: Path) -> set[Path]:
+    """What a script imports before it runs, and what that imports."""
+    found: set[Path] = set()
+    left = [path]
+    while left:
+        script = left.pop()
+        names = IMPORTED.findall(COMMENT.sub("", script.read_text()))
+        new = {(script.parent / name).resolve() for name in names} - found
+        found |= new
+        left += new
+    return found
+
+
+def test_all_that_the_first_view_needs_is_asked_for_at_once() -> None:
+    main, first = ASSETS / "main.js", ASSETS / "views/now.js"
+    needed = {f"/assets/{name_of(path)}" for path in {*imported(main), first, *imported(first)}}
+    assert len(needed) > 20
+    tags = Tags()
+    tags.feed((ASSETS / "index.html").read_text())
+    asked = [each["href"] for tag, each in tags.found if tag == "link" and each["rel"] == "modulepreload"]
+    assert asked == sorted(needed), "the document's modulepreload links are those, in this order"
+
+
 def test_the_server_knows_the_paths_of_all_views() -> None:
     state = (ASSETS / "state.js").read_text()
     paths = re.findall(r'\{ path: "([^"]+)", module: "([^"]+)"', state)
