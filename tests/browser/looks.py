@@ -74,6 +74,6 @@ def looks(page: Served) -> tuple[Look, ...]:
             _address("/requests", **of_service),
             ("laggard-scatter canvas", "text=placed by Isomap"),
         ),
-        Look("request", _address("/requests", **path), ("main svg", "main table")),
+        Look("request", _address("/requests", **path), ("laggard-lanes svg", "[aria-label^='Time in each'] table")),
         Look("pipeline", "/pipeline", ("main table",)),
     )

@@ -67,9 +67,9 @@ def test_from_a_point_on_the_plane_to_its_critical_path_and_back(page: Served, t
     scatter.click(position=at)
     expect(tab).to_have_url(re.compile(f"request={slowest}&at="))
     expect(tab.get_by_role("heading", level=1)).to_contain_text(slowest)
-    drawing = tab.get_by_role("img", name=re.compile("^The critical path: 5 pieces on 3 threads"))
+    drawing = tab.get_by_role("img", name=re.compile("^The critical path: 27 pieces on 3 threads"))
     expect(drawing).to_be_visible()
-    expect(drawing.get_by_text(re.compile("waits for a task, flock "))).to_be_visible()
+    expect(drawing.get_by_text(re.compile("^waits for a disk, fsync "))).to_be_visible()
     expect(card(tab, "What took longest").get_by_role("row").nth(1)).to_contain_text("/srv/blog/cache/sidebar")
     tab.get_by_role("link", name="lock sidebar").click()
     expect(tab.get_by_role("heading", name="Cluster lock sidebar")).to_be_visible()
@@ -93,7 +93,7 @@ def test_a_path_is_zoomed_by_the_keyboard(page: Served, tab: Page) -> None:
     tab.get_by_role("button", name="All of it").click()
     assert lanes.evaluate(seen) == pytest.approx(whole)
     tab.get_by_text("The path as a table").click()
-    expect(tab.get_by_role("region", name="The path as a table").get_by_role("row")).to_have_count(6 - 1)
+    expect(tab.get_by_role("region", name="The path as a table").get_by_role("row")).to_have_count(26)
 
 
 def test_a_cluster_is_opened_from_the_key_and_closed(page: Served, tab: Page) -> None:

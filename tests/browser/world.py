@@ -61,6 +61,7 @@ SCRIPT: Final = Script(
     held=(Held("lock", 90.0, 150.0, 0.12), Held("refused", 480.0, 600.0, 0.05)),
     marks=((65.0, "db-1"), (560.0, "web-1")),
     junk_s=120.0,
+    own=("web-1",),
 )
 
 ENDS: Final = BEGINS + SCRIPT.lasts_s

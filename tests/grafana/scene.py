@@ -21,6 +21,7 @@ from laggard.pipeline.applications.intervals import GRACE_S
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.own import NAMES
 from laggard.pipeline.records import Frame, Mark, Request, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, REQUESTS, TOPIC_OF, Topics
 from laggard.producers.agent import AGENT_FEATURES
@@ -95,6 +96,13 @@ STARTED: Final = {
 }
 """Of programs: the command line, the user, and the container or control group."""
 
+OWN: Final[Mapping[str, Mapping[str, float]]] = {
+    NAMES["agent"]: {"cpu_user_ratio": 0.002, "cpu_system_ratio": 0.001, "memory_rss_bytes": 4.1e7},
+    NAMES["work"]: {"cpu_user_ratio": 0.021, "cpu_system_ratio": 0.003, "memory_rss_bytes": 1.62e8},
+    NAMES["serve"]: {"cpu_user_ratio": 0.006, "cpu_system_ratio": 0.001, "memory_rss_bytes": 1.35e8},
+}
+"""What laggard's own processes use, by their names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
@@ -128,6 +136,7 @@ class Script:
         held: what holds requests up.
         marks: when which host was marked.
         junk_s: when records come that nobody can read, or too late.
+        own: hosts among whose processes are those of laggard itself.
 
     """
 
@@ -136,13 +145,15 @@ class Script:
     held: tuple[Held, ...]
     marks: tuple[tuple[float, str], ...]
     junk_s: float
+    own: tuple[str, ...] = ()
 
 
 class Host:
     """One simulated machine, whose time is shifted to that of the scene."""
 
-    def __init__(self, name: str, seed: int, begins: float, troubles: tuple[Trouble, ...]) -> None:
+    def __init__(self, name: str, seed: int, begins: float, script: Script) -> None:
         self.name = name
+        self._own = OWN if name in script.own else {}
         days = (BEFORE_S + LONGEST_S) / 86400.0
         scene = START + BEFORE_S
         self._programs: dict[str, str] = {}
@@ -150,7 +161,7 @@ class Host:
         numbers = {self._program(row): number for number, row in enumerate(machine.names)}
         faults = tuple(
             Fault(one.kind, numbers[one.name], scene + one.start_s, scene + one.end_s, one.strength)
-            for one in troubles
+            for one in script.troubles
             if one.key == name
         )
         self._ticks = Machine(KIND, days, seed, faults).ticks()
@@ -158,6 +169,7 @@ class Host:
         self._sequence = count(1)
         self._layouts: dict[int, tuple[Layout, Layout]] = {}
         self._random = np.random.default_rng(seed)
+        self._of_own = np.random.default_rng([seed, 1])  # what happens else is the same with them and without
 
     def frames(self) -> list[Frame]:
         """Of the next tick: its processes, the host itself, and its agent."""
@@ -165,7 +177,7 @@ class Host:
         own = make_layout((self.name,), (self.name,), (*HOST_FEATURES, *_MORE), ("",))
         agent = make_layout((self.name,), (self.name,), AGENT_FEATURES, ("",))
         return [
-            self._frame("process", tick, self._named(tick.layout), tick.values),
+            self._frame("process", tick, self._named(tick.layout), self._with_own(tick)),
             self._frame("host", tick, own, np.concatenate([tick.host, _more(tick.host)], axis=1)),
             self._frame("agent", tick, agent, self._agent(len(tick.values))),
         ]
@@ -177,10 +189,17 @@ class Host:
         if id(layout) not in self._layouts:
             rows = [f"{self._program(row.partition('[')[0])}[{row.partition('[')[2]}" for row in layout.rows]
             names = [self._program(name) for name in layout.names]
+            rows += [f"{name}[{640 + number}@1]" for number, name in enumerate(self._own)]
+            names += self._own
             commands, users, containers = zip(*(STARTED.get(name, ("", "root", "")) for name in names), strict=True)
             told = make_layout(rows, names, layout.features, commands, users=users, containers=containers)
             self._layouts[id(layout)] = layout, told
         return self._layouts[id(layout)][1]
+
+    def _with_own(self, tick: Tick) -> NDArray[np.float64]:
+        uses = [[each.get(feature, 0.0) for feature in tick.layout.features] for each in self._own.values()]
+        own = np.array(uses).reshape(-1, tick.values.shape[1])
+        return np.concatenate([tick.values, own * self._of_own.lognormal(0.0, 0.1, own.shape)])
 
     def _program(self, name: str) -> str:
         role, _, number = name.partition("-")
@@ -291,7 +310,7 @@ class Fleet:
     """All that is simulated."""
 
     def __init__(self, script: Script, seeds: Mapping[str, int], begins: float) -> None:
-        self.hosts = [Host(name, seed, begins, script.troubles) for name, seed in seeds.items()]
+        self.hosts = [Host(name, seed, begins, script) for name, seed in seeds.items()]
         self._shop = Shop()
         self._pools_from = begins - POOLS_BEFORE_S
         self._service = Service(SERVICE, SERVED_BY[0], begins, script.held)

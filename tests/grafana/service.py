@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Request, Spent
+from laggard.pipeline.records import Request, Segment, Spent
+from laggard.pipeline.records.requests import bounded
 from laggard.producers.trace.own import OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.records import Frame
 
@@ -26,6 +27,13 @@ CALLS: Final = (
     *("write", "shutdown", "close"),
 )
 PAGES: Final = ("GET /", "GET /post", "GET /search", "POST /comment")
+
+DATABASE: Final = "127.0.0.1:3306"
+QUERIES: Final = 6
+"""Of the database, in each request."""
+
+THREADS: Final = ("php-fpm[812]", "mariadbd[731:745]", "worker[4711]")
+"""Who serves a request, who answers its queries, and who holds the lock; of the last one a path may tell nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +83,9 @@ class Service:
         slow = (1.0 + 0.15 * page) * np.exp(0.12 * self._random.normal(size=4))
         spent = [
             Spent("RU", "", "", "", 0, "", 40, 0.020 * slow[0]),
-            Spent("BT", "poll", "127.0.0.1:3306", "mariadbd", 731, "", 6, 0.045 * slow[1]),
+            Spent("BT", "poll", DATABASE, "mariadbd", 731, "", QUERIES, 0.045 * slow[1]),
             Spent("BP", "", "", "php-fpm", 812, "", 5, 0.006 * slow[2]),
-            Spent("RS", "sendto", "127.0.0.1:3306", "", 0, "", 6, 0.004 * slow[3]),
+            Spent("RS", "sendto", DATABASE, "", 0, "", QUERIES, 0.004 * slow[3]),
         ]
         calls = list(CALLS)
         for each in self._held:
@@ -99,7 +107,43 @@ class Service:
             counts[one.state] = counts.get(one.state, 0.0) + one.times
         number = next(self._sequence)
         duration_s = sum(times_s.values())
+        path = _path(spent, duration_s)
+        critical_s: dict[str, float] = {}
+        for piece in path:
+            critical_s[piece.state] = critical_s.get(piece.state, 0.0) + piece.end_s - piece.begin_s
         return Request(
             self._name, ends - duration_s, f"812-{number}", duration_s, counts, times_s, tuple(calls), number,
-            self._host, PAGES[page], spent=tuple(spent),
+            self._host, PAGES[page], critical_s=critical_s, spent=bounded(spent),
+            threads=THREADS[: 1 + max(piece.thread for piece in path)], path=path,
         )  # fmt: skip
+
+
+def _path(spent: Sequence[Spent], duration_s: float) -> tuple[Segment, ...]:
+    """The critical path: queries one after the other, what holds the request up, and the end of its own work."""
+    pieces, now = [], 0.0
+    for thread, lasts_s, state, detail in _pieces(spent):
+        pieces.append(Segment(thread, now, now + lasts_s, state, detail))
+        now += lasts_s
+    return (*pieces[:-1], pieces[-1]._replace(end_s=duration_s))  # to the last bit
+
+
+def _pieces(spent: Sequence[Spent]) -> Iterator[tuple[int, float, str, str]]:
+    """Of a path, in order: the thread, for how long in seconds, its state and its detail."""
+    computes, answers, queues, asks, *holds = spent
+    computes_s = computes.time_s / (QUERIES + 2)
+    yield 0, computes_s, computes.state, ""
+    for query in range(QUERIES):
+        yield 0, asks.time_s / QUERIES, asks.state, f"{asks.syscall} {asks.on}"
+        reads = query == 0  # the others find it in memory
+        detail = "pread64 /var/lib/mysql/blog/wp_posts.ibd" if reads else ""
+        yield 1, answers.time_s / QUERIES, "BD" if reads else "RU", detail
+        if query < queues.times:
+            yield 0, queues.time_s / queues.times, queues.state, ""
+        yield 0, computes_s, computes.state, ""
+    for each in holds:
+        if each.state == "BT":
+            yield 2, 0.3 * each.time_s, "RU", ""
+            yield 2, 0.7 * each.time_s, "BD", f"fsync {each.on}"
+        else:
+            yield 0, each.time_s, each.state, f"{each.syscall} {each.on}".rstrip()
+    yield 0, computes_s, computes.state, ""

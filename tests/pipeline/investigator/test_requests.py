@@ -18,8 +18,9 @@ from laggard.pipeline.requests import looking
 from laggard.pipeline.requests.past import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.wiring import looking as wired
+from tests.grafana.service import THREADS
 from tests.pipeline.investigator.serving import served
-from tests.pipeline.investigator.traced import SECONDS, SERVICE, THREADS, record
+from tests.pipeline.investigator.traced import SECONDS, SERVICE, record
 from tests.pipeline.requests.told import LOCKED, outlying
 
 if TYPE_CHECKING:
@@ -256,13 +257,15 @@ def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
     assert told["lanes"] == list(THREADS)
     assert (told["pieces"][0]["lane"], told["pieces"][0]["begin_s"]) == (0, 0.0)
     last = told["pieces"][-1]
-    assert (last["lane"], last["state"], last["detail"]) == (2, "BT", "flock")
-    assert last["end_s"] == pytest.approx(told["duration_s"])
-    assert [(each["source"], each["target"]) for each in told["leads"]] == [(0, 1), (1, 0), (0, 2)]
-    assert told["description"].startswith("The critical path: 5 pieces on 3 threads, php-fpm[812] then ")
+    assert (last["lane"], last["state"], last["end_s"]) == (0, "RU", told["duration_s"])
+    held = told["pieces"][-2]
+    assert (held["lane"], held["state"], held["detail"]) == (2, "BD", "fsync /srv/blog/cache/sidebar")
+    leads = [(each["source"], each["target"]) for each in told["leads"]]
+    assert leads == [(0, 1), (1, 0)] * 6 + [(0, 2), (2, 0)]
+    assert told["description"].startswith("The critical path: 27 pieces on 3 threads, php-fpm[812] then ")
     states = {each["state"]: each for each in told["states"]}
     assert sum(each["path_s"] for each in told["states"]) == pytest.approx(told["duration_s"])
-    assert states["BT"]["detail"].startswith("flock ")
+    assert states["BD"]["detail"].startswith("fsync /srv/blog/cache/sidebar ")
     assert states["BT"]["usual_s"] < 0.1 < states["BT"]["own_s"]
     longest = told["spent"][0]
     assert (longest["call"], longest["on"], longest["by"], longest["pid"]) == (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
@@ -12,7 +11,6 @@ from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import encode
-from laggard.pipeline.records.requests import Segment, bounded
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import REQUESTS, Topics
 from laggard.pipeline.wiring import judging
@@ -32,8 +30,6 @@ SECONDS: Final = 300
 
 HELD: Final = (Held("lock", 200.0, 260.0, 0.05), Held("refused", 230.0, 290.0, 0.03))
 """Some wait for a lock, some for a server that refuses."""
-
-THREADS: Final = ("php-fpm[812]", "mariadbd[731]", "worker[4711]")
 
 
 def record(
@@ -71,17 +67,4 @@ def traced(begin: float, seconds: int = SECONDS) -> Iterator[Request]:
     """The requests, each with its path."""
     service = Service(SERVICE, "web-1", begin, HELD)
     for second in range(seconds):
-        for each in sorted(service.requests(begin + second + 1.0), key=lambda each: each.ts):
-            yield replace(
-                each, threads=THREADS, path=tuple(_path(each)), critical_s=each.times_s, spent=bounded(each.spent)
-            )
-
-
-def _path(request: Request) -> Iterator[Segment]:
-    """One piece for each thing that time was spent on; what another process is waited for is on its lane."""
-    lanes = {"mariadbd": 1, "worker": 2}
-    now = 0.0
-    for each in request.spent:
-        end = min(now + each.time_s, request.duration_s)
-        yield Segment(lanes.get(each.by, 0) if each.state == "BT" else 0, now, end, each.state, each.syscall)
-        now = end
+        yield from sorted(service.requests(begin + second + 1.0), key=lambda each: each.ts)
