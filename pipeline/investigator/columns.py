@@ -9,13 +9,15 @@ elsewhere, and is completed meanwhile by a thread of its own, which keeps the ro
 - *blocks*: all ticks of `BLOCK` records, as float64, of single rows.
 
 What is kept is bounded by `LOOKS_BYTES` and `BLOCKS_BYTES`, the rows that were asked for longest ago go first. Of 500
-rows with 26 counters a look is 52 kB, and four hours of one row at ticks of 5 s are 0.6 MB.
+rows with 26 counters a look is 52 kB and its new names, and four hours of one row at ticks of 5 s are 0.6 MB. A page
+that stays open fills both slowly: of 140 processes that come and go it had 37 MB of them after 2,500 ticks.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -52,7 +54,12 @@ AT_ONCE: Final = 2
 """Blocks that are read before the first answer, those nearest to the moment."""
 
 BLOCKS_BYTES: Final = 64 << 20
+"""Room for a day of `MOST_WANTED` rows at ticks of 5 s, which are 43 MB and are read together."""
+
 LOOKS_BYTES: Final = 48 << 20
+
+OVERHEAD_BYTES: Final = 500
+"""Of a look or a segment beside its values, about: there may be many that hold next to nothing."""
 
 GIVES_WAY_S: Final = 1.0
 """So long a block waits for answers that are being made, at most."""
@@ -122,12 +129,13 @@ class Block(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A frame that was looked at: its time, its names and a copy of its values, shape (rows, features)."""
+    """A frame that was looked at: its time, names, a copy of its values, shape (rows, features), and what it takes."""
 
     ts: float
     rows: tuple[str, ...]
     features: tuple[str, ...]
     values: NDArray[np.float32]
+    bytes: int
 
     def of(self, row: str | None, feature: str) -> float:
         """A cell, NaN where it is not there; without a row that of the first."""
@@ -154,12 +162,18 @@ class Track:
             self.wanted.popitem(last=False)
 
     def look(self, frame: Frame) -> Look:
-        """What is kept of a frame; names are shared with the look before."""
+        """What is kept of a frame; names are shared between looks, and counted with the first that has them."""
         last = next(reversed(self.looks.values()), None)
         rows, features = frame.layout.rows, frame.layout.features
         if last is not None and last.rows == rows and last.features == features:
-            rows, features = last.rows, last.features
-        return Look(frame.ts, rows, features, frame.values.astype(np.float32))
+            rows, features, size = last.rows, last.features, 0
+        else:
+            before = set[str]() if last is None else {*last.rows, *last.features}
+            rows, features = _shared(rows), _shared(features)
+            new = (each for each in (*rows, *features) if each not in before)
+            size = sum(map(sys.getsizeof, (rows, features, *new)))
+        values = frame.values.astype(np.float32)
+        return Look(frame.ts, rows, features, values, OVERHEAD_BYTES + values.nbytes + size)
 
     def keep_empty(self, stretch: tuple[int, int]) -> None:
         """Remember that no frame is from one offset to another."""
@@ -302,7 +316,7 @@ class Columns:
             while len(self._tracks) > MOST_TRACKS:
                 _, gone = self._tracks.popitem(last=False)
                 self._blocks_bytes -= sum(block.bytes for blocks in gone.rows.values() for block in blocks.values())
-                self._looks_bytes -= sum(look.values.nbytes for look in gone.looks.values())
+                self._looks_bytes -= sum(look.bytes for look in gone.looks.values())
         self._tracks.move_to_end((host, scope))
         return track
 
@@ -320,18 +334,19 @@ class Columns:
         for run in _runs(_frames(reader, scope, start, end)):
             layout, ts = run[0].layout, np.array([each.ts for each in run])
             places = {each: place for place, each in enumerate(layout.rows)}
+            features = _shared(layout.features)
             for each in wanted:
                 place = 0 if each is None else places.get(each)
                 if place is None or not layout.rows:
                     found[each].append(Segment((), ts, np.empty((len(run), 0))))
                 else:
                     values = np.array([frame.values[place] for frame in run])
-                    found[each].append(Segment(layout.features, ts, values))
+                    found[each].append(Segment(features, ts, values))
         made: dict[str | None, Block] = {}
         for each in wanted:
             old = before[each]
             segments = _joined((*(() if old is None else old.segments), *found[each]))
-            size = sum(segment.ts.nbytes + segment.values.nbytes for segment in segments)
+            size = sum(OVERHEAD_BYTES + segment.ts.nbytes + segment.values.nbytes for segment in segments)
             made[each] = Block(end, segments, size)
         with self._lock:
             track = self._track(host, scope)
@@ -385,7 +400,7 @@ class Columns:
         """Keep a look at a frame; with the lock held."""
         before, look = track.looks.get(offset), track.look(frame)
         track.looks[offset] = look
-        self._looks_bytes += look.values.nbytes - (0 if before is None else before.values.nbytes)
+        self._looks_bytes += look.bytes - (0 if before is None else before.bytes)
         self._bound_looks()
         return look
 
@@ -394,7 +409,7 @@ class Columns:
         for track in self._tracks.values():
             while self._looks_bytes > self._most_looks_bytes and track.looks:
                 _, look = track.looks.popitem(last=False)
-                self._looks_bytes -= look.values.nbytes
+                self._looks_bytes -= look.bytes
 
     # What is completed meanwhile.
 
@@ -484,6 +499,11 @@ def thin(ts: Vector, values: Vector, *, points: int, tick_s: float, complete: bo
 
 def _plain(values: Vector) -> list[float | None]:
     return [each if math.isfinite(each) else None for each in values.tolist()]
+
+
+def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same with each name in memory once: whoever reads a frame anew has names of its own."""
+    return tuple(map(sys.intern, names))
 
 
 def _reaches(block: Block | None, number: int, stop: int) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import time
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -349,6 +351,32 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
                 time.sleep(0.02)
             there = {ts: value for ts, value in zip(found.ts, found.values, strict=True) if value is not None}
             assert there == values_of(WRITES, row)
+
+
+def test_of_processes_that_come_and_go_no_more_is_kept_than_is_said(tmp_path: Path, wired: Any) -> None:
+    room, random = 80_000, np.random.default_rng(1)
+    with EmbeddedBus(tmp_path / "bus.db") as opened:
+        opened.create(TOPICS.specs())
+        columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=room, looks_bytes=room)
+        tracemalloc.start()
+        try:
+            for number in range(160):
+                rows = [f"worker[{each}@{each}]" for each in range(number, number + 40)]
+                layout = make_layout(rows, ["worker"] * len(rows), FEATURES)
+                values = random.random((len(rows), len(FEATURES)))
+                append(opened, [Frame("host", "web-1", "process", at(number), number + 1, layout, values)])
+                for whole in (True, False):
+                    row = rows[0] if whole else f"nobody[{number}@1]"
+                    columns.thinned(
+                        "web-1", "process", row, WRITES, begin=at(number - 20), end=at(number), points=100, whole=whole
+                    )
+            gc.collect()
+            full, _ = tracemalloc.get_traced_memory()
+            columns._tracks.clear()
+            gc.collect()
+            assert 0.3 * 2 * room < full - tracemalloc.get_traced_memory()[0] < 1.2 * 2 * room
+        finally:
+            tracemalloc.stop()
 
 
 def test_where_no_frame_was_one_is_seen_once_it_is_there(
