@@ -24,8 +24,8 @@ PICTURES: Final = Path(__file__).resolve().parents[2] / "deploy/pictures"
 
 NARROW_TOO: Final = ("now", "incidents", "incident")
 
-COLORS: Final = 128
-"""Of a picture: enough for flat areas and antialiased text, at a third of the bytes."""
+COLORS: Final = 256
+"""Of a picture, chosen so that the few pixels of a small patch keep theirs; as many as its palette can have."""
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
 
 def _save(png: bytes, path: Path) -> None:
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":
