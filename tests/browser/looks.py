@@ -75,5 +75,5 @@ def looks(page: Served) -> tuple[Look, ...]:
             ("laggard-scatter canvas", "text=placed by Isomap"),
         ),
         Look("request", _address("/requests", **path), ("laggard-lanes svg", "[aria-label^='Time in each'] table")),
-        Look("pipeline", "/pipeline", ("main table",)),
+        Look("pipeline", "/pipeline", ("main table", "main >> text=laggard-worker")),
     )
