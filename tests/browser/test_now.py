@@ -238,6 +238,42 @@ def test_it_is_used_by_the_keyboard(page: Served, tab: Page) -> None:
     expect(tab.get_by_label("What is slow?")).to_be_focused()
 
 
+def test_keys_of_one_character_can_be_switched_off(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    expect(chosen(tab)).to_contain_text(HOG)
+    tab.keyboard.press("?")
+    tab.get_by_label("Keys of one character are on").uncheck()
+    tab.keyboard.press("Escape")
+    for again in range(2):
+        tab.keyboard.press("m")
+        tab.keyboard.press("?")
+        expect(tab.locator("dialog[open]")).to_have_count(0)
+        if not again:
+            tab.reload()
+            expect(chosen(tab)).to_contain_text(HOG)
+    tab.get_by_role("button", name="Keys").click()
+    tab.get_by_label("Keys of one character are on").check()
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("m")
+    expect(tab.get_by_role("dialog", name="Why is it slow?")).to_be_visible()
+
+
+def test_the_wheel_looks_closer_and_the_address_says_so_once_it_rests(page: Served, tab: Page) -> None:
+    tab.goto(page.url)
+    expect(tab.locator(".now-series laggard-chart canvas")).to_be_visible()
+    tab.evaluate("""() => {
+      window.changes = 0;
+      const replace = history.replaceState.bind(history);
+      history.replaceState = (...given) => { window.changes += 1; replace(...given); };
+    }""")
+    tab.locator(".now-series laggard-chart .u-over").hover()
+    for _ in range(12):
+        tab.mouse.wheel(0, -100)
+    until(tab, lambda: "from" in params(tab))
+    assert float(params(tab)["to"]) - float(params(tab)["from"]) < 4 * 3600 / 5
+    assert tab.evaluate("window.changes") <= 3
+
+
 def test_ticks_are_stepped_through(page: Served, tab: Page, machine: Machine) -> None:
     tab.goto(page.url)
     expect(tab.get_by_role("heading", level=1)).to_contain_text("Now")

@@ -12,6 +12,9 @@ const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--
 /** A turn of the wheel shows so much more or less. */
 const ZOOM = 1.25;
 
+/** The wheel rests where it was not turned for so long. */
+const REST_MS = 150;
+
 /** A name on a chart is cut after so many characters. */
 const LONGEST = 40;
 
@@ -50,6 +53,7 @@ class Chart extends HTMLElement {
   #plot;
   #tip;
   #shape = "";
+  #resting;
   #height = 220;
   #resized = new ResizeObserver(() => this.#resize());
   #scheme = window.matchMedia("(prefers-color-scheme: dark)");
@@ -86,6 +90,7 @@ class Chart extends HTMLElement {
   }
 
   disconnectedCallback() {
+    clearTimeout(this.#resting);
     this.#resized.disconnect();
     this.#scheme.removeEventListener("change", this.#recolored);
     window.removeEventListener("laggard-theme", this.#recolored);
@@ -331,7 +336,11 @@ class Chart extends HTMLElement {
     const { min, max } = plot.scales.x;
     const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
     const factor = event.deltaY > 0 ? ZOOM : 1 / ZOOM;
-    this.#tell("range", { from: at - (at - min) * factor, to: at + (max - at) * factor });
+    const range = { min: at - (at - min) * factor, max: at + (max - at) * factor };
+    // The chart follows at once, the address once the wheel rests: browsers refuse to change that all the time.
+    plot.setScale("x", range);
+    clearTimeout(this.#resting);
+    this.#resting = setTimeout(() => this.#tell("range", { from: range.min, to: range.max }), REST_MS);
   }
 
   #selected(plot) {

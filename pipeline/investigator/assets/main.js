@@ -2,6 +2,7 @@
 
 import { endSession, get, openSession, proof, Refusal, SESSION } from "./api.js";
 import "./chart.js";
+import { keep } from "./kept.js";
 import { listen } from "./live.js";
 import { live } from "./packages/lit-html/directives/live.js";
 import { html, nothing, render } from "./packages/lit-html/lit-html.js";
@@ -280,12 +281,7 @@ class Page {
   }
 
   #themed(theme) {
-    try {
-      if (theme === "auto") localStorage.removeItem(THEME);
-      else localStorage.setItem(THEME, theme);
-    } catch {
-      // The browser keeps nothing: the choice lasts as long as the page.
-    }
+    keep(THEME, theme === "auto" ? undefined : theme);
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     window.dispatchEvent(new Event("laggard-theme"));

@@ -3,7 +3,7 @@
 import { get, Refusal } from "../api.js";
 import { html } from "../packages/lit-html/lit-html.js";
 import { number, seconds, stretch } from "../state.js";
-import { dialogs, openKeys, openMark } from "./now/dialogs.js";
+import { dialogs, letters, openKeys, openMark } from "./now/dialogs.js";
 import { comparedFeatures, comparedRanking } from "./now/compare.js";
 import { features } from "./now/features.js";
 import { focusRow, openRow, ranking, shownRows } from "./now/ranking.js";
@@ -300,6 +300,7 @@ export default class View {
   #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open], :popover-open")) return;
     if (event.target.closest?.("input:not([type=range]), textarea, select")) return;
+    if (event.key.length === 1 && !letters()) return;
     const action = {
       "/": () => document.querySelector("#now-filter")?.focus(),
       j: () => this.#move(1),

@@ -1,6 +1,7 @@
 /** The question "Why is it slow?" with its note, and the list of keys. */
 
 import { post, Refusal } from "../../api.js";
+import { keep, kept } from "../../kept.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { time } from "../../time.js";
 import { seconds } from "../../state.js";
@@ -20,6 +21,13 @@ const KEYS = [
   ["?", "these keys"],
 ];
 
+const LETTERS = "laggard.letters";
+
+/** Whether keys of one letter do anything: who speaks to a computer, or is easily slipped, switches them off. */
+export function letters() {
+  return kept(LETTERS) !== "off";
+}
+
 export function openMark() {
   document.querySelector("#now-mark")?.showModal();
 }
@@ -37,6 +45,12 @@ export function dialogs(view) {
           ${KEYS.map(([key, does]) => html`<tr><th scope="row">${key.split(" or ").map((each, index) => html`${index ? " or " : ""}<kbd>${each}</kbd>`)}</th><td>${does}</td></tr>`)}
         </tbody>
       </table>
+      <p>
+        <label
+          ><input type="checkbox" .checked=${letters()} @change=${(event) => keep(LETTERS, event.target.checked ? undefined : "off")} />
+          Keys of one character are on</label
+        >
+      </p>
       <form method="dialog" class="now-buttons"><button class="first">Close</button></form>
     </dialog>`;
 }
