@@ -268,8 +268,9 @@ def _interrupted(pieces: list[Piece], piece: Piece) -> None:
             pieces.append((thread, at, since, state, call, cpu, None, ""))
             at = since
         over = min(over, end)
-        pieces.append((thread, at, over, BI, None, cpu, None, name))
-        at = over
+        if over > at:  # where events are missing, one may lie inside of the one before
+            pieces.append((thread, at, over, BI, None, cpu, None, name))
+            at = over
     if at < end:
         pieces.append((thread, at, end, state, call, cpu, None, ""))
 
