@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.critical_path import Piece, _interrupted
 from laggard.producers.trace.events import Flags, Kind
+from laggard.producers.trace.states import BI, RU
+from laggard.producers.trace.threads import Process, Processor, Thread
 from tests.producers.trace.rows import Rows, nanoseconds
 from tests.producers.trace.simulated import (
     Inline,
@@ -465,3 +468,12 @@ def test_a_chain_of_two_hundred_wakings_is_followed() -> None:
     stage.request(stage.actor("worker"), 2_000_000, steps)
     [request] = analysed(stage)
     assert nanoseconds(request.critical_s) == critical(steps) == {"RU": 5, "RS": 200, "BP": 200}
+
+
+def test_an_interrupt_inside_of_another_takes_nothing_more() -> None:
+    """Where events are missing, two may seem to end at once."""
+    cpu, pieces = Processor(0), list[Piece]()
+    cpu.interrupts = [(10, 5, "timer"), (10, 7, "net"), (15, 12, "timer")]
+    thread = Thread("web-1", 7, Process(7), 0)
+    _interrupted(pieces, (thread, 0, 20, RU, None, cpu, None, ""))
+    assert [piece[1:4] for piece in pieces] == [(0, 5, RU), (5, 10, BI), (10, 12, RU), (12, 15, BI), (15, 20, RU)]
