@@ -293,9 +293,9 @@ def find(
         services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
         # JSON, which is what is said of them, may have escaped it.
         text = identity if topic is REQUESTS or _PLAIN.fullmatch(identity) else ""
-        for partition in _partitions(bus, topics, topic, service):
+        for partition in partitions_of(bus, topics, topic, service):
             for record in _holding(bus, partition, text, at, most):
-                one = _request(decoder, record) if topic is REQUESTS else read_told(record)
+                one = read_request(decoder, record) if topic is REQUESTS else read_told(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
                     if one.request == identity:
@@ -312,7 +312,7 @@ def lately(bus: Bus, topics: Topics) -> list[Request]:
     for partition in bus.partitions(topics.name(REQUESTS)):
         oldest, end = bus.bounds(partition)
         stored = Reader(bus, partition).stored(max(oldest, end - LATELY), end)
-        found += [request for record in stored if (request := _request(decoder, record)) is not None]
+        found += [request for record in stored if (request := read_request(decoder, record)) is not None]
     return sorted(found, key=lambda each: -each.ts)
 
 
@@ -323,7 +323,8 @@ def known_services(bus: Bus, topics: Topics) -> list[str]:
     return sorted({each.service for each in lately(bus, topics)})
 
 
-def _partitions(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequence[Partition]:
+def partitions_of(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequence[Partition]:
+    """The partitions of a topic in which a service is; all where it is empty."""
     name = topics.name(topic)
     return [bus.partition_of(name, service)] if service else bus.partitions(name)
 
@@ -345,7 +346,8 @@ def _holding(bus: Bus, partition: Partition, text: str, at: float | None, most: 
         stop = start
 
 
-def _request(decoder: Decoder, record: Incoming) -> Request | None:
+def read_request(decoder: Decoder, record: Incoming) -> Request | None:
+    """A record of the topic of requests; None where it is no request."""
     try:
         found = decoder.decode(record.value, record.key)
     except RecordError:

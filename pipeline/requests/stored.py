@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.records import Decoder, RecordError, Request
+from laggard.pipeline.records import Decoder
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.records.requests import RequestOutput
-from laggard.pipeline.requests.past import Told, Took, read_told
+from laggard.pipeline.requests.past import Told, Took, partitions_of, read_request, read_told
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Partition
-    from laggard.pipeline.topics import Topic, Topics
+    from laggard.pipeline.records import Request
+    from laggard.pipeline.topics import Topics
 
 MOST_REQUESTS: Final = 20_000
 """Of each partition the newest: a bound on what is read of a busy topic."""
@@ -86,7 +87,7 @@ class Stored:
         """What is told of the requests that began from one moment to another, of one service or of all."""
         told, cut = Told(), set()
         with self._lock:
-            for partition in self._partitions(REQUESTS, service):
+            for partition in partitions_of(self._bus, self._topics, REQUESTS, service):
                 records, more = self._between(partition, begin, end)
                 if more:
                     cut.add(partition)
@@ -94,7 +95,7 @@ class Stored:
                     if isinstance(record, _Brief):
                         what = Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
                         told.put(record.service, record.request, what)
-            for partition in self._partitions(ANOMALIES, service):
+            for partition in partitions_of(self._bus, self._topics, ANOMALIES, service):
                 for _, record in self._between(partition, begin, end)[0]:
                     if isinstance(record, RequestOutput):
                         told.add(record)
@@ -121,17 +122,10 @@ class Stored:
         decoder = Decoder()
         for first, last in _runs(offsets):
             for record in Reader(self._bus, partition, service).stored(first, last + 1):
-                try:
-                    request = decoder.decode(record.value, record.key)
-                except RecordError:
-                    continue  # a dead letter by now
-                if isinstance(request, Request) and request.request in wanted:
+                request = read_request(decoder, record)
+                if request is not None and request.request in wanted:
                     found[request.request] = request
         return list(found.values())
-
-    def _partitions(self, topic: Topic, service: str) -> Sequence[Partition]:
-        name = self._topics.name(topic)
-        return [self._bus.partition_of(name, service)] if service else self._bus.partitions(name)
 
     def _between(
         self, partition: Partition, begin: float, end: float
