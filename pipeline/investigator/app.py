@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import functools
 import gzip
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -35,7 +33,7 @@ from laggard.pipeline.investigator.endpoint import read_body
 from laggard.pipeline.investigator.live import MOST_LISTENERS, News
 from laggard.pipeline.investigator.openapi import PREFIX, document
 from laggard.pipeline.web.bodies import read_json_body
-from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.errors import RequestError, handlers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -74,7 +72,6 @@ WAIT_S: Final = 5.0
 """... and how long another one waits for its turn."""
 
 _ZIP_FROM: Final = 1024
-_log = logging.getLogger(__name__)
 
 
 def create_app(reading: Reading, news: News) -> ASGIApp:
@@ -99,7 +96,7 @@ def create_app(reading: Reading, news: News) -> ASGIApp:
     ]
     return Starlette(
         routes=routes,
-        exception_handlers={RequestError: _refused, HTTPException: _http_error, Exception: _internal_error},
+        exception_handlers=handlers(f"a path of {PREFIX}/openapi.json"),
     )
 
 
@@ -175,22 +172,3 @@ def _answer(call: Callable[[], Answer], status: int, *, zipped: bool) -> Respons
         body = gzip.compress(body, compresslevel=1)
         headers["Content-Encoding"] = "gzip"
     return Response(body, status, headers)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error.response()
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = error.headers or {}
-    expected = f"method {headers['Allow']}" if "Allow" in headers else f"a path of {PREFIX}/openapi.json"
-    path = request.url.path[:100]
-    return RequestError(error.status_code, f"{request.method} {path}: {error.detail}", expected, headers).response()
-
-
-async def _internal_error(_: Request, error: Exception) -> Response:
-    # Its text stays in the log. The server closes the connection, and a client that keeps it alive has to know.
-    _log.error("the page could not answer: %r", error)
-    return RequestError(500, "internal error", "see laggard's log", {"Connection": "close"}).response()

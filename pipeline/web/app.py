@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -21,7 +20,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.web.bodies import read_json_body
-from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.errors import RequestError, handlers
 from laggard.pipeline.web.guard import Guard
 from laggard.pipeline.web.marks import MAX_BODY_BYTES, Allowance, read_mark
 
@@ -130,24 +129,6 @@ class _App:
         )
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error.response()
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = error.headers or {}
-    expected = f"method {headers['Allow']}" if "Allow" in headers else "a path that GET / lists"
-    path = request.url.path[:100]
-    return RequestError(error.status_code, f"{request.method} {path}: {error.detail}", expected, headers).response()
-
-
-async def _internal_error(_: Request, error: Exception) -> Response:  # noqa: ARG001 - its text stays in the log
-    # The server closes the connection after an exception, and a client that keeps it alive has to know.
-    return RequestError(500, "internal error", "see laggard's log", {"Connection": "close"}).response()
-
-
 def create_app(
     *,
     listen: Listen,
@@ -172,10 +153,6 @@ def create_app(
     """
     app = Starlette(
         routes=_App(listen, registry, recovering, append, host, clock, allowance or Allowance()).routes(),
-        exception_handlers={
-            RequestError: _refused,
-            HTTPException: _http_error,
-            Exception: _internal_error,
-        },
+        exception_handlers=handlers("a path that GET / lists"),
     )
     return Guard(app, listen)
