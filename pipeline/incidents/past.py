@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming
+    from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.topics import Topics
 
 REACH_S: Final = 7 * 86_400.0
@@ -90,9 +91,14 @@ def worst(score: float) -> float:
     return math.inf if math.isnan(score) else score
 
 
+def blames(incident: Incident) -> list[Blame]:
+    """Whom it blames, and whom the operators that saw it do."""
+    return [each for each in (incident.blame, *(one.blame for one in incident.evidence)) if each is not None]
+
+
 def blamed_rows(incident: Incident) -> set[str]:
     """The rows that it, or an operator that saw it, blames."""
-    return {blame.row for blame in (incident.blame, *(each.blame for each in incident.evidence)) if blame}
+    return {each.row for each in blames(incident)}
 
 
 def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = None, identity: str = "") -> Past:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.incidents.past import blames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +71,7 @@ def similar(incident: Incident, others: Iterable[Incident], most: int) -> list[S
 
 def _compared(incident: Incident, other: Incident) -> Similar:
     weight, common = 0.0, []
-    mine, theirs = _blames(incident), _blames(other)
+    mine, theirs = blames(incident), blames(other)
     if names := {each.name for each in mine} & {each.name for each in theirs}:
         weight += NAME
         common.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} blamed")
@@ -88,10 +89,6 @@ def _compared(incident: Incident, other: Incident) -> Similar:
         weight += KEY
         common.append(f"on the same {incident.keyed_by}")
     return Similar(other, weight / (NAME + FEATURE + OPERATORS + KEY), tuple(common))
-
-
-def _blames(incident: Incident) -> list[Blame]:
-    return [each for each in (incident.blame, *(one.blame for one in incident.evidence)) if each is not None]
 
 
 def _resources(blames: Iterable[Blame]) -> set[str]:
