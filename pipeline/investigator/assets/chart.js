@@ -165,7 +165,8 @@ class Chart extends HTMLElement {
       legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
-        { ...axis, size: 34, space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
+        // The date of a day that begins stands below its time.
+        { ...axis, size: (_, told) => (told?.some((each) => each.includes("\n")) ? 50 : 34), space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
         { ...axis, size: 76, values: (_, splits) => readables(chart.feature, splits) },
       ],
       bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
