@@ -1,5 +1,7 @@
 /** The API: JSON over fetch, with the proof of the session that a person opened by a token. */
 
+import { address } from "./state.js";
+
 const PREFIX = "/api/v1";
 const KEY = "laggard.session";
 
@@ -109,15 +111,23 @@ function askOthers() {
  * @throws {Refusal}
  */
 export function get(path, params = {}, signal = undefined) {
-  const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-  return request(query ? `${path}?${query}` : path, { signal });
+  return request(address(path, params), { signal });
 }
 
 /** Change something; see `get`. */
-export function post(path, body, signal = undefined) {
+export function post(path, body) {
   const headers = { "Content-Type": "application/json" };
-  return request(path, { method: "POST", body: JSON.stringify(body), headers, signal });
+  return request(path, { method: "POST", body: JSON.stringify(body), headers });
+}
+
+/** What was asked by `get`; undefined where there is no such thing. */
+export async function unlessMissing(asked) {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 404) return undefined;
+    throw error;
+  }
 }
 
 async function request(path, options, asked = false) {

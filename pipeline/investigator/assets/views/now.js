@@ -1,6 +1,6 @@
 /** Now, and at a moment: processes by anomaly, the features of one, and the time series of one feature. */
 
-import { get, Refusal } from "../api.js";
+import { get, Refusal, unlessMissing } from "../api.js";
 import { html } from "../packages/lit-html/lit-html.js";
 import { number, seconds, stretch } from "../state.js";
 import { dialogs, letters, openKeys, openMark } from "./now/dialogs.js";
@@ -188,7 +188,7 @@ export default class View {
       this.#keys.row = key;
       return;
     }
-    const row = await this.#known(get("/row", { host: moment.host, at: moment.ts, row: chosen }, signal));
+    const row = await unlessMissing(get("/row", { host: moment.host, at: moment.ts, row: chosen }, signal));
     this.row = row;
     this.#keys.row = key;
     this.page.update();
@@ -251,7 +251,7 @@ export default class View {
     const old = performance.now() - this.#timelineRead > TIMELINE_MS;
     if (key === this.#keys.timeline && covers && timeline.complete && !(fresh && old)) return;
     const question = { host, ...timeWindow(this), points: TIMELINE_POINTS };
-    const answer = await this.#known(get("/timeline", question, signal));
+    const answer = await unlessMissing(get("/timeline", question, signal));
     if (!answer) return;
     this.timeline = answer;
     this.#keys.timeline = key;
@@ -262,16 +262,6 @@ export default class View {
   /** After a mark was set: it is on the timeline. */
   marked() {
     this.#keys.timeline = undefined;
-  }
-
-  /** The answer; undefined where there is none. */
-  async #known(asked) {
-    try {
-      return await asked;
-    } catch (error) {
-      if (error instanceof Refusal && error.status === 404) return undefined;
-      throw error;
-    }
   }
 
   /** What the chart shows: what the address says, else the context of the moment. */

@@ -1,6 +1,6 @@
 /** The pipeline itself: whether it keeps up, what it could not use, and what it costs. */
 
-import { get, post, Refusal } from "../api.js";
+import { get, post, Refusal, unlessMissing } from "../api.js";
 import { duration, readable } from "../format.js";
 import { html, nothing } from "../packages/lit-html/lit-html.js";
 import { time } from "../time.js";
@@ -343,14 +343,4 @@ function isName(letter) {
 function placeOf(letter) {
   const [partition, offset] = letter.split("@").map(Number);
   return { partition, offset };
-}
-
-/** What a request answers; undefined where there is no such thing. */
-async function unlessMissing(asked) {
-  try {
-    return await asked;
-  } catch (error) {
-    if (error.status === 404) return undefined;
-    throw error;
-  }
 }
