@@ -6,13 +6,10 @@ import { number, seconds, stretch } from "../state.js";
 import { dialogs, letters, openKeys, openMark } from "./now/dialogs.js";
 import { comparedFeatures, comparedRanking } from "./now/compare.js";
 import { features } from "./now/features.js";
-import { focusRow, openRow, ranking, shownRows } from "./now/ranking.js";
+import { focusRow, HOST, openRow, ranking, shownRows } from "./now/ranking.js";
 import { series, shownRange } from "./now/series.js";
 import { times, timeWindow } from "./now/times.js";
 import { nothingRecorded, told } from "./now/told.js";
-
-/** The row of the host's own counters. */
-const HOST = "host";
 
 const COUNTERS = "counters";
 const POINTS = 1200;

@@ -1,38 +1,26 @@
 /** Two moments side by side: what differs most, first. */
 
-import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { readable } from "../../format.js";
 import { time } from "../../time.js";
 import { featureScored, greatest, scored } from "./bar.js";
-import { parts, who } from "./features.js";
-import { rove } from "./grid.js";
-import { foot, head, shownRows } from "./ranking.js";
+import { featuresBody, who } from "./features.js";
+import { body, foot, head, HOST, shownRows } from "./ranking.js";
 
-const HOST = "host";
 const THERE = { at: "only now", with: "only then" };
 
 export function comparedRanking(view) {
-  const { comparison, chosen } = view;
+  const { comparison } = view;
   const shown = shownRows(view);
-  const tabbed = shown.some((row) => row.row === chosen) ? chosen : shown[0]?.row;
   const most = greatest(comparison.rows.flatMap((each) => [each.score_at, each.score_with]));
-  const row = (each) => html`<tr
-    class=${each.row === HOST ? "now-host" : nothing}
-    tabindex=${each.row === tabbed ? 0 : -1}
-    data-row=${each.row}
-    aria-selected=${each.row === chosen}
-    @click=${() => view.choose(each.row)}
-  >
-    <td class="number now-score">${scored(each.score_at, most)}</td>
+  const cells = (each) => html`<td class="number now-score">${scored(each.score_at, most)}</td>
     <td class="number now-score">${scored(each.score_with, most)}</td>
     <th scope="row">
       <span class="now-name">${each.name}</span>
       ${each.row === HOST ? html`<span class="badge">the host itself</span>` : each.there === "both" ? nothing : html`<span class="badge">${THERE[each.there]}</span>`}
     </th>
-    <td class="number now-pid">${each.pid ?? ""}</td>
-    <td class="now-command" title=${each.command || nothing}>${each.command}</td>
-  </tr>`;
+    <td class="number">${each.pid ?? ""}</td>
+    <td class="now-command" title=${each.command || nothing}>${each.command}</td>`;
   return html`<section class="card now-ranking" aria-label="Processes of two moments">
     ${head(view, "What differs", comparison.rows, shown)}
     <div class="now-scroll">
@@ -46,9 +34,7 @@ export function comparedRanking(view) {
             <th scope="col" class="now-col-command">Command</th>
           </tr>
         </thead>
-        <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
-          ${repeat(shown, (each) => each.row, row)}
-        </tbody>
+        ${body(view, shown, cells)}
       </table>
       ${foot(view, comparison.rows, shown)}
       ${comparison.rows_left_out ? html`<p class="now-rest muted">${comparison.rows_left_out} more differ less.</p>` : nothing}
@@ -81,24 +67,12 @@ export function comparedFeatures(view) {
             <th scope="col" class="number">Score</th>
           </tr>
         </thead>
-        <tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: chosen, feature: to.dataset.feature }, { replace: true }))}>
-          ${repeat(
-            row.features,
-            (each) => each.feature,
-            (each) => html`<tr
-              tabindex=${each.feature === view.feature ? 0 : -1}
-              data-feature=${each.feature}
-              aria-selected=${each.feature === view.feature}
-              @click=${() => view.page.go({ row: chosen, feature: each.feature })}
-            >
-              <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
-              ${[each.at, each.with].map(
-                (one) => html`<td class="number">${readable(each.feature, one?.value)}</td>
-                  <td class="number now-score">${featureScored(one?.score, most)}</td>`,
-              )}
-            </tr>`,
-          )}
-        </tbody>
+        ${featuresBody(view, row, (each) =>
+          [each.at, each.with].map(
+            (one) => html`<td class="number">${readable(each.feature, one?.value)}</td>
+              <td class="number now-score">${featureScored(one?.score, most)}</td>`,
+          ),
+        )}
       </table>
     </div>
   </section>`;

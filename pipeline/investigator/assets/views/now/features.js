@@ -5,7 +5,7 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable } from "../../format.js";
 import { featureScored, greatest } from "./bar.js";
 import { rove } from "./grid.js";
-import { badge } from "./ranking.js";
+import { badge, HOST } from "./ranking.js";
 import { sentence } from "../../sentence.js";
 
 /** Who it is. */
@@ -24,7 +24,7 @@ export function who(view, row) {
 export function features(view) {
   const short = view.find(view.chosen);
   const own = view.row?.row;
-  const whole = own && (own.row === view.chosen || (view.chosen === "host" && view.row.scope === "host")) ? own : undefined;
+  const whole = own && (own.row === view.chosen || (view.chosen === HOST && view.row.scope === HOST)) ? own : undefined;
   const row = whole ?? short;
   if (!row) {
     return html`<section class="card now-features" tabindex="-1" aria-label="Features">
@@ -33,7 +33,7 @@ export function features(view) {
     </section>`;
   }
   const most = greatest(row.features.map((each) => each.score));
-  const host = view.chosen === "host";
+  const host = view.chosen === HOST;
   return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${host ? view.host : row.name}">
     <div class="now-head">
       <h2>${host ? view.host : row.name}${host ? html` <span class="badge">the host itself</span>` : badge(row)}</h2>
@@ -51,31 +51,41 @@ export function features(view) {
             <th scope="col" class="number">Score</th>
           </tr>
         </thead>
-        <tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: view.chosen, feature: to.dataset.feature }, { replace: true }))}>
-          ${repeat(
-            row.features,
-            (each) => each.feature,
-            (each) => html`<tr
-              tabindex=${each.feature === view.feature ? 0 : -1}
-              data-feature=${each.feature}
-              aria-selected=${each.feature === view.feature}
-              @click=${() => view.page.go({ row: view.chosen, feature: each.feature })}
-            >
-              <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
-              <td class="number">${readable(each.feature, each.value)}</td>
-              <td class="number">${spread(each)}</td>
-              <td class="number now-lately">${readable(each.feature, each.recent)}</td>
-              <td class="number now-score">${featureScored(each.score, most)}</td>
-            </tr>`,
-          )}
-        </tbody>
+        ${featuresBody(
+          view,
+          row,
+          (each) => html`<td class="number">${readable(each.feature, each.value)}</td>
+            <td class="number">${spread(each)}</td>
+            <td class="number now-lately">${readable(each.feature, each.recent)}</td>
+            <td class="number now-score">${featureScored(each.score, most)}</td>`,
+        )}
       </table>
     </div>
   </section>`;
 }
 
+/** The features of a row as a table's body: each by its name; `cells` draws what else is told of one. */
+export function featuresBody(view, { features: listed }, cells) {
+  const { chosen, feature: drawn } = view;
+  return html`<tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: chosen, feature: to.dataset.feature }, { replace: true }))}>
+    ${repeat(
+      listed,
+      (each) => each.feature,
+      (each) => html`<tr
+        tabindex=${each.feature === drawn ? 0 : -1}
+        data-feature=${each.feature}
+        aria-selected=${each.feature === drawn}
+        @click=${() => view.page.go({ row: chosen, feature: each.feature })}
+      >
+        <th scope="row"><span class="now-feature">${parts(each.feature)}</span></th>
+        ${cells(each)}
+      </tr>`,
+    )}
+  </tbody>`;
+}
+
 /** A feature's name, which may go on in the next line after each of its words. */
-export function parts(feature) {
+function parts(feature) {
   return feature.split("_").map((word, index) => (index ? html`_<wbr />${word}` : word));
 }
 

@@ -8,8 +8,10 @@ import { rove } from "./grid.js";
 /** So many rows are drawn at first. */
 const FIRST_ROWS = 100;
 
+/** The row of the host's own counters. */
+export const HOST = "host";
+
 const ROLES = { culprit: "culprit", victim: "waits", own: "laggard itself" };
-const HOST = "host";
 
 /** What a row is, in words. */
 export function badge(row) {
@@ -89,12 +91,10 @@ export function foot(view, rows, shown) {
   </p>`;
 }
 
-export function ranking(view) {
-  const { moment, chosen } = view;
-  const shown = shownRows(view);
-  const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
+/** The rows as a table's body: one of them is in the order of Tab; `cells` draws what one of them holds. */
+export function body(view, shown, cells) {
+  const { chosen } = view;
   const tabbed = shown.some((row) => row.row === chosen) ? chosen : shown[0]?.row;
-  const most = greatest(moment.rows.map((each) => each.score));
   const row = (each) => html`<tr
     class=${each.row === HOST ? "now-host" : nothing}
     tabindex=${each.row === tabbed ? 0 : -1}
@@ -102,13 +102,24 @@ export function ranking(view) {
     aria-selected=${each.row === chosen}
     @click=${() => view.choose(each.row)}
   >
-    <td class="number now-score">${scored(each.score, most)}</td>
+    ${cells(each)}
+  </tr>`;
+  return html`<tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
+    ${repeat(shown, (each) => each.row, row)}
+  </tbody>`;
+}
+
+export function ranking(view) {
+  const { moment } = view;
+  const shown = shownRows(view);
+  const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
+  const most = greatest(moment.rows.map((each) => each.score));
+  const cells = (each) => html`<td class="number now-score">${scored(each.score, most)}</td>
     <th scope="row"><span class="now-name" title=${each.took || nothing}>${each.name}</span>${badge(each)}</th>
-    <td class="number now-pid">${each.pid ?? ""}</td>
+    <td class="number">${each.pid ?? ""}</td>
     ${with_.user ? html`<td class="now-user" title=${each.user}>${each.user}</td>` : nothing}
     ${with_.container ? html`<td class="now-container" title=${each.container}>${each.container}</td>` : nothing}
-    <td class="now-command" title=${each.command || each.took || nothing}>${each.row === HOST ? each.took : each.command}</td>
-  </tr>`;
+    <td class="now-command" title=${each.command || each.took || nothing}>${each.row === HOST ? each.took : each.command}</td>`;
   return html`<section class="card now-ranking" aria-label="Processes">
     ${head(view, "Processes", moment.rows, shown)}
     <div class="now-scroll">
@@ -123,9 +134,7 @@ export function ranking(view) {
             <th scope="col" class="now-col-command">Command</th>
           </tr>
         </thead>
-        <tbody @keydown=${(event) => rove(event, (to) => view.choose(to.dataset.row, { replace: true }))}>
-          ${repeat(shown, (each) => each.row, row)}
-        </tbody>
+        ${body(view, shown, cells)}
       </table>
       ${foot(view, moment.rows, shown)}
       ${moment.rows_left_out ? html`<p class="now-rest muted">${moment.rows_left_out} more are not shown.</p>` : nothing}

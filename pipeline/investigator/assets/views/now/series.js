@@ -4,6 +4,7 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable, usual } from "../../format.js";
 import { time } from "../../time.js";
 import { seconds } from "../../state.js";
+import { HOST } from "./ranking.js";
 
 /** How much of the history is shown: seconds by what the address says; all of it is undefined. */
 export const RANGES = { 900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "24 h", all: "All" };
@@ -28,7 +29,7 @@ export function shownRange(range) {
 export function series(view) {
   const { series: shown, feature, seriesProblem, moment } = view;
   const row = view.comparison ? view.compared(view.chosen) : view.find(view.chosen);
-  const name = view.chosen === "host" ? moment.host : (row?.name ?? view.chosen);
+  const name = view.chosen === HOST ? moment.host : (row?.name ?? view.chosen);
   if (!shown) {
     return html`<section class="card now-series" aria-label="Time series">
       <h2>${feature ?? "No series"}</h2>
