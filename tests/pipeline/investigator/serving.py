@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -62,3 +62,17 @@ def served(bus: Path, **given: str) -> Iterator[Served]:
                 yield page
         finally:
             serving.close()
+
+
+def get(page: Served, path: str, status: int = 200, /, **asked: Any) -> Any:
+    """What the API answers, which has to come with this status: `get(page, "/moment", at=12.0)`."""
+    answer = page.client.get(f"/api/v1{path}", params=asked)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def refused(page: Served, path: str, /, **asked: Any) -> tuple[int, str, str]:
+    """With which status the API refuses to answer, what is wrong, and what it expects."""
+    answer = page.client.get(f"/api/v1{path}", params=asked)
+    told = answer.json()
+    return answer.status_code, told["error"], told["expected"]

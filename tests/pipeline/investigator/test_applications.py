@@ -20,7 +20,7 @@ from laggard.pipeline.records import Wish, encode
 from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.wiring import regressing
 from tests.pipeline.applications.records import counted, measured
-from tests.pipeline.investigator.serving import Served, served
+from tests.pipeline.investigator.serving import Served, get, served
 from tests.pipeline.investigator.shop import (
     DISKS,
     HOSTILE,
@@ -52,9 +52,7 @@ def page(bus: Path) -> Iterator[Served]:
 
 
 def asked(page: Served, path: str, **parameters: Any) -> Any:
-    answer = page.client.get(f"/api/v1/applications{path}", params={"application": "shop"} | parameters)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return get(page, f"/applications{path}", **{"application": "shop"} | parameters)
 
 
 def test_each_application_is_listed_with_its_models_and_whether_it_is_slow(page: Served) -> None:

@@ -27,7 +27,7 @@ from laggard.pipeline.records.outputs import Blame, RankingOutput
 from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
 from tests.pipeline.incidents.joined import closed, incident
-from tests.pipeline.investigator.serving import served
+from tests.pipeline.investigator.serving import get, served
 from tests.pipeline.investigator.troubles import (
     HOSTILE,
     T0,
@@ -65,21 +65,15 @@ def page(tmp_path: Path) -> Iterator[Served]:
         yield page
 
 
-def asked(page: Served, path: str, status: int = 200, **params: Any) -> Any:
-    answer = page.client.get(f"/api/v1{path}", params=params)
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
 def listed(page: Served, **params: Any) -> list[str]:
-    return [each["id"] for each in asked(page, "/incidents", **params)["incidents"]]
+    return [each["id"] for each in get(page, "/incidents", **params)["incidents"]]
 
 
 # The list.
 
 
 def test_what_is_open_comes_first_and_each_says_what_a_table_needs(page: Served) -> None:
-    found = asked(page, "/incidents")
+    found = get(page, "/incidents")
     first, second = found["incidents"]
     assert (first["id"], first["open"], first["until_ts"], first["lasted_s"]) == (OPEN[-1].id, True, None, 100.0)
     assert first["blamed"]["name"] == HOSTILE, "as it is: whoever shows it escapes it"
@@ -101,28 +95,28 @@ def test_the_list_is_narrowed(page: Served) -> None:
     assert listed(page, host="web-1", within=4000) == both[:1]
     assert listed(page, host="web-1", **{"from": T0 + 150, "to": T0 + 200}) == both[1:]
     assert listed(page, host="web-1", **{"from": T0 - 200, "to": T0 - 100}) == []
-    assert asked(page, "/incidents", most=1)["left_out"] == 2
+    assert get(page, "/incidents", most=1)["left_out"] == 2
 
 
 def test_what_cannot_be_asked_is_told(page: Served) -> None:
-    refused = asked(page, "/incidents", 400, host="a", pool="b")
+    refused = get(page, "/incidents", 400, host="a", pool="b")
     assert refused == {"error": "parameters 'host' and 'pool' exclude each other", "expected": "at most one of them"}
-    asked(page, "/incidents", 400, within=0)
-    asked(page, "/incident", 400)
-    missing = asked(page, "/incident", 404, id="nothing")
+    get(page, "/incidents", 400, within=0)
+    get(page, "/incident", 400)
+    missing = get(page, "/incident", 404, id="nothing")
     assert missing["error"] == "no incident has an id that begins with 'nothing'"
 
 
 def test_an_empty_bus_has_no_incidents(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page:
-        assert asked(page, "/incidents")["incidents"] == []
+        assert get(page, "/incidents")["incidents"] == []
 
 
 def test_a_host_that_is_silent_is_told(page: Served) -> None:
     layout = make_layout(["hog[41@7]"], ["hog"], ["threads"], ["hog"])
     frame = Frame("host", "web-1", "process", T0 + 4000.0, 1, layout, np.array([[1.0]]))
     page.reading.bus.append([Outgoing(TOPICS.name(COUNTERS), "web-1", encode(frame), frame.ts)])
-    first, second = asked(page, "/incidents")["incidents"]
+    first, second = get(page, "/incidents")["incidents"]
     assert first["silence"].startswith("web-1 has been silent since ")
     assert second["silence"] == "", "it is over"
 
@@ -131,7 +125,7 @@ def test_a_host_that_is_silent_is_told(page: Served) -> None:
 
 
 def test_one_has_what_each_operator_saw_with_its_newest_ranking(page: Served) -> None:
-    found = asked(page, "/incident", id=HOG.id)
+    found = get(page, "/incident", id=HOG.id)
     gaussian, cpu = found["seen"]
     assert (gaussian["operator"], gaussian["score"], gaussian["until_ts"]) == ("gaussian", 9.0, T0 + 150.0)
     assert gaussian["at"] == T0 + 120.0, "its end has none"
@@ -152,10 +146,10 @@ def test_one_has_what_each_operator_saw_with_its_newest_ranking(page: Served) ->
 
 
 def test_a_short_id_is_enough_where_it_is_one(page: Served) -> None:
-    assert asked(page, "/incident", id=HOG.id[:8].upper())["incident"]["id"] == HOG.id
+    assert get(page, "/incident", id=HOG.id[:8].upper())["incident"]["id"] == HOG.id
     common = [closed(number, T0 + number, T0 + number + 1) for number in range(40)]
     page.reading.bus.append([outgoing(one, TOPICS) for one in common])
-    refused = asked(page, "/incident", 404, id=Counter(one.id[0] for one in common).most_common(1)[0][0])
+    refused = get(page, "/incident", 404, id=Counter(one.id[0] for one in common).most_common(1)[0][0])
     assert "incidents have an id that begins with" in refused["error"]
 
 
@@ -185,23 +179,23 @@ def test_what_is_told_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_processes_were_doing_those_who_are_blamed_first(page: Served) -> None:
     page.reading.bus.append([looked_into(10, "sshd[2@2]", "sshd", id="0" * 36)[1]])
     page.reading.bus.append([looked_into(2000, "late[3@3]", "late", id="1" * 36)[1]])
-    found = asked(page, "/incident/diagnoses", id=HOG.id)["diagnoses"]
+    found = get(page, "/incident/diagnoses", id=HOG.id)["diagnoses"]
     assert [(each["name"], each["blamed"]) for each in found] == [("hog", True), ("sshd", False)]
     assert found[0]["begin_ts"] == T0 + 30.0
-    assert asked(page, "/incident/diagnoses", id=OPEN[-1].id)["diagnoses"] == []
+    assert get(page, "/incident/diagnoses", id=OPEN[-1].id)["diagnoses"] == []
 
 
 def test_of_an_application_they_are_those_of_the_host_that_is_to_blame(page: Served) -> None:
     slow = anomaly(0, "web-1", "regression", key="shop", keyed_by="application", scope="performance", row="web-1")
     of_shop, records = joined(slow)
     page.reading.bus.append(records)
-    assert [each["name"] for each in asked(page, "/incident/diagnoses", id=of_shop[0].id)["diagnoses"]] == ["hog"]
-    assert asked(page, "/incident", id=of_shop[0].id)["models"] == []
+    assert [each["name"] for each in get(page, "/incident/diagnoses", id=of_shop[0].id)["diagnoses"]] == ["hog"]
+    assert get(page, "/incident", id=of_shop[0].id)["models"] == []
 
 
 def test_a_diagnosis_in_words_and_as_a_flame_graph(page: Served) -> None:
     identity = TWO_DIPS.id[:8]
-    found = asked(page, "/diagnosis", id=identity, host="web-1", at=T0 + 60)
+    found = get(page, "/diagnosis", id=identity, host="web-1", at=T0 + 60)
     assert found["sentence"].split("`")[1] == "hog"
     assert "Phase 1, " in found["text"]
     assert [each["label"] for each in found["phases"]] == ["phase 1", "dip 2", "phase 3", "dip 4", "phase 5"]
@@ -214,18 +208,18 @@ def test_a_diagnosis_in_words_and_as_a_flame_graph(page: Served) -> None:
         ("worker (26812)", 135.0, 135),
     ]
     assert flames["functions"][0] == {"label": "compute (hot.py)", "samples": 90, "own": 90}
-    only = asked(page, "/diagnosis", id=identity, host="web-1", phase=3, thread=26812)["flames"]
+    only = get(page, "/diagnosis", id=identity, host="web-1", phase=3, thread=26812)["flames"]
     assert [each["label"] for each in only["boxes"]] == ["worker (26812)", "run_forever (hot.py)", "parse (hot.py)"]
-    waiting = asked(page, "/diagnosis", id=identity, host="web-1", phase=2)
+    waiting = get(page, "/diagnosis", id=identity, host="web-1", phase=2)
     assert (waiting["state"], waiting["running"], waiting["blocked"]) == ("blocked", 0, 100), "where nothing ran"
 
 
 def test_a_diagnosis_that_is_not_there(page: Served) -> None:
-    asked(page, "/diagnosis", 404, id="nothing")
-    asked(page, "/diagnosis", 404, id=TWO_DIPS.id, host="web-2")
-    refused = asked(page, "/diagnosis", 404, id=TWO_DIPS.id, phase=6)
+    get(page, "/diagnosis", 404, id="nothing")
+    get(page, "/diagnosis", 404, id=TWO_DIPS.id, host="web-2")
+    refused = get(page, "/diagnosis", 404, id=TWO_DIPS.id, phase=6)
     assert refused == {"error": "there is no phase 6", "expected": "one of 1 to 5, or 0 for all"}
-    asked(page, "/diagnosis", 400, id=TWO_DIPS.id, state="idle")
+    get(page, "/diagnosis", 400, id=TWO_DIPS.id, state="idle")
 
 
 def test_functions_of_a_recursion_count_once() -> None:
@@ -257,7 +251,7 @@ def test_similar_ones_are_told_with_why(page: Served) -> None:
     again, records = joined(anomaly(4000, operator="gaussian"), anomaly(4010, operator="cpu"))
     _, other = joined(anomaly(100, "backup", key="db-1", feature="io_write_bytes_per_s", resources=("disk",)))
     page.reading.bus.append([*records, *other])
-    found = asked(page, "/incident/similar", id=again[-1].id)
+    found = get(page, "/incident/similar", id=again[-1].id)
     (first,) = found["similar"]
     assert (first["incident"]["id"], first["similarity"]) == (HOG.id, 1.0)
     assert first["common"] == [
@@ -266,7 +260,7 @@ def test_similar_ones_are_told_with_why(page: Served) -> None:
         "seen by cpu and gaussian",
         "on the same host",
     ]
-    assert asked(page, "/incident/similar", id=HOG.id)["similar"] == [], "what came later is not looked at"
+    assert get(page, "/incident/similar", id=HOG.id)["similar"] == [], "what came later is not looked at"
 
 
 DISK = Blame("dd[1@1]", "dd", "io_write_bytes_per_s", 9.0, 1.0, 0.5, ("disk",))
@@ -304,7 +298,7 @@ def test_the_most_similar_come_first_and_of_equal_ones_the_newest() -> None:
 
 def test_markdown_says_what_a_colleague_needs(page: Served) -> None:
     link = f"https://laggard.example/incidents?id={HOG.id}&from=1"
-    text = asked(page, "/incident/markdown", id=HOG.id, link=link)["text"]
+    text = get(page, "/incident/markdown", id=HOG.id, link=link)["text"]
     assert text.startswith("## Incident on `web-1`: closed\n\n```text\nOn web-1 it is over: ")
     assert "- Blamed: `hog`, `hog[41@7]`\n" in text
     assert f"- Page: <{link}>\n" in text

@@ -40,7 +40,7 @@ from tests.pipeline.history.conftest import (
     frames,
     work,
 )
-from tests.pipeline.investigator.serving import served
+from tests.pipeline.investigator.serving import get, refused, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,17 +78,6 @@ def wired() -> Any:
 def page(bus: Path) -> Iterator[Served]:
     with served(bus, **SETTINGS) as shown:
         yield shown
-
-
-def get(page: Served, path: str, **asked: Any) -> Any:
-    answer = page.client.get(f"/api/v1{path}", params=asked)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def refused(page: Served, path: str, **asked: Any) -> tuple[int, str, str]:
-    answer = page.client.get(f"/api/v1{path}", params=asked)
-    return answer.status_code, answer.json()["error"], answer.json()["expected"]
 
 
 def whole(page: Served, path: str, /, **asked: Any) -> Any:

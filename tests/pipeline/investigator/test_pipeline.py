@@ -15,7 +15,7 @@ from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, T
 from tests.monitoring.worker import running_worker
 from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begin, begun, work
 from tests.pipeline.investigator.behind import TOPICS as NAMES
-from tests.pipeline.investigator.serving import Served, served
+from tests.pipeline.investigator.serving import Served, get, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,19 +31,13 @@ def page(tmp_path: Path) -> Iterator[Served]:
         yield page
 
 
-def get(page: Served, path: str, **parameters: Any) -> Any:
-    answer = page.client.get(f"/api/v1/{path}", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
 def send(page: Served, **fields: Any) -> tuple[int, Any]:
     answer = page.client.post("/api/v1/pipeline/replays", json=fields)
     return answer.status_code, answer.json()
 
 
 def test_tasks_tell_what_is_done_and_what_waits(page: Served) -> None:
-    told = get(page, "pipeline")
+    told = get(page, "/pipeline")
     tasks = {each["operator"]: each for each in told["tasks"]}
     assert tasks.keys() == {"gaussian", "cpu", "incidents"}
     for operator in ("gaussian", "cpu"):
@@ -76,7 +70,7 @@ def test_throughput_is_what_was_processed_while_somebody_looked() -> None:
 
 
 def test_topics_are_told_with_what_is_in_them(page: Served) -> None:
-    topics = {each["name"]: each for each in get(page, "pipeline/topics")["topics"]}
+    topics = {each["name"]: each for each in get(page, "/pipeline/topics")["topics"]}
     assert topics.keys() == {NAMES.name(each) for each in TOPICS}
     counters = topics["laggard.counters"]
     (partition,) = page.reading.bus.partitions("laggard.counters")
@@ -90,7 +84,7 @@ def test_topics_are_told_with_what_is_in_them(page: Served) -> None:
 
 
 def test_cost_is_that_of_laggards_own_processes(page: Served) -> None:
-    told = get(page, "pipeline/cost")
+    told = get(page, "/pipeline/cost")
     assert told["host"] == HOST
     assert [(each["name"], each["part"]) for each in told["parts"]] == [
         ("laggard-agent", "agent"), ("laggard-worker", "work"),
@@ -101,28 +95,28 @@ def test_cost_is_that_of_laggards_own_processes(page: Served) -> None:
 
 
 def test_letters_are_looked_into(page: Served) -> None:
-    told = get(page, "pipeline/letters")
+    told = get(page, "/pipeline/letters")
     assert told["there"] == 4  # two records, two operators
     junk = [each for each in told["letters"] if each["bytes"] == len(JUNK)]
     late = [each for each in told["letters"] if each not in junk]
     assert {each["operator"] for each in junk} == {each["operator"] for each in late} == {"gaussian", "cpu"}
     assert {each["place"] for each in junk} == {f"laggard.counters[0]@{FRAMES + 1}"}
-    assert len(get(page, "pipeline/letters", most=1)["letters"]) == 1
-    whole = get(page, "pipeline/letter", partition=0, offset=junk[0]["offset"])
+    assert len(get(page, "/pipeline/letters", most=1)["letters"]) == 1
+    whole = get(page, "/pipeline/letter", partition=0, offset=junk[0]["offset"])
     assert whole["letter"] == junk[0]
     assert whole["headers"] == [{"name": "sent-by", "value": "<b>somebody</b>"}]
     assert "MessagePack" in whole["wrong"]
     assert (whole["decoded"], whole["text"]) == ("", "junk \ufffd<script>alert(1)</script>")
     assert whole["hex"].startswith("00000000  6a 75 6e 6b 20 ff ")
     assert (whole["replayable"], whole["replayed_ts"], whole["returned"]) == ("", None, None)
-    frame = get(page, "pipeline/letter", offset=late[0]["offset"])
+    frame = get(page, "/pipeline/letter", offset=late[0]["offset"])
     assert frame["letter"]["reason"].split(": ")[1] == "late"
     assert '"kind": "frame"' in frame["decoded"]
     assert frame["wrong"] == ""
 
 
 def test_a_record_is_sent_again_once_and_comes_back_where_it_is_still_wrong(page: Served) -> None:
-    junk = {each["operator"]: each for each in get(page, "pipeline/letters")["letters"] if each["bytes"] == len(JUNK)}
+    junk = {each["operator"]: each for each in get(page, "/pipeline/letters")["letters"] if each["bytes"] == len(JUNK)}
     letter = junk["cpu"]
     bus, (partition,) = page.reading.bus, page.reading.bus.partitions("laggard.counters")
     end = bus.bounds(partition)[1]
@@ -136,11 +130,11 @@ def test_a_record_is_sent_again_once_and_comes_back_where_it_is_still_wrong(page
         assert send(page, offset=each["offset"]) == (
             409, {"error": "the letter was sent again already", "expected": "a letter that was not"},
         )  # fmt: skip
-    whole = get(page, "pipeline/letter", offset=letter["offset"])
+    whole = get(page, "/pipeline/letter", offset=letter["offset"])
     assert whole["replayed_ts"] == told["ts"]
     assert whole["returned"] is None
     work(bus)
-    back = get(page, "pipeline/letter", offset=letter["offset"])["returned"]
+    back = get(page, "/pipeline/letter", offset=letter["offset"])["returned"]
     assert (back["operator"], back["place"]) == ("cpu", f"laggard.counters[0]@{end}")
     assert back["replay_of"] == letter["place"]
 
@@ -161,7 +155,7 @@ def test_what_cannot_be_sent_again_says_why(page: Served) -> None:
         ("it is not of a topic that producers write to", "only its beginning was kept", "nothing of it could be read"),
         first,
     ):
-        assert get(page, "pipeline/letter", offset=offset)["replayable"] == reason
+        assert get(page, "/pipeline/letter", offset=offset)["replayable"] == reason
         assert send(page, offset=offset) == (
             409, {"error": f"the letter cannot be sent again: {reason}", "expected": "another letter"},
         )  # fmt: skip
@@ -173,10 +167,10 @@ def test_what_cannot_be_sent_again_says_why(page: Served) -> None:
 
 def test_an_empty_bus_has_tasks_and_no_cost(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS) as page:
-        told = get(page, "pipeline")
+        told = get(page, "/pipeline")
         assert {each["lag_records"] for each in told["tasks"]} == {0}
         assert {each["snapshot_behind_records"] for each in told["tasks"]} == {None}
-        assert get(page, "pipeline/letters") == {"there": 0, "letters": []}
+        assert get(page, "/pipeline/letters") == {"there": 0, "letters": []}
         assert page.client.get("/api/v1/pipeline/cost").status_code == 404
 
 
@@ -187,7 +181,7 @@ def test_a_worker_here_tells_what_only_it_knows(tmp_path: Path) -> None:
         running_worker(tmp_path / "bus.db", operators=OPERATORS) as (_, process),
         served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS) as page,
     ):
-        told = get(page, "pipeline")
+        told = get(page, "/pipeline")
         assert (told["worker"]["pid"], told["worker"]["answers"]) == (process.pid, True)
         assert {each["member"] for each in told["tasks"]} == {f"process {process.pid} here"}
         assert {each["recovery_left_records"] for each in told["tasks"]} == {0}
@@ -203,21 +197,21 @@ def test_on_kafka_it_is_told_alike(tmp_path: Path, broker: Cluster) -> None:
         bus = page.reading.bus
         bus.create([each.spec for each in wanted_topics(page.reading.settings, kafka=True)])
         begin(bus, topics)
-        told = get(page, "pipeline")
+        told = get(page, "/pipeline")
         tasks = {each["operator"]: each for each in told["tasks"] if each["position"]}
         for operator in OPERATORS.split(","):
             assert tasks[operator]["lag_records"] == WAITING
             assert tasks[operator]["snapshot_behind_records"] == 0
-        counters = next(each for each in get(page, "pipeline/topics")["topics"] if each["name"].endswith(".counters"))
+        counters = next(each for each in get(page, "/pipeline/topics")["topics"] if each["name"].endswith(".counters"))
         assert counters["partitions"] == page.reading.settings.count("topics.partitions")
-        letters = get(page, "pipeline/letters")
+        letters = get(page, "/pipeline/letters")
         assert letters["there"] == 4
         letter = next(each for each in letters["letters"] if each["bytes"] == len(JUNK))
         place = {"partition": letter["partition"], "offset": letter["offset"]}
         assert send(page, **place)[0] == 201
         assert send(page, **place)[0] == 409
         work(bus, topics)
-        assert get(page, "pipeline/letter", **place)["returned"]["replay_of"] == letter["place"]
+        assert get(page, "/pipeline/letter", **place)["returned"]["replay_of"] == letter["place"]
 
 
 def test_what_is_dear_is_found_anew_only_so_often() -> None:

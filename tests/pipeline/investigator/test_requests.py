@@ -19,7 +19,7 @@ from laggard.pipeline.requests.past import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.wiring import looking as wired
 from tests.grafana.service import THREADS
-from tests.pipeline.investigator.serving import served
+from tests.pipeline.investigator.serving import get, refused, served
 from tests.pipeline.investigator.traced import SECONDS, SERVICE, record
 from tests.pipeline.requests.told import LOCKED, outlying
 
@@ -51,19 +51,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield opened
 
 
-def asked(page: Served, path: str, **question: Any) -> Any:
-    answer = page.client.get(f"/api/v1/requests{path}", params=question)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def refused(page: Served, path: str, **question: Any) -> tuple[int, str, str]:
-    answer = page.client.get(f"/api/v1/requests{path}", params=question)
-    return answer.status_code, answer.json()["error"], answer.json()["expected"]
-
-
 def of_clusters(page: Served) -> dict[str, dict[str, Any]]:
-    return {each["cluster"]: each for each in asked(page, "/service", service=SERVICE)["clusters"]}
+    return {each["cluster"]: each for each in get(page, "/requests/service", service=SERVICE)["clusters"]}
 
 
 # Services.
@@ -71,15 +60,15 @@ def of_clusters(page: Served) -> dict[str, dict[str, Any]]:
 
 def test_where_nothing_is_recorded_it_is_said_what_to_do(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page:
-        told = asked(page, "")
+        told = get(page, "/requests")
         assert (told["services"], told["silent"], told["newest"]) == ([], [], None)
         assert told["hint"].startswith("`laggard trace start --php` traces those of PHP on this machine, ")
-        status, error, expected = refused(page, "/service", service="shop")
+        status, error, expected = refused(page, "/requests/service", service="shop")
         assert (status, error, expected) == (404, "nothing is recorded of service 'shop'", told["hint"])
 
 
 def test_services_are_told_with_durations_and_open_troubles(page: Served) -> None:
-    told = asked(page, "")
+    told = get(page, "/requests")
     assert (told["from"], told["to"], told["hint"]) == (NOW - 3600.0, NOW, "")
     (one,) = told["services"]
     (summary,) = summaries(page.reading.requests.stored.told(NOW - 3600.0, NOW))
@@ -93,25 +82,26 @@ def test_services_are_told_with_durations_and_open_troubles(page: Served) -> Non
 
 
 def test_of_another_time_it_is_said_when_the_newest_came(page: Served) -> None:
-    told = asked(page, "", to=BEGIN - 5000.0)
+    told = get(page, "/requests", to=BEGIN - 5000.0)
     assert (told["services"], told["silent"]) == ([], [SERVICE])
     assert told["newest"] == pytest.approx(NOW, abs=1.0)
-    status, error, _ = refused(page, "/service", service=SERVICE, to=BEGIN - 5000.0)
+    status, error, _ = refused(page, "/requests/service", service=SERVICE, to=BEGIN - 5000.0)
     assert (status, error) == (404, "no request of 'wordpress' began in this time")
 
 
 def test_wrong_questions_are_named(page: Served) -> None:
-    assert refused(page, "", **{"from": 5.0, "to": 3.0}) == (400, "parameter 'from' is after 'to'", "at most 3.0")
-    assert refused(page, "", **{"from": "nan"})[:2] == (400, "parameter 'from' is wrong")
-    assert refused(page, "/list", service=SERVICE, sort="fastest")[0] == 400
-    status, error, expected = refused(page, "/cluster", service=SERVICE, cluster="x")
+    turned = refused(page, "/requests", **{"from": 5.0, "to": 3.0})
+    assert turned == (400, "parameter 'from' is after 'to'", "at most 3.0")
+    assert refused(page, "/requests", **{"from": "nan"})[:2] == (400, "parameter 'from' is wrong")
+    assert refused(page, "/requests/list", service=SERVICE, sort="fastest")[0] == 400
+    status, error, expected = refused(page, "/requests/cluster", service=SERVICE, cluster="x")
     assert (status, error) == (404, "no request of cluster 'x' began in this time")
     assert expected == f"one of {', '.join(sorted(of_clusters(page)))}"
-    assert refused(page, "/plane", service="shop")[2] == f"one of {SERVICE}"
+    assert refused(page, "/requests/plane", service="shop")[2] == f"one of {SERVICE}"
 
 
 def test_all_requests_are_in_the_histogram_and_the_threshold_tells_them_apart(page: Served) -> None:
-    told = asked(page, "/service", service=SERVICE)
+    told = get(page, "/requests/service", service=SERVICE)
     bins, one = told["durations"], told["service"]
     assert sum(bins["normal"]) == one["normal"]["requests"]
     assert sum(bins["outlying"]) == one["outlying"]["requests"] == sum(each["requests"] for each in told["clusters"])
@@ -124,25 +114,27 @@ def test_all_requests_are_in_the_histogram_and_the_threshold_tells_them_apart(pa
 
 
 def test_requests_are_listed_in_the_order_and_with_the_text_that_is_asked_for(page: Served) -> None:
-    slowest = asked(page, "/list", service=SERVICE, most=7)
+    slowest = get(page, "/requests/list", service=SERVICE, most=7)
     assert (slowest["found"], slowest["of"], len(slowest["requests"])) == (3000, 3000, 7)
     took = [each["duration_s"] for each in slowest["requests"]]
     assert took == sorted(took, reverse=True)
-    newest = [each["ts"] for each in asked(page, "/list", service=SERVICE, sort="newest", most=5)["requests"]]
+    newest = [each["ts"] for each in get(page, "/requests/list", service=SERVICE, sort="newest", most=5)["requests"]]
     assert newest == sorted(newest, reverse=True)
-    unlike = [each["score"] for each in asked(page, "/list", service=SERVICE, sort="unlike", most=50)["requests"]]
+    unlike = [
+        each["score"] for each in get(page, "/requests/list", service=SERVICE, sort="unlike", most=50)["requests"]
+    ]
     scores = [each for each in unlike if each is not None]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) > 40
-    normal = asked(page, "/list", service=SERVICE, only="normal", like="get /POST", most=1000)
+    normal = get(page, "/requests/list", service=SERVICE, only="normal", like="get /POST", most=1000)
     assert {(each["name"], each["outlying"], each["score"]) for each in normal["requests"]} == {
         ("GET /post", False, None)
     }
-    outlying = asked(page, "/list", service=SERVICE, only="outlying", like="sidebar")
+    outlying = get(page, "/requests/list", service=SERVICE, only="outlying", like="sidebar")
     assert {each["cluster"] for each in outlying["requests"]} == {"lock sidebar"}
     assert outlying["found"] == of_clusters(page)["lock sidebar"]["requests"]
-    assert asked(page, "/list", service=SERVICE, only="alone")["requests"] == []
-    assert asked(page, "/list", service=SERVICE, cluster="lock sidebar")["found"] == outlying["found"]
+    assert get(page, "/requests/list", service=SERVICE, only="alone")["requests"] == []
+    assert get(page, "/requests/list", service=SERVICE, cluster="lock sidebar")["found"] == outlying["found"]
 
 
 # The plane.
@@ -151,14 +143,14 @@ def test_requests_are_listed_in_the_order_and_with_the_text_that_is_asked_for(pa
 def placed(page: Served) -> Any:
     """The plane, once it is there."""
     deadline = time.monotonic() + 60.0
-    while (told := asked(page, "/plane", service=SERVICE))["pending"]:
+    while (told := get(page, "/requests/plane", service=SERVICE))["pending"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return told
 
 
 def test_requests_are_placed_at_once_and_then_by_isomap(page: Served) -> None:
-    first = asked(page, "/plane", service=SERVICE)
+    first = get(page, "/requests/plane", service=SERVICE)
     assert first["way"] == ("principal" if first["pending"] else "isomap")
     told = placed(page)
     assert told["way"] == "isomap"
@@ -207,7 +199,7 @@ def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -
 
 
 def test_a_cluster_is_shown_beside_normal_requests(page: Served) -> None:
-    told = asked(page, "/cluster", service=SERVICE, cluster="connect refused")
+    told = get(page, "/requests/cluster", service=SERVICE, cluster="connect refused")
     assert told["requests"] == told["looked_at"] == of_clusters(page)["connect refused"]["requests"]
     assert told["beside"] == 500
     assert told["sentence"].startswith("repeats connect() to 127.0.0.1:6379 that is refused, ")
@@ -238,14 +230,14 @@ def test_of_requests_that_have_gone_from_the_bus_what_was_said_is_shown(tmp_path
         for _, output in outlying():
             value = write_output(output).encode()
             page.reading.bus.append([Outgoing(TOPICS.name(ANOMALIES), output.service, value, output.ts)])
-        told = asked(page, "/cluster", service=SERVICE, cluster="flock x.lock")
+        told = get(page, "/requests/cluster", service=SERVICE, cluster="flock x.lock")
         assert (told["requests"], told["looked_at"], told["beside"], told["sentence"]) == (10, 1, 0, LOCKED)
         states = {each["state"]: (each["time_s"], each["usual_s"], each["count"]) for each in told["states"]}
         assert states["BT"] == (pytest.approx(0.106), 0.0, None)
         assert states["RU"] == (pytest.approx(0.012), 0.12, None)
-        alone = asked(page, "/list", service=SERVICE, only="alone")["requests"]
+        alone = get(page, "/requests/list", service=SERVICE, only="alone")["requests"]
         assert [(each["request"], each["odd"]) for each in alone] == [("slow-10", True)]
-        assert asked(page, "/path", service=SERVICE, request="slow-3")["verdict"]["cause"] == LOCKED
+        assert get(page, "/requests/path", service=SERVICE, request="slow-3")["verdict"]["cause"] == LOCKED
 
 
 # One request.
@@ -253,7 +245,7 @@ def test_of_requests_that_have_gone_from_the_bus_what_was_said_is_shown(tmp_path
 
 def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
     example = of_clusters(page)["lock sidebar"]["example"]
-    told = asked(page, "/path", service=SERVICE, request=example)
+    told = get(page, "/requests/path", service=SERVICE, request=example)
     assert told["lanes"] == list(THREADS)
     assert (told["pieces"][0]["lane"], told["pieces"][0]["begin_s"]) == (0, 0.0)
     last = told["pieces"][-1]
@@ -283,26 +275,26 @@ def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
 
 
 def test_a_normal_request_has_a_path_and_no_verdict(page: Served) -> None:
-    told = asked(page, "/path", service=SERVICE, request="812-7")
+    told = get(page, "/requests/path", service=SERVICE, request="812-7")
     assert (told["verdict"], told["others"]) == (None, [])
     assert told["pieces"]
 
 
 def test_which_request_is_meant_has_to_be_said(page: Served) -> None:
     told = "3,000 requests of 'wordpress' have an id that begins with '812-'"
-    assert refused(page, "/path", service=SERVICE, request="812-") == (404, told, "more of the id")
-    assert asked(page, "/path", service=SERVICE, request="812-29")["request"] == "812-29"
-    status, error, expected = refused(page, "/path", service=SERVICE, request="nothing of the kind")
+    assert refused(page, "/requests/path", service=SERVICE, request="812-") == (404, told, "more of the id")
+    assert get(page, "/requests/path", service=SERVICE, request="812-29")["request"] == "812-29"
+    status, error, expected = refused(page, "/requests/path", service=SERVICE, request="nothing of the kind")
     assert (status, error) == (404, "no request of 'wordpress' with the id 'nothing of the kind' is recorded")
     assert expected.startswith("one such as 812-")
 
 
 def test_one_of_long_ago_is_found_by_when_it_began(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests_path, "MOST_SEARCHED", 100)
-    (old,) = asked(page, "/list", service=SERVICE, like="812-70", sort="newest", most=1)["requests"]
+    (old,) = get(page, "/requests/list", service=SERVICE, like="812-70", sort="newest", most=1)["requests"]
     late = {"service": SERVICE, "request": old["request"], "from": NOW + 3600.0, "to": NOW + 7200.0}
-    assert refused(page, "/path", **late)[0] == 404
-    told = asked(page, "/path", **late, at=old["ts"])
+    assert refused(page, "/requests/path", **late)[0] == 404
+    told = get(page, "/requests/path", **late, at=old["ts"])
     assert (told["ts"], told["duration_s"]) == (old["ts"], old["duration_s"])
 
 
@@ -321,4 +313,4 @@ def test_names_stay_what_they_are(tmp_path: Path) -> None:
         found = answer.json()
         assert found["request"] == found["name"] == found["verdict"]["cluster"] == hostile
         assert found["lanes"][0] == "<script>alert(1)</script>\\u202e"
-        assert asked(page, "/cluster", service=request.service, cluster=hostile)["requests"] == 1
+        assert get(page, "/requests/cluster", service=request.service, cluster=hostile)["requests"] == 1
