@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import math
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
 from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.past import known_applications
 from laggard.pipeline.applications.report import (
+    REASONS,
     RESOURCES,
     changed,
     effect,
@@ -17,14 +20,33 @@ from laggard.pipeline.applications.report import (
 )
 from laggard.pipeline.applications.resources import described, resource_of
 from laggard.pipeline.applications.telling import kind_named, named
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
+from laggard.pipeline.records.limits import MAX_KEY
 from laggard.pipeline.settings.declared import SETTINGS
+from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from laggard.pipeline.applications.application import Application
+    from laggard.pipeline.applications.following import Followed
+    from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, TermOutput
     from laggard.pipeline.settings import Settings
+
+
+TRACKED: Final = 180
+"""So many intervals are told, unless somebody asks for more: each costs about 1 ms when it is asked for first ..."""
+
+TRACKED_S: Final = (900.0, 3600.0)
+"""... but no less, and no more than this."""
+
+NEAR: Final = 5
+
+ApplicationName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
+Most = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class Metric(Answer, frozen=True):
@@ -95,6 +117,22 @@ class Source(Answer, frozen=True):
     kind: str
     reads: Annotated[list[str], msgspec.Meta(description="pages, servers or files")]
     interval_s: float
+
+
+class Waiting(Answer, frozen=True):
+    """A wish that holds from the next interval on."""
+
+    metric: Metric
+    wish: Literal["pin", "ban", "free"]
+
+
+class Rebuilt(Answer, frozen=True):
+    """A model was built."""
+
+    ts: Seconds
+    performance: str
+    reason: str
+    reason_told: str
 
 
 def metric(name: str) -> Metric:
@@ -188,3 +226,64 @@ def _reads(source: Settings, kind: str) -> list[str]:
             return list(source.words("paths"))
         case _:
             return [source.text("path")]
+
+
+def host_patterns(settings: Settings, application: str) -> list[str]:
+    """The patterns of the hosts that serve an application, as the settings have them."""
+    return str(settings.table("applications.hosts").get(application, "")).split()
+
+
+def metrics_by_host(metrics: Collection[str]) -> dict[str, int]:
+    """How many of these metrics each host has."""
+    found: dict[str, int] = {}
+    for each in metrics:
+        host = metric_parts(each).host
+        found[host] = found.get(host, 0) + 1
+    return found
+
+
+def waiting(state: Application) -> list[Waiting]:
+    """The wishes that an application's next interval brings into force."""
+    return [Waiting(metric(each), wish) for _, each, wish in state.wishes]  # type: ignore[arg-type]
+
+
+def rebuilt(performance: str, ts: float, reason: str) -> Rebuilt:
+    """A model that was built, for such a reason."""
+    return Rebuilt(ts, performance, reason, REASONS.get(reason, printable(reason)))
+
+
+def state_of(reading: Reading, followed: Followed) -> Application:
+    """The state of an application. Raises `RequestError` (404) where nothing is recorded of it."""
+    if followed.state is not None:
+        return followed.state
+    raise unknown(reading, followed.application)
+
+
+def unknown(reading: Reading, application: str) -> RequestError:
+    """Status 404, with the names that are near."""
+    known = known_applications(reading.bus, reading.topics)
+    near = nearest(application, known) or known[:NEAR]
+    expected = f"one of {', '.join(map(printable, near))}" if near else "an application whose performance is measured"
+    return RequestError(404, f"nothing is recorded of application {printable(application)[:100]}", expected)
+
+
+def span(reading: Reading, application: str, begin: float | None, end: float | None) -> tuple[float, float]:
+    """From when to when is asked; by default the last `TRACKED` intervals, or those before the end.
+
+    Raises `RequestError` (400) where it does not begin before it ends, and (404) as `state_of`.
+    """
+    end = math.inf if end is None else end
+    if begin is None:
+        newest_ts, length_s = _newest(reading, application)
+        least, most = TRACKED_S
+        begin = min(end, newest_ts) - min(max(TRACKED * length_s, least), most)
+    if not begin < end:
+        raise RequestError(400, f"parameter 'from' is {begin!r}", f"a time before 'to', {end!r}")
+    return begin, end
+
+
+def _newest(reading: Reading, application: str) -> tuple[float, float]:
+    """The time of the newest record of an application, which may be long ago, and how long its intervals are."""
+    with reading.applications.present(application) as followed:
+        state = state_of(reading, followed)
+        return state.ts, state.intervals.length_s

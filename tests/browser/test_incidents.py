@@ -15,13 +15,13 @@ from tests.browser.conftest import NARROW
 from tests.pipeline.diagnoses.conftest import UNTRUSTWORTHY
 from tests.pipeline.investigator.serving import served
 from tests.pipeline.investigator.troubles import (
+    HOG,
     HOSTILE,
+    RECORDS,
     T0,
     TOPICS,
     anomaly,
     ended,
-    event,
-    extended,
     joined,
     looked_into,
     marked,
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SEEN = anomaly(0)
-BY_CPU = anomaly(20, operator="cpu", phases=tuple(event(-100, -40, -35, 20)), score=1.5)
-TOLD, RECORDS = joined(SEEN, BY_CPU, extended(SEEN, 120, 9.0), ended(SEEN, 150), ended(BY_CPU, 160))
-HOG = TOLD[-1]
 STRANGE = anomaly(5000, HOSTILE, key="a<b>", keyed_by="pool", scope="member", operator="covariance")
 OPEN, OPEN_RECORDS = joined(STRANGE)
 UNSEEN = "GET .*/api/v1/(series|compare).*404"

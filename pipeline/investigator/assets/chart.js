@@ -37,7 +37,7 @@ const DOTS = 60;
  *     moment?: number,            the crosshair: the moment asked about
  *     other?: number,             a second moment, which the first is compared with
  *     marks?: [{ts: number, label: string}],
- *     spans?: [{from: number, to: number|null, label: string}],   incidents; null while it lasts
+ *     spans?: [{from: number, to: number|null}],   incidents; null while it lasts
  *     from?: number, to?: number, what the axis shows
  *     wheel?: boolean,            whether the wheel zooms; else it scrolls the page
  *     sync?: string               charts of the same name have one crosshair
@@ -77,7 +77,7 @@ class Chart extends HTMLElement {
     this.#height = height;
   }
 
-  /** For tests, and for views that move the crosshair along. */
+  /** For tests. */
   get plot() {
     return this.#plot;
   }
@@ -376,7 +376,7 @@ function across(plot, ts) {
 }
 
 /** The index of the time that is the closest. */
-export function nearest(ts, wanted) {
+function nearest(ts, wanted) {
   let low = 0;
   let high = ts.length - 1;
   while (high - low > 1) {

@@ -29,13 +29,14 @@ from tests.pipeline.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
 from tests.pipeline.incidents.joined import closed, incident
 from tests.pipeline.investigator.serving import get, served
 from tests.pipeline.investigator.troubles import (
+    BY_CPU,
+    HOG,
     HOSTILE,
+    RECORDS,
+    SEEN,
     T0,
     TOPICS,
     anomaly,
-    ended,
-    event,
-    extended,
     joined,
     looked_into,
     marked,
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
-SEEN = anomaly(0)
-BY_CPU = anomaly(20, operator="cpu", phases=tuple(event(-100, -40, -35, 20)), score=1.5)
-TOLD, RECORDS = joined(SEEN, BY_CPU, extended(SEEN, 120, 9.0), ended(SEEN, 150), ended(BY_CPU, 160))
-HOG = TOLD[-1]
 OPEN, OPEN_RECORDS = joined(anomaly(5000, HOSTILE), anomaly(5010, HOSTILE, scope="host", operator="gaussian"))
 
 

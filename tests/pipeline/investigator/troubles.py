@@ -115,3 +115,10 @@ def event(*begins: float) -> Iterator[Phase]:
     """High use and dips in turn, each from one of these times to the next, in seconds from `T0`."""
     for number, (begin, end) in enumerate(pairwise(begins)):
         yield Phase(number % 2 == 0, T0 + begin, T0 + end, 0.95 if number % 2 == 0 else 0.1)
+
+
+SEEN: Final = anomaly(0)
+BY_CPU: Final = anomaly(20, operator="cpu", phases=tuple(event(-100, -40, -35, 20)), score=1.5)
+_TOLD, RECORDS = joined(SEEN, BY_CPU, extended(SEEN, 120, 9.0), ended(SEEN, 150), ended(BY_CPU, 160))
+HOG: Final = _TOLD[-1]
+"""An incident that two operators saw and that got worse, as its last record says; it lasted 160 s from `T0` on."""

@@ -7,7 +7,7 @@ import { html, nothing } from "../packages/lit-html/lit-html.js";
 import { sentence } from "../sentence.js";
 import { number, stretch } from "../state.js";
 import { time } from "../time.js";
-import { clusterOf, dendrogram, namesOf, support } from "./pools/dendrogram.js";
+import { clusterOf, dendrogram, namesOf, narrow, support } from "./pools/dendrogram.js";
 
 /** So many features of a member are told before all others. */
 const TOLD = 4;
@@ -15,16 +15,15 @@ const TOLD = 4;
 export default class View {
   #focused;
   #shown = "";
-  #narrow = window.matchMedia("(max-width: 700px)");
   #changed = () => this.page.update();
 
   constructor(page) {
     this.page = page;
-    this.#narrow.addEventListener("change", this.#changed);
+    narrow.addEventListener("change", this.#changed);
   }
 
   leave() {
-    this.#narrow.removeEventListener("change", this.#changed);
+    narrow.removeEventListener("change", this.#changed);
   }
 
   /** What was does not change. */

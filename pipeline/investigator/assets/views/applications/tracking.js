@@ -57,7 +57,6 @@ function tracked(view, data, each) {
   const models = data.rebuilt.filter((model) => model.performance === each.performance);
   const shared = { ts: data.ts, sync: SYNC, ...stretch(view.page.params) };
   const ranged = (event) => look(view, event);
-  const spans = data.incidents.map((one) => ({ from: one.from, to: one.to, label: one.sentence }));
   return html`<section class="card">
     <h2>${capital(each.named)}</h2>
     <laggard-chart
@@ -66,7 +65,7 @@ function tracked(view, data, each) {
       .chart=${{
         ...shared,
         feature: each.performance,
-        spans,
+        spans: data.incidents,
         marks: built(models),
         lines: [
           { label: "measured", values: each.value },

@@ -18,6 +18,7 @@ const LETTERS = 1.2;
 const percent = (ratio) => `${(100 * ratio).toFixed(ratio < 0.1 ? 1 : 0)} %`;
 
 export class Flames {
+  #source;
   #boxes = [];
   #samples = 0;
   #focused = -1;
@@ -90,8 +91,6 @@ export class Flames {
     this.#focused = -1;
   }
 
-  #source;
-
   /** The boxes whose names have the text in them, and what they have together; what stands on one counts with it. */
   #found(search) {
     const wanted = search.toLowerCase();
@@ -109,8 +108,8 @@ export class Flames {
   }
 
   #clicked(event) {
-    const index = Number(event.target.closest("[data-index]")?.dataset.index ?? NaN);
-    if (Number.isInteger(index)) this.#zoom(index);
+    const index = indexOf(event);
+    if (index !== undefined) this.#zoom(index);
   }
 
   /** Zoom, and stay with the keyboard where it was. */
@@ -120,8 +119,8 @@ export class Flames {
   }
 
   #focus(event) {
-    const index = Number(event.target.closest("[data-index]")?.dataset.index ?? NaN);
-    if (Number.isInteger(index)) this.#focused = index;
+    const index = indexOf(event);
+    if (index !== undefined) this.#focused = index;
   }
 
   #pressed(event, zoomed) {
@@ -159,6 +158,12 @@ export class Flames {
     box?.setAttribute("tabindex", "0");
     box?.focus();
   }
+}
+
+/** The index of the box that an event is about; undefined where it is about none. */
+function indexOf({ target }) {
+  const box = target.closest("[data-index]");
+  return box ? Number(box.dataset.index) : undefined;
 }
 
 /** What the flame graph says, for those who cannot see it: its functions by how often they were the innermost. */

@@ -148,10 +148,10 @@ export default class One {
   }
 
   render() {
-    const { incident, now } = this.#account;
+    const { incident } = this.#account;
     const { page } = this;
     return html`
-      <p><a href=${page.href("/incidents", { open: undefined })}>All incidents</a></p>
+      <p><a href=${page.href("/incidents")}>All incidents</a></p>
       <h1>${state(incident)} ${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</h1>
       <section class="card">
         <p class="incidents-sentence">${sentence(incident.sentence)}</p>
@@ -176,7 +176,7 @@ export default class One {
         </p>
         ${this.copying.render()}
       </section>
-      ${this.#renderTimeline(now)} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
   }
@@ -230,9 +230,8 @@ export default class One {
     return this.#place(incident, at, row, features[0]?.feature);
   }
 
-  #renderTimeline(now) {
+  #renderTimeline() {
     const range = this.#range();
-    const all = whole(this.#account.incident, now);
     const span = range.to - range.from;
     const show = (from, to) => this.page.go({ from: Math.round(from), to: Math.round(to) }, { replace: true });
     const shown = this.page.params.from || this.page.params.to;
@@ -251,7 +250,7 @@ export default class One {
         <span class="incidents-key opened">opened</span> <span class="incidents-key extended">got worse, or goes on</span>
         <span class="incidents-key ended">has ended</span>, with scores${marks.length ? html`; dashed: marks` : nothing}.
       </p>
-      ${this.#series ? this.#renderSeries(range, all) : nothing}
+      ${this.#series ? this.#renderSeries(range) : nothing}
       <details>
         <summary>What was told, in words (${told.length + told_left_out})</summary>
         <div class="scrolls" tabindex="0" role="region" aria-label="What was told">
@@ -285,7 +284,7 @@ export default class One {
       band: band ?? undefined,
       moment: incident.opened_ts,
       marks: marks.map((mark) => ({ ts: mark.ts, label: mark.note || "mark" })),
-      spans: [{ from: incident.opened_ts, to: incident.until_ts, label: "the incident" }],
+      spans: [{ from: incident.opened_ts, to: incident.until_ts }],
       from,
       to,
     };

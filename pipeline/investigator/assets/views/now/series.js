@@ -61,7 +61,7 @@ export function series(view) {
         moment: moment.ts,
         other: view.comparison?.with,
         marks: shown.marks.map((mark) => ({ ts: mark.ts, label: mark.note || "marked" })),
-        spans: shown.incidents.map((each) => ({ from: each.from, to: each.to, label: each.sentence })),
+        spans: shown.incidents,
         from,
         to,
         wheel: window.matchMedia("(min-width: 64rem)").matches,

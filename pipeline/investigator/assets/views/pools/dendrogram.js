@@ -10,16 +10,14 @@ const WIDE = { tree: 300, label: 26 };
 const NARROW = { tree: 150, label: 15 };
 
 /** From this p-value on, in percent, the data support a cluster. */
-export const SUPPORTED = 95;
+const SUPPORTED = 95;
 
-const narrow = window.matchMedia("(max-width: 700px)");
+/** Where the drawing is a smaller one. */
+export const narrow = window.matchMedia("(max-width: 700px)");
 
 /** The leaves of a cluster, or the leaf itself, as numbers. */
-export function leavesOf(level, number) {
-  const count = level.leaves.length;
-  if (number < count) return [number];
-  const { first, second } = level.merges[number - count];
-  return [...leavesOf(level, first), ...leavesOf(level, second)];
+function leavesOf(level, number) {
+  return below(level, number).filter((each) => each < level.leaves.length);
 }
 
 /** The smallest cluster with both of these leaves, by their labels; undefined where one is not there. */
@@ -166,6 +164,7 @@ function values(level, node) {
   return new Set(taken.map(({ number }) => count + number));
 }
 
+/** A cluster and all that it was merged from, as numbers. */
 function below(level, number) {
   const count = level.leaves.length;
   if (number < count) return [number];

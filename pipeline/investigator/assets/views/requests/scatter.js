@@ -5,7 +5,7 @@ import { color, isDark } from "./palette.js";
 import { evenTicks, logTicks } from "./ticks.js";
 
 /** Of the points themselves, the clusters from the second on; the first is that of normal requests. */
-export const SHAPES = ["circle", "triangle", "square", "diamond", "plus", "star", "down", "cross"];
+const SHAPES = ["circle", "triangle", "square", "diamond", "plus", "star", "down", "cross"];
 
 /** The same in a legend's text. */
 export const GLYPHS = ["●", "▲", "■", "◆", "✚", "★", "▼", "✖"];

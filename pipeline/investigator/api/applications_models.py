@@ -1,0 +1,448 @@
+"""Applications: their models, what these were chosen from and what they say, and the map of it (S2, section 6)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.past import known_applications, known_metrics, past_models
+from laggard.pipeline.applications.report import what_if_lines
+from laggard.pipeline.applications.telling import Judged, named
+from laggard.pipeline.applications.tiers import tiers
+from laggard.pipeline.applications.wishing import (
+    UnknownApplicationError,
+    UnknownMetricError,
+    publish,
+    what_if,
+)
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.investigator.applications import (
+    ApplicationName,
+    Candidate,
+    Metric,
+    Most,
+    OneModel,
+    Rebuilt,
+    Term,
+    Waiting,
+    candidate,
+    host_patterns,
+    metric,
+    metrics_by_host,
+    one_model,
+    rebuilt,
+    span,
+    state_of,
+    term,
+    terms_of,
+    unknown,
+    waiting,
+)
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.records import RecordError, Wish
+from laggard.pipeline.records.limits import MAX_METRIC
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.regression.models import Suspect
+    from laggard.pipeline.applications.following import Noted
+    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records.models import ModelOutput
+
+DAY_S: Final = 86_400.0
+
+MetricName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC)]
+
+
+# Analysis.
+
+
+class Models(Answer, frozen=True):
+    """The models of an application, and what one of them was chosen from."""
+
+    application: str
+    models: Annotated[list[OneModel], msgspec.Meta(description="the newest first; the first holds")]
+    left_out: int
+    model: Annotated[str, msgspec.Meta(description="the id of the one that these candidates are of")]
+    candidates: Annotated[list[Candidate], msgspec.Meta(description="the best first")]
+    candidates_left_out: int
+    performance: Annotated[list[str], msgspec.Meta(description="the performance metrics that there are models of")]
+    pinned: list[str]
+    banned: list[str]
+    waiting: list[Waiting]
+
+
+class ModelsQuestion(Question, frozen=True):
+    """Of which application and performance metric; by default of the first, the present one and those of a day."""
+
+    application: ApplicationName
+    performance: Text = ""
+    model: Text = ""
+    since: Time | None = None
+    most: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
+    most_candidates: Most = 100
+
+
+def models(reading: Reading, question: ModelsQuestion) -> Models:
+    """Models through time, with what one of them was chosen from: that of an id, or the present one."""
+    courses, course = _course(reading, question.application, question.performance, question.since)
+    chosen = _chosen(course, question.model)
+    since = reading.clock() - DAY_S if question.since is None else question.since
+    every = [
+        (model, before)
+        for model, before in zip(course.models, (*course.models[1:], None), strict=True)
+        if model is course.present or model.ts >= since
+    ]
+    with reading.applications.present(question.application) as followed:
+        state = state_of(reading, followed)
+        pinned, banned = list(state.operator.pinned), list(state.operator.banned)
+        waits = waiting(state)
+    terms = terms_of(chosen)
+    return Models(
+        question.application,
+        [one_model(model, before) for model, before in every[: question.most]],
+        max(len(every) - question.most, 0),
+        chosen.id,
+        [candidate(each, terms) for each in chosen.candidates[: question.most_candidates]],
+        max(len(chosen.candidates) - question.most_candidates, 0),
+        [each.present.performance for each in courses],
+        pinned,
+        banned,
+        waits,
+    )
+
+
+def _course(
+    reading: Reading, application: str, performance: str, since: float | None = None
+) -> tuple[list[Course], Course]:
+    """The models of an application, those of its performance metrics in the order of their importance, and of one.
+
+    Raises `RequestError` (404) saying what there is.
+    """
+    since = reading.clock() - DAY_S if since is None else since
+    courses = past_models(reading.bus, reading.topics, since, application)
+    if not courses:
+        if application not in known_applications(reading.bus, reading.topics):
+            raise unknown(reading, application)
+        raise RequestError(
+            404, f"there is no model of {printable(application)} yet", "what its configuration says it lacks"
+        )
+    order = reading.settings.words("regression.performance")
+    courses.sort(key=lambda each: order.index(each.present.performance) if each.present.performance in order else 99)
+    if not performance:
+        return courses, courses[0]
+    found = next((each for each in courses if each.present.performance == performance), None)
+    if found is None:
+        names = ", ".join(printable(each.present.performance) for each in courses)
+        raise RequestError(404, f"there is no model of performance {printable(performance)[:100]}", f"one of {names}")
+    return courses, found
+
+
+def _chosen(course: Course, identity: str) -> ModelOutput:
+    if not identity:
+        return course.present
+    found = next((each for each in course.models if each.id == identity), None)
+    if found is None:
+        raise RequestError(404, f"there is no model {printable(identity)[:100]!r}", "the id of one since 'since'")
+    return found
+
+
+class MetricSeries(Answer, frozen=True):
+    """A metric beside the performance, over time."""
+
+    metric: Metric
+    performance: str
+    named: str
+    ts: list[float]
+    values: Annotated[list[Number], msgspec.Meta(description="its mean over each interval")]
+    measured: Annotated[list[Number], msgspec.Meta(description="the performance in each interval")]
+    rebuilt: list[Rebuilt]
+    interval_s: Number
+
+
+class SeriesQuestion(Question, frozen=True):
+    """Of which metric, beside which performance metric, from when to when; by default as in `Tracking`."""
+
+    application: ApplicationName
+    metric: MetricName
+    performance: Text = ""
+    begin: Time | None = msgspec.field(default=None, name="from")
+    end: Time | None = msgspec.field(default=None, name="to")
+    most: Most = 2000
+
+
+def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
+    """What the models saw of a metric: its mean over each interval."""
+    performance = question.performance or reading.settings.words("regression.performance")[0]
+    begin, end = span(reading, question.application, question.begin, question.end)
+    with reading.applications.between(question.application, begin, question.end) as followed:
+        state = state_of(reading, followed)
+        noted = [each for each in followed.noted if begin <= each.ts <= end][-question.most :]
+        interval_s = state.intervals.length_s
+    values = _values(noted, question.metric)
+    if all(each is None for each in values):
+        known = noted[-1].metrics.ids if noted else known_metrics(reading.bus, reading.topics, question.application)
+        if question.metric not in known:
+            raise _unknown_metric(question.application, question.metric, known)
+    return MetricSeries(
+        metric(question.metric),
+        performance,
+        named(performance),
+        [each.ts for each in noted],
+        values,
+        [each.performance.get(performance, math.nan) for each in noted],
+        [
+            rebuilt(model.performance, each.ts, model.reason)
+            for each in noted
+            for model in each.built
+            if model.performance == performance
+        ],
+        interval_s or math.nan,
+    )
+
+
+def _values(noted: Sequence[Noted], name: str) -> list[float | None]:
+    """Of a metric; the names of most intervals are the same object, so that they are looked through once."""
+    places: dict[int, int] = {}
+    values: list[float | None] = []
+    for each in noted:
+        place = places.get(id(each.metrics))
+        if place is None:
+            place = each.metrics.ids.index(name) if name in each.metrics.ids else -1
+            places[id(each.metrics)] = place
+        value = float(each.values[place]) if place >= 0 else math.nan
+        values.append(value if math.isfinite(value) else None)
+    return values
+
+
+def _unknown_metric(application: str, name: str, known: Sequence[str]) -> RequestError:
+    near = nearest(name, known)
+    expected = f"one that is there; near it are {', '.join(map(printable, near))}" if near else "one that is there"
+    return RequestError(404, f"{printable(application)} has no metric {printable(name)[:200]}", expected)
+
+
+class Metrics(Answer, frozen=True):
+    """Metrics of an application."""
+
+    metrics: list[Metric]
+    known: Annotated[int, msgspec.Meta(description="how many it has")]
+
+
+class MetricsQuestion(Question, frozen=True):
+    """Of which application, and what their names are to be like."""
+
+    application: ApplicationName
+    like: Text = ""
+    most: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+
+def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
+    """The metrics whose names are most like a text; the first, without one."""
+    with reading.applications.present(question.application) as followed:
+        known: Sequence[str] = followed.noted[-1].metrics.ids if followed.noted else ()
+    known = known or known_metrics(reading.bus, reading.topics, question.application)
+    if not known:
+        raise unknown(reading, question.application)
+    found = nearest(question.like, known, question.most) if question.like else sorted(known)[: question.most]
+    return Metrics([metric(each) for each in found], len(known))
+
+
+class WhatIf(Answer, frozen=True):
+    """What would be, in sentences."""
+
+    told: list[str]
+
+
+class WhatIfQuestion(Question, frozen=True):
+    """Of which application, if which metric had which value."""
+
+    application: ApplicationName
+    metric: MetricName
+    value: float
+
+
+def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
+    """What the performance would be by the models if a metric had another value, all others their newest."""
+    with reading.applications.present(question.application) as followed:
+        operator = state_of(reading, followed).operator
+        newest = operator.newest.get(question.metric, math.nan)
+        found = what_if(operator, question.metric, question.value)
+        there = list(dict.fromkeys(each.metric for model in operator.models.values() for each in model.terms))
+    if not found:
+        names = ", ".join(map(printable, there)) or "no metric at all"
+        raise RequestError(
+            404, f"{printable(question.metric)[:200]} is in no model", f"a metric of a model; in them are {names}"
+        )
+    lines = what_if_lines(question.application, question.metric, question.value, newest, found)
+    return WhatIf([line.plain for line in lines])
+
+
+class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Have a metric in the models of an application, or in none, or neither any more."""
+
+    application: ApplicationName
+    metric: MetricName
+    wish: Literal["pin", "ban", "free"]
+
+
+class Wished(Answer, frozen=True):
+    """A wish that was made: it holds from the application's next interval on."""
+
+    application: str
+    ts: Seconds
+    metric: Metric
+    wish: Literal["pin", "ban", "free"]
+
+
+def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
+    """Make a wish."""
+    reading.allowance.take()
+    wish = Wish(new.application, reading.clock(), new.metric, new.wish)
+    try:
+        publish(reading.bus, reading.topics, reading.regressing, wish)
+    except RecordError as error:
+        raise RequestError(400, f"field {error.field!r} is {error.got}", error.expected) from None
+    except UnknownApplicationError:
+        raise unknown(reading, new.application) from None
+    except UnknownMetricError as error:
+        near = f"; near it are {', '.join(map(printable, error.near))}" if error.near else ""
+        raise RequestError(404, str(error), f"a metric of it{near}") from None
+    return Wished(new.application, wish.ts, metric(new.metric), new.wish)
+
+
+# Diagnosis.
+
+
+class Suspected(Answer, frozen=True):
+    """A metric that tells most likely what is short now."""
+
+    metric: Metric
+    value: Number
+    mean: Annotated[Number, msgspec.Meta(description="what was usual")]
+    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
+
+
+class Placed(Answer, frozen=True):
+    """A host, with the metrics of both phases that are of it."""
+
+    host: str
+    metrics: Annotated[int, msgspec.Meta(description="how many it has")]
+    phase_1: Annotated[list[Candidate], msgspec.Meta(description="that the model was chosen from, the best first")]
+    phase_2: Annotated[list[Term], msgspec.Meta(description="that are in the model")]
+    suspects: Annotated[list[Suspected], msgspec.Meta(description="while it is slow, the worst first")]
+
+
+class Tier(Answer, frozen=True):
+    """Hosts that do the same work."""
+
+    tier: str
+    hosts: list[Placed]
+
+
+class Map(Answer, frozen=True):
+    """The hosts of an application, with the metrics of a model placed on them."""
+
+    application: str
+    model: OneModel
+    tiers: list[Tier]
+    performance: list[str]
+    slow: bool
+    told: Annotated[str, msgspec.Meta(description="what is short, and where, while it is slow; else empty")]
+
+
+class MapQuestion(Question, frozen=True):
+    """Of which application, performance metric, and model: by default the first, and the present one."""
+
+    application: ApplicationName
+    performance: Text = ""
+    model: Text = ""
+    most_candidates: Most = 100
+
+
+def diagnosis(reading: Reading, question: MapQuestion) -> Map:
+    """Where the metrics of both phases are."""
+    courses, course = _course(reading, question.application, question.performance)
+    model = _chosen(course, question.model)
+    at = course.models.index(model)
+    with reading.applications.present(question.application) as followed:
+        state_of(reading, followed)
+        newest = followed.noted[-1] if followed.noted else None
+    hosts = metrics_by_host(
+        known_metrics(reading.bus, reading.topics, question.application) if newest is None else newest.metrics.ids
+    )
+    terms, candidates = terms_of(model), model.candidates[: question.most_candidates]
+    for host in (*(each.metric.host for each in model.terms), *(each.metric.host for each in candidates)):
+        hosts.setdefault(host, 0)
+    judgement = None if newest is None else newest.judgement
+    slow = judgement is not None and judgement.score > 1.0
+    present = model is course.present
+    suspects: Sequence[Suspect] = judgement.suspects if judgement is not None and slow and present else ()
+    patterns = host_patterns(reading.settings, question.application)
+
+    def placed(host: str) -> Placed:
+        return Placed(
+            host,
+            hosts[host],
+            [candidate(each, terms) for each in candidates if each.metric.host == host],
+            [term(model, each) for each in model.terms if each.metric.host == host],
+            [
+                Suspected(metric(each.metric), each.value, each.mean, each.standard_deviation)
+                for each in suspects
+                if metric_parts(each.metric).host == host
+            ],
+        )
+
+    return Map(
+        question.application,
+        one_model(model, course.models[at + 1] if at + 1 < len(course.models) else None),
+        [Tier(each.name, [placed(host) for host in each.hosts]) for each in tiers(hosts, patterns)],
+        [each.present.performance for each in courses],
+        slow,
+        Judged(newest.ts, question.application, judgement).sentence()
+        if newest is not None and judgement is not None and slow
+        else "",
+    )
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint(
+        "/applications/models",
+        "The models of an application, and what one was chosen from.",
+        Models,
+        models,
+        ModelsQuestion,
+    ),
+    Endpoint(
+        "/applications/series", "A metric beside the performance, over time.", MetricSeries, series, SeriesQuestion
+    ),
+    Endpoint("/applications/metrics", "The metrics of an application, by name.", Metrics, metrics, MetricsQuestion),
+    Endpoint(
+        "/applications/what-if",
+        "What the performance would be at a value of a metric.",
+        WhatIf,
+        what_if_told,
+        WhatIfQuestion,
+    ),
+    Endpoint(
+        "/applications/map",
+        "The hosts of an application, with the metrics of a model on them.",
+        Map,
+        diagnosis,
+        MapQuestion,
+    ),
+    Endpoint(
+        "/applications/wishes",
+        "Have a metric in the models, in none, or neither any more.",
+        Wished,
+        set_wish,
+        body=NewWish,
+        status=201,
+    ),
+)
