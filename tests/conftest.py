@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.alone import Room
 from tests.brokers.fixtures import broker, new_cluster
-from tests.brokers.jars import fetch_kafka
 from tests.monitoring import servers
 from tests.monitoring.fixtures import alertmanager, prometheus
+from tests.programs import MissingPartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,6 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 _ROOM = pytest.StashKey[Room]()
+_LEFT_OUT: Final = "part that is missing"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,21 +58,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks[item.path])
 
 
-# Outermost: to wait for one's turn, or for Kafka to be fetched, is not counted as the test's time.
+# Outermost: to wait for one's turn is not counted as the test's time.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if item.get_closest_marker("slow") is not None:
-        fetch_kafka()
     with item.config.stash[_ROOM].entered(alone=item.get_closest_marker("alone") is not None):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
         report.sections += servers.logs()
+    missing = call.excinfo.value if call.excinfo else None
+    if isinstance(missing, MissingPartError) and os.environ.get("CI") != "true":
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {missing}")
+        report.user_properties.append((_LEFT_OUT, (missing.part, missing.brings)))
     return report
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last lines say what was left out."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # this is one of several that run tests, not the one that tells
+        return
+    skipped = reporter.stats.get("skipped", [])
+    parts = Counter(tuple(value) for report in skipped for name, value in report.user_properties if name == _LEFT_OUT)
+    for (part, brings), tests in sorted(parts.items()):
+        reporter.write_line(f"left out: {tests} tests that need {part}, which `{brings}` brings")
 
 
 @pytest.fixture
