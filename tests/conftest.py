@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.brokers.fixtures import broker, new_cluster
-from tests.brokers.jars import fetch_kafka
 from tests.monitoring import servers
 from tests.monitoring.fixtures import alertmanager, prometheus
+from tests.programs import MissingPartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -28,6 +30,9 @@ settings.load_profile("run")
 # A shell starts what it runs in the background with ^C ignored, and so would be whatever a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_LEFT_OUT: Final = "part that is missing"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,19 +60,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(kept, key=lambda item: item.path not in slow)
 
 
-# Outermost: to wait for Kafka to be fetched is not counted as the test's time.
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
-    if item.get_closest_marker("slow") is not None:
-        fetch_kafka()
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
         report.sections += servers.logs()
+    missing = call.excinfo.value if call.excinfo else None
+    if isinstance(missing, MissingPartError) and os.environ.get("CI") != "true":
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {missing}")
+        report.user_properties.append((_LEFT_OUT, (missing.part, missing.brings)))
     return report
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last lines say what was left out."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # this is one of several that run tests, not the one that tells
+        return
+    skipped = reporter.stats.get("skipped", [])
+    parts = Counter(tuple(value) for report in skipped for name, value in report.user_properties if name == _LEFT_OUT)
+    for (part, brings), tests in sorted(parts.items()):
+        reporter.write_line(f"left out: {tests} tests that need {part}, which `{brings}` brings")
 
 
 @pytest.fixture

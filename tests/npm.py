@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
-from tests.programs import kept, run
+from tests.programs import fetched, kept, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 def modules(folder: Path) -> Path:
     """The `node_modules` of a folder with `package.json` and `package-lock.json`.
 
-    Raises `AssertionError` where Node.js is missing, or with what npm said.
+    Raises `MissingPartError` where npm is missing, or cannot fetch them.
     """
-    for program in ("node", "npm"):
-        assert shutil.which(program), f"{program} is needed for packages of npm; on Debian: apt install nodejs npm"
     files = [folder / "package.json", folder / "package-lock.json"]
     name = f"npm-{folder.name}-{hashlib.sha256(b''.join(file.read_bytes() for file in files)).hexdigest()[:12]}"
 
@@ -27,7 +25,8 @@ def modules(folder: Path) -> Path:
         made.mkdir()
         for file in files:
             shutil.copy(file, made)
-        run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder=made)
+        command = [path_of("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        fetched(f"packages of npm, {folder.name}", command, folder=made)
         return made
 
-    return kept(name, install) / "node_modules"
+    return kept(name, install, f"packages of npm, {folder.name}: fetched") / "node_modules"

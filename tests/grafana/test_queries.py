@@ -18,6 +18,7 @@ from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled,
 from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing
 from tests.grafana.service import Held
 from tests.monitoring.servers import api, query
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -220,7 +221,7 @@ def drawn(played: Played) -> dict[str, Any]:
     script = LIBRARY / "tables.cjs"
     modules = npm.modules(LIBRARY)
     done = subprocess.run(
-        ["node", str(script)],
+        [path_of("node"), script],
         input=json.dumps(list(asking.values())),
         env={**os.environ, "NODE_PATH": str(modules)},
         capture_output=True,

@@ -17,8 +17,8 @@ import pytest
 
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
-from tests.nginx import nginx
 from tests.pipeline.investigator.serving import served
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,8 @@ def test_a_proxy_set_up_as_the_document_says(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{port}"
         log = tmp_path / "error.log"
         process = start(
-            [str(nginx()), "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(log)], subprocess.DEVNULL
+            [path_of("nginx"), "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(log)],
+            subprocess.DEVNULL,
         )
         try:
             await_port(port, log)

@@ -15,9 +15,9 @@ import pytest
 from laggard.producers.diagnosis import eustack
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.states import thread_states
-from tests.misbehaving.elfutils import folder_of_eu_stack
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.programs import path_of
 
 DRIVER = """
 import sys
@@ -35,7 +35,7 @@ while True:
 @pytest.fixture(autouse=True)
 def program(monkeypatch):
     """eu-stack is on the path."""
-    monkeypatch.setenv("PATH", str(folder_of_eu_stack()), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(Path(path_of("eu-stack")).parent), prepend=os.pathsep)
 
 
 @pytest.fixture

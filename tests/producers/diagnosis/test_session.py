@@ -22,8 +22,8 @@ from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.session import Session, _beyond
 from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.elfutils import folder_of_eu_stack
 from tests.misbehaving.programs import burning_java, burning_python, compiled, misbehaving
+from tests.programs import path_of
 
 OTHERS_UID = 65534
 """Nobody's."""
@@ -614,7 +614,7 @@ while not looking.ended:
     ],
 )
 def test_a_process_runs_on_whenever_laggard_is_killed(command, method):
-    path = f"{folder_of_eu_stack()}:{os.environ['PATH']}"
+    path = f"{Path(path_of('eu-stack')).parent}:{os.environ['PATH']}"
     with misbehaving(command()) as program:
         for number in range(10):
             driver = subprocess.Popen(

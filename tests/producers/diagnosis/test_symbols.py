@@ -14,13 +14,16 @@ import pytest
 
 from laggard.producers.diagnosis.symbols import KernelSymbols, SymbolFiles, SymbolsError, SymbolTable, demangled, name
 from tests.misbehaving.programs import compiled
+from tests.programs import path_of
 
 LIBC = re.findall(r"/\S*/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
 
 
 def functions_by_nm(path, *options):
     """Value, size and name of each function that has a size, as binutils read them."""
-    text = subprocess.run(["nm", "-S", "--defined-only", *options, path], capture_output=True, text=True, check=True)
+    text = subprocess.run(
+        [path_of("nm"), "-S", "--defined-only", *options, path], capture_output=True, text=True, check=True
+    )
     rows = (line.split() for line in text.stdout.splitlines())
     return [
         (int(row[0], 16), int(row[1], 16), row[3].partition("@")[0])
@@ -36,7 +39,7 @@ def held():
 
 def offset_of(path, address):
     """Where the file has what is loaded at this address, as readelf says."""
-    text = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([path_of("readelf"), "-lW", path], capture_output=True, text=True, check=True).stdout
     for line in text.splitlines():
         words = line.split()
         if words[:1] == ["LOAD"]:
@@ -72,7 +75,7 @@ def test_between_functions_there_is_no_name():
 
 def test_a_stripped_program_has_no_names_and_no_error(tmp_path):
     stripped = tmp_path / "stripped"
-    subprocess.run(["strip", "-o", stripped, compiled("burning")], check=True)
+    subprocess.run([path_of("strip"), "-o", stripped, compiled("burning")], check=True)
     files = SymbolFiles()
     assert files.table(str(stripped)) is not None
     assert {files.name(str(stripped), offset) for offset in range(0x1000, 0x2000, 16)} == {""}

@@ -22,8 +22,8 @@ from laggard.producers.diagnosis.parsers import Blocked, parse_syscall
 from laggard.producers.diagnosis.states import thread_states
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.unwinding import Unwinder, frame_size
-from tests.misbehaving.elfutils import folder_of_eu_stack
 from tests.misbehaving.programs import compiled, misbehaving
+from tests.programs import path_of
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="stacks are told for x86-64 alone")
 
@@ -67,7 +67,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_stacks_are_those_that_eu_stack_tells(kind, tmp_path):
     """It stops the process for it, and is told all registers."""
-    eu_stack = folder_of_eu_stack() / "eu-stack"
+    eu_stack = path_of("eu-stack")
     with subprocess.Popen(KINDS[kind](tmp_path), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         try:
             time.sleep(1.0)  # they all wait, but for one thread that works now and then

@@ -17,7 +17,7 @@ import pytest
 from laggard.producers.clock import Clock
 from laggard.producers.pools.pools import Members, Pools
 from laggard.producers.processes import ProcessTable
-from tests.nginx import nginx
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,7 +208,7 @@ def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callab
         f"http {{ access_log off; {paths} proxy_cache_path {tmp_path}/cache keys_zone=a:1m;\n"
         f"server {{ listen unix:{tmp_path}/socket; }} }}\n"
     )
-    with running(nginx(), "-c", configuration, "-e", "stderr") as process:
+    with running(path_of("nginx"), "-c", configuration, "-e", "stderr") as process:
         one = looks()
         until(lambda: [len(each.values) for each in one.of(process.pid).values()] == [3])
         assert list(one.of(process.pid)) == ["here/nginx/worker process"]
@@ -218,9 +218,7 @@ def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callab
 def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
     looks: Callable[..., Looks], tmp_path: Path
 ) -> None:
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not installed:
-        pytest.skip("expected PostgreSQL (`apt install postgresql`)")
+    initdb, postgres, psql = map(path_of, ("initdb", "postgres", "psql"))
     folder = tmp_path / "data"
     user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None  # it does not run as root
     if user is not None:
@@ -228,16 +226,14 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
             each.chmod(0o755)
         folder.mkdir()
         os.chown(folder, user, -1)
-    initdb = installed[-1]
     subprocess.run([initdb, "-D", folder, "-A", "trust", "-U", "shop"], check=True, capture_output=True, user=user)
-    programs = initdb.parent
-    with running(programs / "postgres", "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
+    with running(postgres, "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
         until((folder / ".s.PGSQL.5432").exists)
         one = looks(settled_s=2.0)  # they have their titles then
         time.sleep(4)
         assert one.of(process.pid) == {}, "checkpointer, writers and launchers have different work"
-        psql = [str(programs / "psql"), "-h", str(folder), "-U", "shop", "postgres", "-c", "select pg_sleep(60)"]
-        clients = [subprocess.Popen(psql, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
+        asks = [psql, "-h", str(folder), "-U", "shop", "postgres", "-c", "select pg_sleep(60)"]
+        clients = [subprocess.Popen(asks, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
         try:
             until(lambda: "here/postgres/shop postgres" in one.of(process.pid))
             assert len(one.of(process.pid)["here/postgres/shop postgres"].values) == 3
@@ -253,7 +249,7 @@ def test_a_build_makes_no_pool(looks: Callable[..., Looks], tmp_path: Path) -> N
         "all: a b c d sub\na b c d:\n\tsleep 3; true\nsub:\n\t$(MAKE) e f g h\ne f g h:\n\t$(MAKE) i\ni:\n\tsleep 3\n"
     )
     one = looks()
-    with running("make", "-j8", "-C", tmp_path) as process:
+    with running(path_of("make"), "-j8", "-C", tmp_path) as process:
         pids = {process.pid}
         while process.poll() is None:
             for key, each in one.look().items():
