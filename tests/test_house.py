@@ -145,6 +145,7 @@ def test_no_file_of_tests_is_taken_for_another() -> None:
             assert names.setdefault(path.relative_to(top.parent), path) == path
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_every_module(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -59,6 +59,7 @@ STEP = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=60))
 def test_every_window_equals_the_batch_formulas_while_members_come_and_go(steps: list[dict]) -> None:

@@ -90,6 +90,7 @@ def test_of_many_clusters_some_may_be_joined_but_none_is_split() -> None:
     assert all(len(np.unique(found[labels == each])) == 1 for each in range(5))
 
 
+@pytest.mark.slow
 def test_one_cluster_is_rarely_split() -> None:
     split = dict.fromkeys(("normal", "even", "log-normal"), 0)
     for seed in range(25):

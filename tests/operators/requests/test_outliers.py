@@ -26,6 +26,7 @@ def crowds(draw: st.DrawFn) -> np.ndarray:
     return draw(arrays(np.float64, shape, elements=QUARTERS))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(crowds(), st.integers(1, 20).map(lambda each: each / 4.0), st.integers(1, 12))
 def test_noise_is_that_of_dbscan(points: np.ndarray, eps: float, minimum_points: int) -> None:

@@ -42,6 +42,7 @@ def operations() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method.upper()} {path}", operation
 
 
+@pytest.mark.slow
 def test_it_is_openapi() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     schemathesis.openapi.from_dict(DOCUMENT).validate()
