@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
+
+# As laggard is deployed: more threads only wait for each other on matrices as small as ours. Before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says nothing on a shared machine. Every run but the long one tries the same few examples, so
 # that a change fails for what it changes.
@@ -41,6 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In the quick run, do not even import what is slow all through: it needs browsers, plots, databases."""
+    if not config.getoption("--quick"):
+        return None
+    files = [collection_path] if collection_path.match("test_*.py") else [*collection_path.rglob("test_*.py")]
+    return (files and all("\npytestmark = pytest.mark.slow\n" in file.read_text() for file in files)) or None
 
 
 @pytest.hookimpl(trylast=True)
