@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -47,12 +48,15 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
+_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|long)\b", re.MULTILINE)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """In the quick run, do not even import what is slow all through: it needs browsers, plots, databases."""
     if not config.getoption("--quick"):
         return None
     files = [collection_path] if collection_path.match("test_*.py") else [*collection_path.rglob("test_*.py")]
-    return (files and all("\npytestmark = pytest.mark.slow\n" in file.read_text() for file in files)) or None
+    return (files and all(_SLOW.search(file.read_text()) for file in files)) or None
 
 
 @pytest.hookimpl(trylast=True)
