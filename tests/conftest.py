@@ -26,7 +26,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says nothing on a shared machine. Every run but the long one tries the same few examples, so
 # that a change fails for what it changes.
-settings.register_profile("run", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile(
+    "run", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 settings.register_profile("long", settings.get_profile("run"), derandomize=False, max_examples=1000)
 settings.load_profile("run")
 
