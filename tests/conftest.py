@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
 
+# As laggard is deployed: more threads only wait for each other on matrices as small as ours. Before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # How long an example takes says nothing on a shared machine. Every run but the long one tries the same few examples, so
 # that a change fails for what it changes.
-settings.register_profile("run", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile(
+    "run", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 settings.register_profile("long", settings.get_profile("run"), derandomize=False, max_examples=1000)
 settings.load_profile("run")
 
@@ -48,11 +54,23 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("long")
 
 
+_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|long)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In the quick run, do not even import what is slow all through: it needs browsers, plots, databases."""
+    if not config.getoption("--quick"):
+        return None
+    files = [collection_path] if collection_path.match("test_*.py") else [*collection_path.rglob("test_*.py")]
+    return (files and all(_SLOW.search(file.read_text()) for file in files)) or None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this size of run has not; files with slow tests come first, and quick ones fill the end."""
     left_out = {"slow", "long"} if config.getoption("--quick") else set() if config.getoption("--long") else {"long"}
-    kept, deselected = [], []
+    kept: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
     for item in items:
         (deselected if any(item.get_closest_marker(name) for name in left_out) else kept).append(item)
     config.hook.pytest_deselected(items=deselected)

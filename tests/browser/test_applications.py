@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

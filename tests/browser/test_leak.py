@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
 FIRST: Final = 80
 NEWS: Final = 120
 COME_AND_GO: Final = 5
@@ -50,7 +52,6 @@ def later(frame: Frame, number: int) -> Frame:
     return replace(frame, ts=frame.ts + number, sequence=frame.sequence + number)
 
 
-@pytest.mark.slow
 def test_a_page_on_live_news_does_not_grow(
     world: Path, tab: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 # What depends on the width, and on the scheme: all else is as it is wide and light.
@@ -37,7 +39,6 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield page
 
 
-@pytest.mark.slow
 def test_every_view_shows_all_of_a_world(seen_world: Served, tab: Page) -> None:
     for look in looks(seen_world):
         look.open(tab, seen_world.url)
@@ -78,7 +79,6 @@ def in_both_schemes(tab: Page, where: str) -> list[str]:
 
 
 # The policy of the page lets no script in that is not its own.
-@pytest.mark.slow
 def test_axe_finds_no_violation_in_a_world(seen_world: Served, new_tab: NewTab) -> None:
     tab = new_tab(bypass_csp=True)
     wrong: list[str] = []

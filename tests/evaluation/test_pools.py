@@ -29,6 +29,8 @@ from tests.evaluation.pools.simulation import (
 )
 from tests.evaluation.pools.tables import gather
 
+pytestmark = pytest.mark.slow
+
 
 def made(*deviating: str) -> Pool:
     """A test of four waves of three threads, in which these deviate, by the kinds of fault in turn."""
@@ -157,7 +159,6 @@ def test_the_same_seed_makes_the_same():
         assert one.values.shape != other.values.shape or not np.array_equal(one.values, other.values, equal_nan=True)
 
 
-@pytest.mark.slow
 def test_the_method_as_published_finds_what_the_paper_says_and_misses_spikes_as_there():
     levels = gather(["published"], ["noisy"], [1, 2, 3], 1, levels=("thread",))
     _, of_threads = levels["published", "noisy", 1.0]

@@ -388,6 +388,7 @@ class Meter:
         self._table.close()
 
 
+@pytest.mark.slow
 def test_each_fault_shows_in_its_resource_and_is_over_at_its_end(workload: Workload) -> None:
     culprits = dict(zip(RIGHT, ("log-0", "poll-0", "batch-0", "web-0", "cache-0", "pool-0"), strict=True))
     least = {

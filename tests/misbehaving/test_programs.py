@@ -14,6 +14,8 @@ import pytest
 from laggard.producers.proc import parse_stat
 from tests.misbehaving.programs import burning_java, burning_python, compiled, memory_limit, misbehaving, write_uncached
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 
@@ -65,7 +67,6 @@ def test_one_waits_for_the_disk(tmp_path):
     assert states.count(b"D") > 0.1 * len(states), states
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a cgroup")
 def test_one_thrashes_below_a_limit_of_memory(tmp_path):
     data = write_uncached(tmp_path / "data", 48 * MIB)

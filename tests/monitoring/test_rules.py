@@ -87,6 +87,7 @@ def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     assert code == 0, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_fires_keeps_firing_and_resolves(name: str) -> None:
     code, said = run_promtool("test", "rules", TESTS / f"{name}.yaml")

@@ -86,13 +86,16 @@ def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
     )
 
 
-def work_as(role: Role, cluster: Cluster) -> None:
-    """All that the role is for."""
+def work_as(role: Role, cluster: Cluster, needing: str = "") -> None:
+    """All that the role is for; of a worker, what needs a resource if one is named."""
     if role == "reader":
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
-        done = {"admin": administrate, "agent": publish_all, "measurer": measure, "tracer": trace, "worker": work}
+        if role == "worker":
+            work(bus, needing)
+            return
+        done = {"admin": administrate, "agent": publish_all, "measurer": measure, "tracer": trace}
         (done | {"annotator": follow, "viewer": view, "page": look})[role](bus)
 
 
@@ -125,18 +128,35 @@ def trace(bus: KafkaBus) -> None:
     bus.append([Outgoing(NAMES.name(REQUESTS), "shop", b"request", time.time())])
 
 
-def work(bus: KafkaBus) -> None:
-    """Two members, one after the other: the second makes sure that the first is gone."""
+STAGES = (
+    (OPERATOR, COUNTERS, ANOMALIES),
+    (SERVING, COUNTERS, APPLICATIONS),
+    (REGRESSION, APPLICATIONS, MODELS),
+    (POOLING, COUNTERS, POOLS),
+    (COVARIANCE, POOLS, ANOMALIES),
+    (TRACED, REQUESTS, ANOMALIES),
+    (INCIDENTS, ANOMALIES, ANOMALIES),
+)
+"""Of a worker: what it is called, reads and writes."""
+
+
+def work(bus: KafkaBus, needing: str = "") -> None:
+    """Two members, one after the other: the second makes sure that the first is gone.
+
+    Args:
+        bus: as a worker.
+        needing: the name of a resource; only the first stage that needs it works.
+
+    """
     publish(bus)
-    for stage, topic, results in (
-        (OPERATOR, COUNTERS, ANOMALIES),
-        (SERVING, COUNTERS, APPLICATIONS),
-        (REGRESSION, APPLICATIONS, MODELS),
-        (POOLING, COUNTERS, POOLS),
-        (COVARIANCE, POOLS, ANOMALIES),
-        (TRACED, REQUESTS, ANOMALIES),
-        (INCIDENTS, ANOMALIES, ANOMALIES),
-    ):
+    concerned = [
+        each
+        for each in STAGES
+        if needing in map(NAMES.name, (*each[1:], DEAD_LETTERS))
+        or needing.removesuffix("-") == NAMES.group(each[0])
+        or needing == NAMES.snapshots(each[0])
+    ]
+    for stage, topic, results in concerned[:1] if needing else STAGES:
         remembers = stage not in {SERVING, POOLING}
         (partition,) = bus.partitions(NAMES.name(topic))
         for number in range(2):
@@ -354,7 +374,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
     try:
         await_acls(owner, acls, there=False)
         with pytest.raises(BusError) as raised:
-            work_as(role, cluster)
+            work_as(role, cluster, needing=rule.name)
         said = str(raised.value)
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said

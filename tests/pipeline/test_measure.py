@@ -245,14 +245,14 @@ def test_killed_it_loses_no_line_and_tells_none_as_new_twice(measures: Callable[
     log = one.folder / "shop.jsonl"
     log.write_text("")
     written = 0
-    for _ in range(4):
+    for _ in range(3):
         process = one.start()
         one.has_read(process)
-        for _ in range(30):
+        for _ in range(20):
             written += 1
             with log.open("a") as file:
                 file.write(line(written))
-            time.sleep(0.05)
+            time.sleep(0.02)
         process.kill()
         process.communicate()
     process = one.start()

@@ -177,6 +177,7 @@ def test_from_where_on_results_are_published(
         assert list(bus.snapshots(WIRED.snapshots, partition)) == []
 
 
+@pytest.mark.slow
 def test_reset_asks_first(tmp_path: Path) -> None:
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         bus.create(Topics().specs())

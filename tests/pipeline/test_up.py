@@ -204,6 +204,7 @@ def test_parts_end_when_it_is_killed(start: Callable[..., Up]) -> None:
     assert again.ended(signal.SIGINT) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "listen", "said"),
     [
@@ -233,6 +234,7 @@ def test_an_address_that_cannot_be_listened_on_starts_nothing(
     assert not up.bus.exists(), "the agent has not written anything"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["web.listen", "serve.listen"])
 def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up], setting: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -302,12 +304,14 @@ def test_the_status(work: dict[str, object], shown: str) -> None:
     assert status({"agent": {"ticks": 1, "rows": 5}, "work": work}).startswith("1 tick   5 ")
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:
     code, out, err = start("--set", "gaussian.context=short").ended()
     assert (code, out) == (USAGE, "")
     assert "gaussian.context" in err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_bus_starts_nothing(start: Callable[..., Up], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, and long enough to tell\n" * 10)
     code, out, told = start("--bus", str(tmp_path / "notes.txt")).ended()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -206,7 +206,6 @@ def test_what_is_no_mark_is_refused(port: Port, body: bytes, error: str) -> None
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: json.dumps({"note": text}).encode()))
-@settings(max_examples=200, deadline=None)
 def test_any_body_is_a_mark_or_a_request_error(body: bytes) -> None:
     try:
         mark = read_mark(body, "web-1", NOW)

@@ -200,7 +200,7 @@ def poll_for(member: Subscription, seconds: float) -> None:
 
 def test_closing_waits_for_no_connection_that_is_being_made() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        bus = KafkaBus(KafkaOptions(bootstrap=(f"127.0.0.1:{silent.getsockname()[1]}",), request_timeout_s=10.0))
+        bus = KafkaBus(KafkaOptions(bootstrap=(f"127.0.0.1:{silent.getsockname()[1]}",), request_timeout_s=5.0))
         failed: list[BusError] = []
 
         def ask(what: Callable[[], object]) -> None:

@@ -280,6 +280,7 @@ def test_a_thread_is_refused(start: Any) -> None:
     assert ran.stderr == f"laggard: {thread} is a thread, not a process; expected the id of its process\n"
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_is_wrong(start: Any) -> None:
     ran = confirmed("1", "--yes")
     assert (ran.returncode, ran.stdout) == (1, "")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
-EXAMPLES: Final = 20
-"""Requests for each end point."""
+FEWER: Final = 5
+"""Requests for each end point are so many times fewer than the examples of other properties."""
 
 NAMING: Final[dict[str, str]] = {
     **dict.fromkeys(("cluster", "moment", "marks", "incidents", "applications", "pools", "requests"), ""),
@@ -108,7 +108,7 @@ def ask(page: Served, operation: Any) -> set[int]:
 
     @given(case=operation.as_strategy())
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=settings.default.max_examples // FEWER,  # type: ignore[attr-defined]
         deadline=None,
         derandomize=True,
         database=None,

@@ -342,6 +342,7 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
             assert there == values_of(WRITES, row)
 
 
+@pytest.mark.slow
 def test_of_processes_that_come_and_go_no_more_is_kept_than_is_said(tmp_path: Path, wired: Any) -> None:
     room, random = 80_000, np.random.default_rng(1)
     with EmbeddedBus(tmp_path / "bus.db") as opened:

@@ -149,6 +149,7 @@ def placed(page: Served) -> Any:
     return told
 
 
+@pytest.mark.slow
 def test_requests_are_placed_at_once_and_then_by_isomap(page: Served) -> None:
     first = get(page, "/requests/plane", service=SERVICE)
     assert first["way"] == ("principal" if first["pending"] else "isomap")

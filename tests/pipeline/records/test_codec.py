@@ -173,6 +173,7 @@ def test_a_known_layout_does_not_hide_a_wrong_field() -> None:
             decoder.decode(msgpack.packb(fields | {field: wrong}), PLACE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("streams", "most"), [(500, 2 * 50), (1, 1)])
 def test_a_decoder_holds_a_bounded_number_of_layouts(streams: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that are never seen again, of many hosts and of one."""

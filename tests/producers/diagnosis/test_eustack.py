@@ -157,6 +157,7 @@ def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burn
         assert_runs_on(burning)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0, 0.005, 0.01, 0.015])
 def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
@@ -171,6 +172,7 @@ def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     assert_runs_on(burning)
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch, tmp_path):
     """It hangs as it would for a thread that does not stop: with others stopped."""
     hanging = tmp_path / "eu-stack"
@@ -192,6 +194,7 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     assert profiler.stopped_s >= eustack.LIMIT_S
 
 
+@pytest.mark.slow
 def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypatch):
     monkeypatch.setattr(eustack, "thread_states", lambda path: {burning.pid: b"S", burning.tid: b"D"})
     profiler = eustack.attach(burning.pid)
@@ -201,6 +204,7 @@ def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypa
     assert "slept uninterruptibly" in profiler.notes[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_stopped_stays_so(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
@@ -216,6 +220,7 @@ def test_a_process_that_is_stopped_stays_so(burning):
     assert set(thread_states(f"/proc/{burning.pid}").values()) == {b"T"}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
     seize = (
         "import ctypes, sys, time\n"
@@ -229,6 +234,7 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
         tracer.kill()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
@@ -240,6 +246,7 @@ def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning
     assert "is a kernel thread or a zombie" in eustack.available(2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_a_process_that_could_not_be_let_go_is_not_stopped():
     """Root without CAP_KILL may trace another user's process, but not send it the signal that lets it go on."""

@@ -22,6 +22,8 @@ from tests.programs import path_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 PREFORK = """
 import os, signal, sys, time
 for number in range(4):
@@ -196,7 +198,6 @@ def test_many_that_fork_while_they_are_read(looks: Callable[..., Looks]) -> None
     assert len(os.listdir("/proc/self/fd")) <= files  # noqa: PTH208 - names
 
 
-@pytest.mark.slow
 def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callable[..., Looks], tmp_path: Path) -> None:
     configuration = tmp_path / "nginx.conf"
     paths = "".join(
@@ -214,7 +215,6 @@ def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callab
         assert list(one.of(process.pid)) == ["here/nginx/worker process"]
 
 
-@pytest.mark.slow
 def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
     looks: Callable[..., Looks], tmp_path: Path
 ) -> None:
@@ -243,7 +243,6 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
                 client.wait()
 
 
-@pytest.mark.slow
 def test_a_build_makes_no_pool(looks: Callable[..., Looks], tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text(
         "all: a b c d sub\na b c d:\n\tsleep 3; true\nsub:\n\t$(MAKE) e f g h\ne f g h:\n\t$(MAKE) i\ni:\n\tsleep 3\n"
