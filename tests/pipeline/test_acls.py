@@ -39,11 +39,14 @@ from tests.brokers.acls import acls_of, await_acls, filter_of
 from tests.kafka.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from laggard.pipeline.acls import Rule
     from laggard.pipeline.bus import Partition, Subscription
+    from laggard.pipeline.topics import Topic
+
+    Stage = tuple[str, Topic, Topic]
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +57,16 @@ COVARIANCE = "covariance"
 TRACED = "requests"
 GROUP = "anomaly-readers"
 NOBODY = "nobody"
+STAGES: tuple[Stage, ...] = (
+    (OPERATOR, COUNTERS, ANOMALIES),
+    (SERVING, COUNTERS, APPLICATIONS),
+    (REGRESSION, APPLICATIONS, MODELS),
+    (POOLING, COUNTERS, POOLS),
+    (COVARIANCE, POOLS, ANOMALIES),
+    (TRACED, REQUESTS, ANOMALIES),
+    (INCIDENTS, ANOMALIES, ANOMALIES),
+)
+"""Of a worker: what it is called, reads and writes."""
 PASSWORDS: dict[str, str] = {user: f"hush-{user}" for user in (*ROLES, NOBODY)}
 
 
@@ -86,14 +99,14 @@ def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
     )
 
 
-def work_as(role: Role, cluster: Cluster, needing: str = "") -> None:
-    """All that the role is for; of a worker, what needs a resource if one is named."""
+def work_as(role: Role, cluster: Cluster, stages: Sequence[Stage] = STAGES) -> None:
+    """All that the role is for; as a worker these stages."""
     if role == "reader":
         read_anomalies(cluster)
         return
     with KafkaBus(options_of(cluster, role)) as bus:
         if role == "worker":
-            work(bus, needing)
+            work(bus, stages)
             return
         done = {"admin": administrate, "agent": publish_all, "measurer": measure, "tracer": trace}
         (done | {"annotator": follow, "viewer": view, "page": look})[role](bus)
@@ -128,35 +141,17 @@ def trace(bus: KafkaBus) -> None:
     bus.append([Outgoing(NAMES.name(REQUESTS), "shop", b"request", time.time())])
 
 
-STAGES = (
-    (OPERATOR, COUNTERS, ANOMALIES),
-    (SERVING, COUNTERS, APPLICATIONS),
-    (REGRESSION, APPLICATIONS, MODELS),
-    (POOLING, COUNTERS, POOLS),
-    (COVARIANCE, POOLS, ANOMALIES),
-    (TRACED, REQUESTS, ANOMALIES),
-    (INCIDENTS, ANOMALIES, ANOMALIES),
-)
-"""Of a worker: what it is called, reads and writes."""
+def needs(stage: str, topic: Topic, results: Topic, rule: Rule, operation: str) -> bool:
+    """Whether a worker's stage needs what a rule allows."""
+    topics = (topic,) if operation == "Read" else (results, DEAD_LETTERS)
+    names = {*map(NAMES.name, (*topics, NAMES.snapshots(stage))), NAMES.group(stage), f"{NAMES.group(stage)}-"}
+    return rule.name in names
 
 
-def work(bus: KafkaBus, needing: str = "") -> None:
-    """Two members, one after the other: the second makes sure that the first is gone.
-
-    Args:
-        bus: as a worker.
-        needing: the name of a resource; only the first stage that needs it works.
-
-    """
+def work(bus: KafkaBus, stages: Sequence[Stage] = STAGES) -> None:
+    """Two members, one after the other: the second makes sure that the first is gone."""
     publish(bus)
-    concerned = [
-        each
-        for each in STAGES
-        if needing in map(NAMES.name, (*each[1:], DEAD_LETTERS))
-        or needing.removesuffix("-") == NAMES.group(each[0])
-        or needing == NAMES.snapshots(each[0])
-    ]
-    for stage, topic, results in concerned[:1] if needing else STAGES:
+    for stage, topic, results in stages:
         remembers = stage not in {SERVING, POOLING}
         (partition,) = bus.partitions(NAMES.name(topic))
         for number in range(2):
@@ -333,6 +328,7 @@ def test_the_commands_of_each_role_work_with_its_rules(
         assert re.search(rf"^user {role} may be .*\b{role}\b", found["rights"]["found"])
         assert found["lag"]["level"] == "ok"
     assert '"keys_forgotten": 1' in run("admin", "reset", "--yes", "--json")
+    work_as("worker", cluster)  # who looks after this finds snapshots again
 
 
 def test_who_may_not_read_what_processes_were_doing_is_told_the_rest(
@@ -374,7 +370,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
     try:
         await_acls(owner, acls, there=False)
         with pytest.raises(BusError) as raised:
-            work_as(role, cluster, needing=rule.name)
+            work_as(role, cluster, [each for each in STAGES if needs(*each, rule, operation)][:1])
         said = str(raised.value)
         assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
         assert f": user {role} lacks an ACL for " in said
