@@ -4,7 +4,7 @@ A mutant has one comparison turned round, one constant changed, one line left ou
 by the tests of its own room: killed where one fails or does not end, survived where all pass. The same seed draws the
 same mutants, whatever the tests are; so two sets of tests can be compared.
 
-    python -m tests.mutation                            150 of them, about half an hour on two cores
+    python -m tests.mutation                            150 of them, about an hour on two cores
     python -m tests.mutation --seed 2 pipeline/records  others, of one room
     python -m tests.mutation --json all.json            keep what was found
     python -m tests.mutation --again all.json           judge anew those that survived there
@@ -33,6 +33,7 @@ from tests.mutation.trees import CannotWorkError, Tests, Tree, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from tests.mutation.mutants import Mutant
 
@@ -55,10 +56,7 @@ def main() -> int:
             trees = [Tree.copied(ROOT, Path(folder).resolve() / str(job)) for job in range(options.jobs)]
             mutants = _chosen(trees[0].root, options)
             with ThreadPoolExecutor(options.jobs) as pool:
-                run = _Run(trees, options.budget)
-                rooms = [room for room in ROOMS if any(_room(one) == room for one in mutants)]
-                run.tests = dict(zip(rooms, pool.map(run.watched, rooms), strict=True))
-                verdicts = list(pool.map(run.judged, mutants))
+                verdicts = _Run(trees, options.budget).verdicts(pool, mutants)
         except CannotWorkError as error:
             print(f"mutation: {error}", file=sys.stderr)
             return 2
@@ -116,13 +114,26 @@ class _Run:
     """Judges mutants, each in a tree that nobody else uses meanwhile."""
 
     def __init__(self, trees: Sequence[Tree], budget_s: float) -> None:
-        self.tests: dict[str, Tests] = {}
+        self._tests: dict[str, Future[Tests]] = {}
         self._budget_s = budget_s
         self._free: SimpleQueue[Tree] = SimpleQueue()
         for tree in trees:
             self._free.put(tree)
 
-    def watched(self, room: str) -> Tests:
+    def verdicts(self, pool: ThreadPoolExecutor, mutants: Sequence[Mutant]) -> list[Verdict]:
+        """What the tests say of each mutant."""
+        rooms = [room for room in ROOMS if any(_room(one) == room for one in mutants)]
+        self._tests = {room: pool.submit(self._watched, room) for room in rooms}
+        # The tests of the first room take longest; meanwhile the others' mutants are judged.
+        last_first = sorted(mutants, key=lambda one: -rooms.index(_room(one)))
+        judged = {one.id: pool.submit(self._judged, one) for one in last_first}
+        try:
+            return [judged[one.id].result() for one in mutants]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+    def _watched(self, room: str) -> Tests:
         tree, begin = self._free.get(), time.monotonic()
         try:
             tests = tree.watched(room, f"tests/{room}")
@@ -133,8 +144,8 @@ class _Run:
             print(f"  fails without any mutant, not used: {name}", flush=True)
         return tests
 
-    def judged(self, mutant: Mutant) -> Verdict:
-        tests = self.tests[_room(mutant)]
+    def _judged(self, mutant: Mutant) -> Verdict:
+        tests = self._tests[_room(mutant)].result()
         limits, left_out = planned(mutant, tests, self._budget_s)
         tree, begin = self._free.get(), time.monotonic()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -283,9 +284,10 @@ class _Finder(ast.NodeVisitor):
 
     def _note(self, kind: str, span: tuple[int, int], new: bytes) -> None:
         assert self._statement is not None
-        first, last = (self.source.count(b"\n", 0, offset) + 1 for offset in span)
-        mutated = self.source[: span[0]] + new + self.source[span[1] :]
-        before, after = (text.decode().splitlines()[first - 1].strip() for text in (self.source, mutated))
+        first, last = (bisect_right(self._begins, offset) for offset in span)
+        begin, end = self._begins[first - 1], self._begins[last]
+        was, becomes = self.source[begin:end], self.source[begin : span[0]] + new + self.source[span[1] : end]
+        before, after = (text.decode().splitlines()[0].strip() for text in (was, becomes))
         mutant = Mutant(
             self.file,
             first,
