@@ -60,7 +60,7 @@ def chromium() -> Chromium:
 
 @contextmanager
 def started() -> Iterator[Browser]:
-    """Chromium, driven by Playwright. Until it ends nothing else in this process can run an event loop of its own."""
+    """Chromium, driven by Playwright, whose event loop is this thread's running one until it ends."""
     program = chromium()
     with ExitStack() as stack:
         # Playwright's own program needs the same libraries, and passes on its environment.
