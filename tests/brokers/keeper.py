@@ -28,8 +28,17 @@ def keep(folder: Path, run: int) -> None:
     command = ["setsid", "--fork", sys.executable, "-m", "tests.brokers.keeper", str(folder), str(run)]
     # The keeper gets ports that none of pytest's workers gives to others.
     environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{WORKERS}"}
-    output = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, check=False, timeout=STARTS_S, **output)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=STARTS_S,
+    )
     if not (folder / _CLUSTER).exists():
         raise BrokerError(f"the shared broker did not start:\n{done.stdout[-4000:]}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -95,8 +94,7 @@ def tab(new_tab: NewTab) -> Page:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bus of a world with everything in it: see `tests.browser.world`. To be read only."""
-    base = tmp_path_factory.getbasetemp()
-    return shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+    return shared_world(tmp_path_factory)
 
 
 @pytest.fixture

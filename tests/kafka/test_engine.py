@@ -183,10 +183,10 @@ def left(bus: Bus, topics: Topics) -> Any:
                 outputs.setdefault(f"{topic.name} {each.key}", []).append(re.sub(rb'"id":"[0-9a-f-]+",', b"", value))
     states = {}
     for partition in bus.partitions(topics.name(COUNTERS)):
-        for each in bus.snapshots(WIRED.snapshots, partition):
-            if not each.key:
+        for saved in bus.snapshots(WIRED.snapshots, partition):
+            if not saved.key:
                 continue
-            state = decode_state(each.value, each.key)
+            state = decode_state(saved.value, saved.key)
             del state["heard"]
             for one in state["streams"].values():
                 del one["offset"]
@@ -194,7 +194,7 @@ def left(bus: Bus, topics: Topics) -> Any:
                     del course["id"]
                 if incident := one.get("incidents", {}).get("open"):
                     del incident["id"]
-            states[each.key] = encode_state(state)
+            states[saved.key] = encode_state(state)
     return outputs, states
 
 
