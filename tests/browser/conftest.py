@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -35,11 +35,23 @@ class NewTab(Protocol):
     def __call__(self, **options: Any) -> Page: ...
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, started once for a file of tests; see `started` why not for all."""
+@pytest.fixture(scope="session")
+def driven() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    """Chromium, started once for all, and the event loop that Playwright drives it with."""
     with started() as chromium:
-        yield chromium
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield chromium, loop
+        asyncio._set_running_loop(loop)
+
+
+@pytest.fixture
+def browser(driven: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
+    """Chromium. Its loop is this thread's while the test lasts; others can run one of their own before and after."""
+    chromium, loop = driven
+    asyncio._set_running_loop(loop)
+    yield chromium
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
@@ -82,8 +94,7 @@ def tab(new_tab: NewTab) -> Page:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bus of a world with everything in it: see `tests.browser.world`. To be read only."""
-    base = tmp_path_factory.getbasetemp()
-    return shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+    return shared_world(tmp_path_factory)
 
 
 @pytest.fixture

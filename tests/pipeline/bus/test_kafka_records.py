@@ -88,7 +88,7 @@ def test_what_cannot_be_parsed_is_told_once_and_passed_over(
     partition = Partition(topic, 0)
     for value in (b"before", b"to be damaged", b"after"):
         bus.append([Outgoing(topic, "a", value, NOW)])
-    (log,) = (broker.nodes[0]._folder / "data" / f"{topic}-0").glob("*.log")
+    (log,) = (broker.nodes[0].folder / "data" / f"{topic}-0").glob("*.log")
     whole = log.read_bytes()
     assert whole.count(b"to be damaged") == 1
     with log.open("r+b") as file:

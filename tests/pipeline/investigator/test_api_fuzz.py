@@ -5,7 +5,6 @@ Answers have to be what the document says, with a status and a type that it name
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
@@ -64,10 +63,8 @@ OPERATIONS: Final = [f"{each.method} {PREFIX}{each.path}" for each in ENDPOINTS]
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The world on a bus of the test's own, for marks and wishes are written to it."""
-    base = tmp_path_factory.getbasetemp()
-    shared = shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
     own = tmp_path_factory.mktemp("fuzz") / "bus.db"
-    shutil.copy(shared, own)
+    shutil.copy(shared_world(tmp_path_factory), own)
     with mock.patch.object(guard, "REQUESTS_AT_ONCE", 1e9), served_world(own) as page:
         yield page
 
