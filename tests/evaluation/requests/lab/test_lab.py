@@ -141,8 +141,7 @@ def able() -> None:
         pytest.skip(lacking)
 
 
-@pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("able")
 def test_real_requests_are_traced_and_their_trouble_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
