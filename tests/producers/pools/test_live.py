@@ -229,7 +229,9 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
         folder.mkdir()
         os.chown(folder, user, -1)
     initdb = installed[-1]
-    subprocess.run([initdb, "-D", folder, "-A", "trust", "-U", "shop"], check=True, capture_output=True, user=user)
+    subprocess.run(
+        [initdb, "-D", folder, "-A", "trust", "-U", "shop", "--no-sync"], check=True, capture_output=True, user=user
+    )
     programs = initdb.parent
     with running(programs / "postgres", "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
         until((folder / ".s.PGSQL.5432").exists)
