@@ -501,8 +501,7 @@ def test_what_is_planned_happens_and_is_undone(tmp_path: Path, workload: Workloa
             assert all(os.sched_getaffinity(workload.pid(name)) == cores for name in workers)
 
 
-@pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_short_selection_of_slowdowns(tmp_path: Path) -> None:
     situations = ("decoys", "stopped", "new", "storm")

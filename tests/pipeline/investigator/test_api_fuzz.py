@@ -105,11 +105,13 @@ def _collect(found: Any, name: str, known: dict[str, list[Any]]) -> None:
 def ask(page: Served, operation: Any, draw: int) -> set[int]:
     """Ask so often, for what this draw gives. Returns the statuses of the answers."""
     statuses = set()
+    usual = settings.default
+    assert usual is not None
 
     @seed(draw)
     @given(case=operation.as_strategy())
     @settings(
-        max_examples=settings.default.max_examples // FEWER,  # type: ignore[attr-defined]
+        max_examples=usual.max_examples // FEWER,
         deadline=None,
         derandomize=False,
         database=None,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import eustack
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.states import thread_states
@@ -81,11 +82,13 @@ def assert_runs_on(program, within_s=30.0):
 @pytest.mark.slow
 def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
     monkeypatch.setattr(eustack, "STOPPED_SHARE", 0.5)
+    monkeypatch.setattr(eustack, "EVERY_S", 0.02)
+    monkeypatch.setattr(eustack, "LIMIT_S", 60)
     assert eustack.available(burning.pid) == ""
     before = used_s(burning)
     begin = time.monotonic()
     profiler = eustack.attach(burning.pid)
-    samples = samples_of(profiler, running=20, tid=burning.tid)
+    samples = samples_of(profiler, running=10, tid=burning.tid)
     elapsed_s = time.monotonic() - begin
     assert_found(samples, burning, callers=("serve", "grinder"))
     waiting = {tuple(at.function for at in sample.locations[:2]) for sample in samples if sample.state == "blocked"}
@@ -100,19 +103,23 @@ def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
 @pytest.mark.slow
 def test_it_is_stopped_for_a_small_share_of_the_time(burning):
     """Also if it is started again and again, as phases of high use begin. The last look is paid off after it."""
-    profiler = eustack.attach(burning.pid)
-    looks = []
-    begin = time.monotonic()
-    while time.monotonic() - begin < 4:
+    leapt_ns = 0  # time goes on as it does, and leaps between two looks
+
+    def now():
+        return time.monotonic_ns() + leapt_ns
+
+    profiler = eustack.EuStack(burning.pid, clock=Clock(monotonic=now))
+    looks: list[float] = []
+    begin = now()
+    while len(looks) < 4:
         profiler.start()
         before = profiler.stopped_s
         profiler.take()
         if profiler.stopped_s > before:
             looks.append(profiler.stopped_s - before)
-        time.sleep(0.02)
+        leapt_ns += 20_000_000
         profiler.stop()
-    assert looks
-    assert sum(looks[:-1]) <= eustack.STOPPED_SHARE * (time.monotonic() - begin)
+    assert sum(looks[:-1]) <= eustack.STOPPED_SHARE * (now() - begin) / 1e9
 
 
 def kill_tracer(program, delay_s):
@@ -126,13 +133,14 @@ def kill_tracer(program, delay_s):
 
 
 @pytest.mark.slow
-def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
+def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning, kills):
     """Without the supervisor's signal 17 of 60 such kills left it stopped, with it none."""
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
             wait_for_line(driver)
-            for number in range(20):
-                kill_tracer(burning, number * 0.00025)
+            for number in range(kills):
+                kill_tracer(burning, number * 0.005 / kills)
                 before = used_s(burning)
                 until = time.monotonic() + 60
                 while used_s(burning) == before:
@@ -145,9 +153,12 @@ def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0, 0.0005, 0.001, 0.002])
-def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s):
-    for _ in range(3):
+@pytest.mark.parametrize(
+    ("delay_s", "kills"),
+    [(0, 1), (0.001, 1), *(pytest.param(each, 3, marks=pytest.mark.long) for each in (0, 0.0005, 0.001, 0.002))],
+)
+def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s, kills):
+    for _ in range(kills):
         with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
             try:
                 wait_for_line(driver)
@@ -158,7 +169,7 @@ def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burn
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0, 0.005, 0.01, 0.015])
+@pytest.mark.parametrize("delay_s", [0, 0.01, *(pytest.param(each, marks=pytest.mark.long) for each in (0.005, 0.015))])
 def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
@@ -186,12 +197,10 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     profiler = eustack.attach(burning.pid)
     profiler.start()
-    begin = time.monotonic()
-    assert profiler.take() == []
-    assert time.monotonic() - begin < eustack.LIMIT_S + 2
+    assert profiler.take() == []  # it would hang for a minute
     assert_runs_on(burning)
     assert "a look was ended" in profiler.notes[0]
-    assert profiler.stopped_s >= eustack.LIMIT_S
+    assert eustack.LIMIT_S <= profiler.stopped_s < 50
 
 
 @pytest.mark.slow
@@ -209,7 +218,7 @@ def test_a_process_that_is_stopped_stays_so(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
     os.kill(burning.pid, signal.SIGSTOP)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while set(thread_states(f"/proc/{burning.pid}").values()) != {b"T"}:
         assert time.monotonic() < until
         time.sleep(0.01)

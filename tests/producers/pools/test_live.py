@@ -226,7 +226,9 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
             each.chmod(0o755)
         folder.mkdir()
         os.chown(folder, user, -1)
-    subprocess.run([initdb, "-D", folder, "-A", "trust", "-U", "shop"], check=True, capture_output=True, user=user)
+    subprocess.run(
+        [initdb, "-D", folder, "-A", "trust", "-U", "shop", "--no-sync"], check=True, capture_output=True, user=user
+    )
     with running(postgres, "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
         until((folder / ".s.PGSQL.5432").exists)
         one = looks(settled_s=2.0)  # they have their titles then
