@@ -67,6 +67,7 @@ def test_a_command_that_fails_says_why(broker: Cluster) -> None:
 
 
 def test_brokers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    jars()  # else it is the other process that misses them
     held = f"""
 import pathlib, time
 from tests.brokers import Cluster
