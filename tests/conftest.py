@@ -88,7 +88,7 @@ def pytest_runtest_makereport(
     missing = call.excinfo.value if call.excinfo else None
     if isinstance(missing, MissingPartError) and os.environ.get("CI") != "true":
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {missing}")
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {missing.part} is missing")
         report.user_properties.append((_LEFT_OUT, (missing.part, missing.brings)))
     return report
 

@@ -26,6 +26,9 @@ STARTERS: Final = "start"
 # The programs run with the C library of this machine, of the same release: its loader takes no other.
 _LEFT_OUT: Final = ("libc6_", "libc-bin_")
 
+_not_updated: dict[Path, subprocess.SubprocessError] = {}
+"""Without a network it is tried once, not for each part."""
+
 
 def take(folder: Path, lists: Path, packages: Sequence[str]) -> Path:
     """What packages hold and all that they depend on, in one folder; it may be moved.
@@ -126,8 +129,14 @@ def _update(lists: Path, apt: Sequence[str], last_s: float) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if stamp.exists() and time.time() - stamp.stat().st_mtime < last_s:
             return
+        if lists in _not_updated:
+            raise _not_updated[lists].with_traceback(None)
         (lists / "partial").mkdir(exist_ok=True)
-        _run([*apt, "--option=APT::Update::Error-Mode=any", "update"])
+        try:
+            _run([*apt, "--option=APT::Update::Error-Mode=any", "update"])
+        except subprocess.SubprocessError as error:
+            _not_updated[lists] = error
+            raise
         stamp.touch()
 
 

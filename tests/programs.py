@@ -45,7 +45,7 @@ class MissingPartError(Exception):
     """
 
     def __init__(self, part: str, brings: str, why: str) -> None:
-        super().__init__(f"{part} is missing, `{brings}` brings it: {why.strip()[-1000:]}")
+        super().__init__(f"{part}: missing, `{brings}` brings it\n{why.strip()[-1000:]}")
         self.part = part
         self.brings = brings
 

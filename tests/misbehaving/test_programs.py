@@ -36,10 +36,10 @@ def wait_for_rounds(program, more, limit_s=120.0):
 
 
 @pytest.mark.parametrize(
-    "command", [[compiled("burning")], burning_python(), burning_java()], ids=["C", "Python", "Java"]
+    "command", [lambda: [compiled("burning")], burning_python, burning_java], ids=["C", "Python", "Java"]
 )
 def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
-    with misbehaving(command) as program:
+    with misbehaving(command()) as program:
         wait_for_rounds(program, 20)
         program.tell("idle")
         time.sleep(0.3)  # the round that it was in
