@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.brokers.fixtures import broker, new_cluster
+from tests.misbehaving.programs import NotAllowedError
 from tests.monitoring import servers
 from tests.monitoring.fixtures import alertmanager, prometheus
 from tests.programs import MissingPartError
@@ -83,14 +84,21 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, MissingPartError):
+        if os.environ.get("CI") != "true":
+            _skip(report, item, f"{error.part} is missing")
+            report.user_properties.append((_LEFT_OUT, (error.part, error.brings)))
+    elif isinstance(error, NotAllowedError):
+        _skip(report, item, str(error))
     if report.failed:
         report.sections += servers.logs()
-    missing = call.excinfo.value if call.excinfo else None
-    if isinstance(missing, MissingPartError) and os.environ.get("CI") != "true":
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {missing.part} is missing")
-        report.user_properties.append((_LEFT_OUT, (missing.part, missing.brings)))
     return report
+
+
+def _skip(report: pytest.TestReport, item: pytest.Item, why: str) -> None:
+    report.outcome = "skipped"
+    report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {why}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.programs import fetched, kept, path_of
+import playwright
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.programs import fetched, kept, libraries, path_of
+
+
+def node() -> list[str]:
+    """The command of Node.js: Playwright's, since Debian's may be too old for a library. Raises `MissingPartError`."""
+    needed = ":".join(map(str, libraries("npm")))
+    driver = str(Path(playwright.__file__).parent / "driver/node")
+    return ["env", f"LD_LIBRARY_PATH={needed}", driver] if needed else [driver]
 
 
 def modules(folder: Path) -> Path:

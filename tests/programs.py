@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("laggard.tests")
 PREPARE: Final = ".venv/bin/python -m tests.prepare"
 TRIED_S: Final = 60.0
-_MADE: Final = 1
+_MADE: Final = 2
 """Goes up where parts are made otherwise: those that are kept are then made anew."""
 
 
@@ -152,9 +152,9 @@ PARTS: Final = (
         amend=_amend_java,
     ),
     Part(
-        "Node.js and npm",
-        {"node": "usr/bin/node", "npm": f"{_NODE}/npm/bin/npm-cli.js"},
-        ("nodejs", "npm"),
+        "npm",
+        {"npm": f"{_NODE}/npm/bin/npm-cli.js"},
+        ("npm", "libatomic1"),  # the latter is what Playwright's Node.js needs, see tests/npm.py
         commands={"npm": '"$root/usr/bin/node" {} "$@"'},
         environment={"NODE_PATH": f"${{NODE_PATH:+$NODE_PATH:}}$root/{_NODE}:$root/usr/lib/nodejs"},
         amend=_amend_node,
@@ -201,7 +201,12 @@ PARTS: Final = (
     Part("redis", {"redis-server": "usr/bin/redis-server"}, ("redis-server",)),
     Part("PostgreSQL", {name: f"{_POSTGRES}/{name}" for name in ("postgres", "initdb", "psql")}, ("postgresql",)),
     Part("jq", {"jq": "usr/bin/jq"}, ("jq",)),
-    Part("systemd-analyze", {"systemd-analyze": "usr/bin/systemd-analyze"}, ("systemd",)),
+    Part(
+        "systemd-analyze",
+        {"systemd-analyze": "usr/bin/systemd-analyze"},
+        ("systemd",),
+        environment={"SYSTEMD_UNIT_PATH": "$root/lib/systemd/system:"},
+    ),
     Part("ip", {"ip": "bin/ip"}, ("iproute2",), tried="-V"),
 )
 

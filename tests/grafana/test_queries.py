@@ -18,7 +18,6 @@ from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled,
 from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing
 from tests.grafana.service import Held
 from tests.monitoring.servers import api, query
-from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -221,7 +220,7 @@ def drawn(played: Played) -> dict[str, Any]:
     script = LIBRARY / "tables.cjs"
     modules = npm.modules(LIBRARY)
     done = subprocess.run(
-        [path_of("node"), script],
+        [*npm.node(), script],
         input=json.dumps(list(asking.values())),
         env={**os.environ, "NODE_PATH": str(modules)},
         capture_output=True,

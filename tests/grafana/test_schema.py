@@ -13,7 +13,6 @@ import pytest
 
 from tests import npm
 from tests.grafana.queries import FOLDER
-from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +71,7 @@ def compiled(modules: Path, tmp_path: Path) -> Callable[[dict[str, Any], int], s
         }
         (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "files": ["dashboards.ts"]}))
         done = subprocess.run(
-            [path_of("node"), str(modules / "typescript/bin/tsc"), "--pretty", "false"],
+            [*npm.node(), str(modules / "typescript/bin/tsc"), "--pretty", "false"],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -91,6 +91,19 @@ def compiled(name: str, *options: str) -> Path:
     return kept(f"misbehaving-{version[:12]}", make) / name
 
 
+class NotAllowedError(Exception):
+    """This machine, or this user on it, may not set up what a test takes. The test is skipped."""
+
+
+def in_own_pid_namespace(command: Sequence[str | Path]) -> list[str | Path]:
+    """A command that runs another with pids of its own, as in a container. Raises `NotAllowedError`."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        raise NotAllowedError(f"no pid namespace can be made here: {tried.stderr.strip()}")
+    return [*apart, *command]
+
+
 def burning_python() -> list[str | Path]:
     """The command of the Python program."""
     return [sys.executable, HERE / "burning.py"]
@@ -127,7 +140,10 @@ def write_uncached(path: Path, size_bytes: int) -> Path:
 
 @contextmanager
 def memory_limit(size_bytes: int) -> Iterator[list[str]]:
-    """A cgroup that may hold so much memory: what to put before a command that is to run in it. Takes root."""
+    """A cgroup that may hold so much memory: what to put before a command that is to run in it.
+
+    Takes root; raises `NotAllowedError` where there is no such group to be had.
+    """
     with _limit("memory", (("memory.max",), ("memory.limit_in_bytes",)), str(size_bytes), str(size_bytes)) as within:
         yield within
 
@@ -163,4 +179,4 @@ def _limit(controller: str, files: tuple[tuple[str, ...], tuple[str, ...]], *lim
                 return
         finally:
             group.rmdir()
-    raise AssertionError(f"expected the controller {controller} at {mounted}, of cgroups 2 or 1, and to be root")
+    raise NotAllowedError(f"expected the controller {controller} at {mounted}, of cgroups 2 or 1, and to be root")

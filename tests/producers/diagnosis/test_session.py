@@ -26,7 +26,7 @@ from laggard.producers.diagnosis.session import Session, _beyond
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.programs import burning_java, burning_python, compiled, misbehaving
+from tests.misbehaving.programs import burning_java, burning_python, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.conftest import Time
 from tests.programs import path_of
 
@@ -555,8 +555,7 @@ def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_w
 
 @AS_ROOT
 def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
-    command: list[str | Path] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", compiled("burning")]
-    with misbehaving(command) as program:
+    with misbehaving(in_own_pid_namespace([compiled("burning")])) as program:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
         pid = int(children.read_text())
         with session_of(pid, methods=None, ratio=0.5) as session:
