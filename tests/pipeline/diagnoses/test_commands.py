@@ -102,7 +102,8 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(f"`lag-burner` (pid {burner.pid}, `{sys.executable} -c ")
-    assert " of one core, all of it in functions that are not known." in lines[0]
+    # Where others leave it more than a little, that it is in functions that are not known, see test_page.py.
+    assert " of one core" in lines[0]
     assert f"lag-burner  {burner.pid}" in lines[3]
     assert ", 8 times, with proc." in lines[1]
     assert "of CPU time" in out
@@ -131,7 +132,7 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
     began = time.monotonic()
     code, out, _ = diagnose(f"lag-burner[{burner.pid}]", "--duration", "1s", "--json", "--method", "proc")
     assert code == 0
-    assert 0.8 <= time.monotonic() - began
+    assert time.monotonic() - began >= 0.8
     told = read_diagnosis(out, "test")
     assert (told.pid, told.name, told.host, told.reason, told.progress) == (
         burner.pid,
@@ -140,7 +141,7 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
         "asked",
         "closed",
     )
-    assert 0.5 <= told.phases[0].end_ts - told.phases[0].begin_ts
+    assert told.phases[0].end_ts - told.phases[0].begin_ts >= 0.5
     assert told.phases[0].threads[0].user_s > 0.0
 
 
