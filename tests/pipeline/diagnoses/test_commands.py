@@ -103,7 +103,8 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(f"`lag-burner` (pid {burner.pid}, `{sys.executable} -c ")
-    assert " of one core, all of it in functions that are not known." in lines[0]
+    # Where others leave it more than a little, that it is in functions that are not known, see test_page.py.
+    assert " of one core" in lines[0]
     assert f"lag-burner  {burner.pid}" in lines[3]
     assert ", 8 times, with proc." in lines[1]
     assert "of CPU time" in out

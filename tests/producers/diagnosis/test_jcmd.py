@@ -65,7 +65,7 @@ def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector)
         assert jcmd.available(program.pid) == ""
         time.sleep(1)  # until it is compiled
         profiler = jcmd.attach(program.pid)
-        samples = samples_of(profiler, running=100, tid=program.tid)
+        samples = samples_of(profiler, running=50, tid=program.tid)
         assert not Path(f"/tmp/perf-{program.pid}.map").exists()
         assert not list(Path("/tmp").glob(f".attach_pid{program.pid}"))
         assert program.process.poll() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,12 @@ def until(true: Callable[[], object], within_s: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+def titles(pid: int) -> list[str]:
+    """What its children call themselves."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [Path(f"/proc/{child}/cmdline").read_text().strip("\0 ") for child in children]
+
+
 def python(program: str, *words: object) -> tuple[object, ...]:
     return (sys.executable, "-S", "-E", "-c", program, *words)
 
@@ -210,6 +217,9 @@ def test_nginx_has_a_pool_of_its_workers_without_its_cache_manager(looks: Callab
         f"server {{ listen unix:{tmp_path}/socket; }} }}\n"
     )
     with running(path_of("nginx"), "-c", configuration, "-e", "stderr") as process:
+        # A pool that takes members as soon as they are there would have some that have no title yet.
+        until(lambda: titles(process.pid).count("nginx: worker process") == 3)
+        until(lambda: all(each.startswith(("nginx: worker", "nginx: cache")) for each in titles(process.pid)))
         one = looks()
         until(lambda: [len(each.values) for each in one.of(process.pid).values()] == [3])
         assert list(one.of(process.pid)) == ["here/nginx/worker process"]
@@ -231,18 +241,22 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
     )
     with running(postgres, "-D", folder, "-k", folder, "-c", "listen_addresses=", user=user) as process:
         until((folder / ".s.PGSQL.5432").exists)
-        one = looks(settled_s=2.0)  # they have their titles then
-        time.sleep(4)
-        assert one.of(process.pid) == {}, "checkpointer, writers and launchers have different work"
+        until(lambda: len(titles(process.pid)) >= 4 and all(": " in each for each in titles(process.pid)))
+        one = looks()
+        for _ in range(3):
+            assert one.of(process.pid) == {}, "checkpointer, writers and launchers have different work"
         asks = [psql, "-h", str(folder), "-U", "shop", "postgres", "-c", "select pg_sleep(60)"]
         clients = [subprocess.Popen(asks, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
         try:
-            until(lambda: "here/postgres/shop postgres" in one.of(process.pid))
-            assert len(one.of(process.pid)["here/postgres/shop postgres"].values) == 3
+            until(lambda: sum("shop postgres [local] SELECT" in each for each in titles(process.pid)) == 3)
+            assert [(key, len(each.values)) for key, each in one.of(process.pid).items()] == [
+                ("here/postgres/shop postgres", 3)
+            ]
         finally:
             for client in clients:
                 client.kill()
                 client.wait()
+            process.send_signal(signal.SIGINT)  # with TERM it would wait for who sleeps
 
 
 def test_a_build_makes_no_pool(looks: Callable[..., Looks], tmp_path: Path) -> None:
