@@ -384,12 +384,14 @@ class Played:
 
     Attributes:
         url: Prometheus's.
+        bus: the file of the worker's.
         begins: when it began, seconds since the Unix epoch.
         ends: when it ended.
 
     """
 
     url: str
+    bus: Path
     begins: float
     ends: float
 
@@ -430,7 +432,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
             shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
             awaited(lambda: query(url, shown), within_s=120)
-            yield Played(url, begins, time.time())
+            yield Played(url, path, begins, time.time())
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:
