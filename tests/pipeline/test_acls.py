@@ -263,13 +263,13 @@ def machine_of(cluster: Cluster, user: str, folder: Path) -> Machine:
 
 def test_who_may_see_nothing_is_told_so(cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path) -> None:
     nobody = machine_of(cluster, NOBODY, tmp_path)
-    done = nobody.run(["topics", "create"])
+    done = nobody.call(["topics", "create"])
     assert (done.returncode, done.stderr) == (FAILED, "")
     assert re.search("^not known +laggard.counters +may not be seen$", done.stdout, re.MULTILINE)
     assert "created" not in done.stdout
     assert "there already" not in done.stdout
     assert "it needs Describe there: `laggard topics acls --role admin`" in done.stdout
-    done = nobody.run(["doctor", "--json"])
+    done = nobody.call(["doctor", "--json"])
     assert done.returncode == FAILED
     found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
     assert found["topics"]["found"] == "not known: none may be seen by this user"
@@ -296,7 +296,7 @@ def test_the_commands_of_each_role_work_with_its_rules(
 
     def run(role: Role, *words: str, until: Callable[[KafkaBus, Partition], bool] | None = None) -> str:
         if until is None:
-            done = machines[role].run(words)
+            done = machines[role].call(words)
         else:
             with KafkaBus(options_of(cluster, "worker")) as bus:
                 (partition,) = bus.partitions(NAMES.name(COUNTERS))
@@ -316,11 +316,11 @@ def test_the_commands_of_each_role_work_with_its_rules(
     run("worker", "work", until=lambda bus, _: keep_up(bus))
     assert "web-1" in run("viewer", "why")
     for words in (("models",), ("models", "what-if", "shop", "web-1:load_1m=1")):
-        done = machines["viewer"].run(words)
+        done = machines["viewer"].call(words)
         assert done.returncode == NO_DATA, (words, done.stdout, done.stderr)
         assert "there is no model of " in done.stderr
     for role in ("agent", "worker", "viewer", "admin"):
-        told = json.loads(machines[role].run(["doctor", "--json"]).stdout)["findings"]
+        told = json.loads(machines[role].call(["doctor", "--json"]).stdout)["findings"]
         found = {one["check"]: one for one in told}
         assert [one["check"] for one in told if one["level"] == "problem"] == []
         assert found["brokers"]["advice"].startswith("set kafka.security to tls")  # passwords in plain text
@@ -340,7 +340,7 @@ def test_who_may_not_read_what_processes_were_doing_is_told_the_rest(
     owner.delete_acls([filter_of(acl) for acl in acls])
     try:
         await_acls(owner, acls, there=False)
-        done = machine_of(cluster, "viewer", tmp_path).run(["why"])
+        done = machine_of(cluster, "viewer", tmp_path).call(["why"])
     finally:
         owner.create_acls(acls)
         await_acls(owner, acls, there=True)
