@@ -239,7 +239,8 @@ def blog(folder: Path, priority: int = 0) -> Iterator[Server]:
         "BLOG_RECOMMENDER_PORT": str(server.ports["recommender"]),
     }
     configuration, pools = folder / "nginx.conf", folder / "fpm.conf"
-    configuration.write_text(NGINX.format(folder=folder, port=server.port, pages=HERE / "blog"))
+    pages = shutil.copytree(HERE / "blog", folder / "pages")  # the checkout may be where only its user may enter
+    configuration.write_text(NGINX.format(folder=folder, port=server.port, pages=pages))
     pools.write_text(FPM.format(folder=folder, workers=WORKERS))
     with ExitStack() as closing:
 
