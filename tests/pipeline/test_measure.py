@@ -74,7 +74,7 @@ class Measures:
     def has_read(self, process: subprocess.Popen[str]) -> None:
         """Wait until a measure has read its sources once."""
         before = len(self.frames("source"))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(self.frames("source")) == before:
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
@@ -145,6 +145,7 @@ def times(found: list[Frame]) -> list[float]:
     return [each.ts for each in found]
 
 
+@pytest.mark.slow
 def test_standard_input_to_its_end(measures: Callable[..., Measures]) -> None:
     one = measures(source("-"))
     code, out, err = one.run("measure", stdin=line(1) + line(2, "other") + line(3))
@@ -155,6 +156,7 @@ def test_standard_input_to_its_end(measures: Callable[..., Measures]) -> None:
     assert own.layout.rows == ("lines",)
 
 
+@pytest.mark.slow
 def test_members_of_pools_go_to_their_topic(measures: Callable[..., Measures], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "jobs")
     one = measures(source("-") + source(tmp_path / "jobs").replace('application = "shop"', 'pool = "jobs"'))
@@ -193,6 +195,7 @@ def test_up_has_no_standard_input(measures: Callable[..., Measures]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_doctor_looks_at_each_source(measures: Callable[..., Measures], program: tuple[Histogram, str]) -> None:
     down = f"http://127.0.0.1:{free_port()}/"
     one = measures(

@@ -71,7 +71,7 @@ def joined(shared: SharedBus, **options: Any) -> Runner:
 
 def until(holds: Callable[[], bool], *runners: Runner) -> None:
     """Let the runners take turns until it holds."""
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         for one in runners:

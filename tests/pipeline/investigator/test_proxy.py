@@ -68,7 +68,7 @@ def people() -> Iterator[int]:
 
 
 def await_port(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

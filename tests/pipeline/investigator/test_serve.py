@@ -33,6 +33,7 @@ def serving(folder: Path, *more: str, token: str = "") -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     with serving(tmp_path, token="correct-horse-battery") as process:
         try:
@@ -58,6 +59,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_it_does_not_start_where_anybody_could_come(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0.0.0.0:0") as process:
         out, err = process.communicate(timeout=60)

@@ -114,7 +114,7 @@ def arrived(bus: EmbeddedBus) -> list[int]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline, "it does not come to it"
         time.sleep(0.01)
