@@ -10,12 +10,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 
@@ -33,7 +36,6 @@ def serving(folder: Path, *more: str, token: str = "") -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow
 def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     with serving(tmp_path, token="correct-horse-battery") as process:
         try:
@@ -59,7 +61,6 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (0, "", "")
 
 
-@pytest.mark.slow
 def test_it_does_not_start_where_anybody_could_come(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0.0.0.0:0") as process:
         out, err = process.communicate(timeout=60)
