@@ -189,7 +189,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             os.write(ours, answer)
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=120)
         os.close(ours)
         os.close(theirs)
         assert (process.returncode, said in out) == (code, True), out

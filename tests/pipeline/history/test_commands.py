@@ -254,7 +254,7 @@ def test_watch_writes_a_line_for_each_tick_into_a_pipe(fresh: Path, as_json: boo
             append(bus, [moved(each, shift) for each in frames("web-1", range(156, 158))])
         second = lines_of(process, 1)
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=120)
         assert process.returncode == 0
     told = [*first, *second, *rest.splitlines()]
     assert len(told) in {2, 3}

@@ -119,7 +119,7 @@ def ask(page: Served, operation: Any, draw: int) -> set[int]:
         suppress_health_check=list(HealthCheck),
     )
     def one(case: schemathesis.Case) -> None:
-        answer = case.call(base_url=page.url, timeout=60)  # a busy machine is no fault of the answer
+        answer = case.call(base_url=page.url, timeout=120)  # a busy machine is no fault of the answer
         statuses.add(answer.status_code)
         case.validate_response(answer, excluded_checks=EXCLUDED)
 

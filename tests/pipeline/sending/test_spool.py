@@ -61,7 +61,7 @@ class Remote(EmbeddedBus):
         self.tries += 1
         time.sleep(self.delay_s)
         if self.held is not None:
-            self.held.wait(60.0)
+            self.held.wait(120)
         if self.trouble is not None:
             raise self.trouble
         if any(sequence_of(record.value) in self.refuses for record in records):
