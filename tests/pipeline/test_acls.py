@@ -178,7 +178,7 @@ def follow(bus: KafkaBus) -> None:
     try:
         joined(member, partition)
         member.seek(partition, 0)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (records := member.poll(0.2).records):
             assert time.monotonic() < deadline
         member.commit(Commit({partition: records[-1].offset + 1}))
@@ -187,7 +187,7 @@ def follow(bus: KafkaBus) -> None:
 
 
 def joined(member: Subscription, partition: Partition) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while partition not in member.poll(0.2).assigned:
         assert time.monotonic() < deadline
 

@@ -343,6 +343,7 @@ def test_spans_are_read_too(traced: Traced) -> None:
     assert re.search(r" 350 ms +70 %", out)
 
 
+@pytest.mark.slow
 def test_what_has_no_request_in_it(traced: Traced) -> None:
     path = traced.folder / "spans.json"
     path.write_text('{"resourceSpans": []}')

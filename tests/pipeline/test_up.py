@@ -165,7 +165,7 @@ def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> 
     posted = urllib.request.Request(
         f"{url}/marks", data=b'{"note": "over HTTP"}', headers={"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(posted, timeout=30) as answer:
+    with urllib.request.urlopen(posted, timeout=120) as answer:
         assert answer.status == 201
     subprocess.run(
         [*LAGGARD, "mark", "typed", "--bus", str(up.bus), "--host", "web-1"], check=True, capture_output=True
@@ -175,7 +175,7 @@ def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> 
     up.kill("agent")
     up.kill("work")
     until(lambda: bool(up.holder("work")[1]))
-    with urllib.request.urlopen(f"{up.holder('work')[1]}/-/healthy", timeout=30) as answer:
+    with urllib.request.urlopen(f"{up.holder('work')[1]}/-/healthy", timeout=120) as answer:
         assert answer.status == 200
 
     doctor = subprocess.run(

@@ -84,7 +84,7 @@ def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_pat
             time.sleep(1.0)
     finally:
         up.send_signal(signal.SIGINT)
-        up.wait(timeout=60)
+        up.wait(timeout=120)
     sentence = told["sentence"]
     assert f"sh` (pid {shell.pid}, " in sentence
     assert "of one core in children that live for less than a tick" in sentence

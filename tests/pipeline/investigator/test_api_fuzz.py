@@ -52,7 +52,7 @@ HOSTILE: Final = (
 RARE: Final = ("/diagnosis",)
 """End points whose parameters have to fit each other in such a way that chance does not find it."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the world may have to be recorded first
 
 # What a schema cannot say is refused, too: an end before its beginning, a moment that is not over yet.
 EXCLUDED: Final[list[Any]] = [positive_data_acceptance]
@@ -119,7 +119,7 @@ def ask(page: Served, operation: Any, draw: int) -> set[int]:
         suppress_health_check=list(HealthCheck),
     )
     def one(case: schemathesis.Case) -> None:
-        answer = case.call(base_url=page.url, timeout=60)  # a busy machine is no fault of the answer
+        answer = case.call(base_url=page.url, timeout=120)  # a busy machine is no fault of the answer
         statuses.add(answer.status_code)
         case.validate_response(answer, excluded_checks=EXCLUDED)
 

@@ -131,6 +131,7 @@ def test_without_the_operator_there_is_none_of_it(tmp_path: Path, capsys: pytest
     assert "20 records that no operator wants" in err
 
 
+@pytest.mark.slow
 def test_a_person_reads_who_deviates_and_sees_the_dendrogram(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -352,7 +352,7 @@ def test_hostile_bytes_cost_bounded_memory_and_time(value: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2 * len(value) + 130 * MIB
-    assert time.process_time() - begin < 5.0
+    assert time.process_time() - begin < 20.0
 
 
 def test_a_large_record_is_taken(parts: Parts) -> None:
