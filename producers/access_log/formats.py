@@ -33,8 +33,9 @@ _INTEGER: Final = r"-?\d{1,18}"
 _STATUS: Final = r"\d{3}|-"
 _ISO: Final = "%Y-%m-%dT%H:%M:%S%z"
 
-# Alone in its quotation marks, to the first that is not escaped; possessive, so that no line takes long to refuse.
-_QUOTED: Final = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+'
+# Alone in its quotation marks, to the first that is not escaped; possessive, so that no line takes long to refuse. The
+# group is not: Python before 3.11.5 matches such ones wrongly, and what it gives back does not match what follows.
+_QUOTED: Final = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*'
 _NGINX_VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _NGINX_DIRECTIVE: Final = re.compile(r"\s*log_format\s+\S+\s+(?:escape=(\w+)\s+)?(.*?);?\s*", re.DOTALL)
 _NGINX_STRING: Final = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s'"]+)""", re.DOTALL)
@@ -297,7 +298,7 @@ def _any_text(tokens: Sequence[str | Field], index: int) -> str:
         return _QUOTED
     first, rest = re.escape(after[0]), re.escape(after[1:])
     others = f"[^{first}\\n]*+"
-    return f"{others}(?:{first}(?!{rest}){others})*+" if rest else others
+    return f"{others}(?:{first}(?!{rest}){others})*" if rest else others
 
 
 def duration_number(text: bytes) -> float:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.producers.diagnosis import eustack, jcmd, perf, pyspy
-from tests.misbehaving.elfutils import folder_of_eu_stack
 from tests.misbehaving.programs import burning_java, burning_python, compiled, misbehaving
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=2, help="of each half of a pair")
     options.add_argument("--method", nargs="+", choices=CASES, default=list(CASES))
     arguments = options.parse_args()
-    os.environ["PATH"] = f"{folder_of_eu_stack()}{os.pathsep}{os.environ['PATH']}"
+    os.environ["PATH"] = f"{Path(path_of('eu-stack')).parent}{os.pathsep}{os.environ['PATH']}"
     print("with / without: median (least to most) of the pairs; start and per sample: CPU time of the profiler")
     for name in arguments.method:
         method, command = CASES[name]

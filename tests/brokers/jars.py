@@ -1,20 +1,18 @@
-"""Kafka's jars, fetched once from Maven Central and kept in the user's cache."""
+"""Kafka's jars, fetched once from Maven Central and kept in a cache."""
 
 from __future__ import annotations
 
-import fcntl
-import functools
 import hashlib
-import os
-import shutil
-import subprocess
-from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.programs import fetched, kept, path_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KAFKA = "4.1.0"
 LOG4J = "2.24.3"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-PACKAGES = "on Debian: apt install openjdk-17-jre-headless maven"
 
 # kafka-tools has the commands, log4j-slf4j-impl lets the broker say what it does.
 POM = f"""\
@@ -36,56 +34,17 @@ POM = f"""\
 """
 
 
-class NoKafkaError(Exception):
-    """No broker can be run on this machine; the message says what is missing. Tests fail with it, they never skip."""
-
-
-def cache() -> Path:
-    """The folder of one set of jars; another version has another folder."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "laggard-tests" / f"kafka-{KAFKA}-{hashlib.sha256(POM.encode()).hexdigest()[:12]}"
-
-
 def jars() -> Path:
-    """The folder with all jars; fetches them at first use. Several processes may ask at once."""
-    kept = cache()
-    if kept.is_dir():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with (kept.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.is_dir():
-            _fetch(kept)
-    return kept
+    """The folder with all jars; another version has another folder. Raises `MissingPartError` where it cannot be."""
+    version = hashlib.sha256(POM.encode()).hexdigest()[:12]
+    return kept(f"kafka-{KAFKA}-{version}", _fetch, f"Kafka {KAFKA}: fetched by Maven")
 
 
-@functools.cache
-def fetch_kafka() -> None:
-    """Try once to have the jars: on a new machine that takes minutes. Who needs them says what is wrong."""
-    with suppress(NoKafkaError, subprocess.TimeoutExpired):
-        jars()
-
-
-def _fetch(kept: Path) -> None:
-    """Fetch into a folder beside it, and rename that when it is complete."""
-    partial = kept.with_name(kept.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    pom = partial / "pom.xml"
+def _fetch(folder: Path) -> Path:
+    made, pom = folder / "jars", folder / "pom.xml"
+    made.mkdir()
     pom.write_text(POM)
-    fetch = ["mvn", "--quiet", "--batch-mode", "--strict-checksums", "--file", str(pom)]
-    try:
-        done = subprocess.run(
-            [*fetch, COPY, f"-DoutputDirectory={partial}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-    except FileNotFoundError:
-        raise NoKafkaError(f"mvn is not there, which fetches Kafka for the tests; {PACKAGES}") from None
-    if done.returncode or not list(partial.glob("kafka_2.13-*.jar")):
-        raise NoKafkaError(f"Maven could not fetch Kafka {KAFKA} ({PACKAGES}):\n{done.stdout[-3000:]}")
-    partial.rename(kept)
+    fetch = [path_of("mvn"), "--quiet", "--batch-mode", "--strict-checksums", "--file", str(pom)]
+    fetched(f"Kafka {KAFKA}", [*fetch, COPY, f"-DoutputDirectory={made}"])
+    assert list(made.glob("kafka_2.13-*.jar"))
+    return made

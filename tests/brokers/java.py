@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.brokers.jars import PACKAGES, NoKafkaError, jars
+from tests.brokers.jars import jars
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
-from tests.programs import kept
+from tests.programs import kept, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,25 +31,23 @@ _LOADS_S: Final = 90.0
 
 def java(main: str, *arguments: str, heap_mb: int, flags: Sequence[str] = ()) -> list[str]:
     """The command that runs a class of Kafka."""
-    if shutil.which("java") is None:
-        raise NoKafkaError(f"java is not there, which runs Kafka for the tests; {PACKAGES}")
     # What is wrong with the archive is no matter: classes are then loaded from the jars.
-    archive = (f"-XX:SharedArchiveFile={_loaded() / _ARCHIVE}", "-Xlog:disable")
+    archive = (f"-XX:SharedArchiveFile={loaded_classes() / _ARCHIVE}", "-Xlog:disable")
     return _command(main, *arguments, heap_mb=heap_mb, flags=(*archive, *flags))
 
 
 def _command(main: str, *arguments: str, heap_mb: int, flags: Sequence[str]) -> list[str]:
     memory = (f"-Xms{min(heap_mb, 64)}m", f"-Xmx{heap_mb}m", "-XX:+ExitOnOutOfMemoryError")
     log = f"-Dlog4j2.configurationFile={LOG_SETTINGS}"
-    return ["java", *memory, *FLAGS, log, *flags, "-cp", f"{jars()}/*", main, *arguments]
+    return [path_of("java"), *memory, *FLAGS, log, *flags, "-cp", f"{jars()}/*", main, *arguments]
 
 
 @functools.cache
-def _loaded() -> Path:
+def loaded_classes() -> Path:
     """The folder with a broker's classes as Java has them in memory: to load them is half of what a start takes."""
-    version = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
+    version = subprocess.run([path_of("java"), "-version"], capture_output=True, check=True).stderr
     made_of = hashlib.sha256(b"\0".join([version, str(jars()).encode(), *map(str.encode, FLAGS)])).hexdigest()
-    return kept(f"kafka-classes-{made_of[:12]}", _load)
+    return kept(f"kafka-classes-{made_of[:12]}", _load, "Kafka's classes: loaded ahead")
 
 
 def _load(folder: Path) -> Path:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
+
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
+pytestmark = pytest.mark.slow
+
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 HOG = "lag-hog"
 NOTE = "checkout <b>hangs</b>"
@@ -102,7 +104,6 @@ def first_process(tab: Page) -> Locator:
     return tab.get_by_role("grid", name="Processes").locator("tbody tr:not(.now-host)").first
 
 
-@pytest.mark.slow
 def test_who_asks_why_it_is_slow_is_shown_the_hog(tab: Page, tmp_path: Path) -> None:
     with hog(tmp_path) as lurking, up(tmp_path) as url:
         tab.goto(url)

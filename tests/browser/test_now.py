@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
 HOST: Final = "web-1"
 TICKS: Final = 240
 TICK_S: Final = 1.0

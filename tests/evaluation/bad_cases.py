@@ -17,7 +17,7 @@ from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.target import TargetError, find
 from tests.evaluation.watched import table
-from tests.misbehaving.programs import compiled, misbehaving
+from tests.misbehaving.programs import compiled, in_own_pid_namespace, misbehaving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -106,7 +106,7 @@ def _another_users() -> Diagnosis:
 
 
 def _own_namespace() -> Diagnosis:
-    command: list[str | Path] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", compiled("burning")]
+    command = in_own_pid_namespace([compiled("burning")])
     with misbehaving(command) as program:
         return looked_at(int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()))
 

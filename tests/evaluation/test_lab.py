@@ -196,6 +196,7 @@ def left(name: str, device: str) -> Iterator[str]:
         yield device
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_all_is_given_back_by_one_that_is_killed(number: signal.Signals) -> None:

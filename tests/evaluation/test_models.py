@@ -9,6 +9,8 @@ from tests.evaluation.models.queueing import SCENARIOS, record
 from tests.evaluation.models.scoring import MRT, THR, errors, found_bottleneck, run, sensitivity
 from tests.evaluation.models.tables import all_tables
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (101, 102, 103)
 
 

@@ -29,6 +29,8 @@ from tests.evaluation.pools.simulation import (
 )
 from tests.evaluation.pools.tables import gather
 
+pytestmark = pytest.mark.slow
+
 
 def made(*deviating: str) -> Pool:
     """A test of four waves of three threads, in which these deviate, by the kinds of fault in turn."""

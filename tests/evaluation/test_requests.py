@@ -15,6 +15,8 @@ from tests.evaluation.requests.__main__ import main
 from tests.evaluation.requests.published_data import Recording, read
 from tests.evaluation.requests.published_simulated import write
 
+pytestmark = pytest.mark.slow
+
 DATA = os.environ.get("LAGGARD_DATA")
 
 

@@ -71,7 +71,7 @@ def compiled(modules: Path, tmp_path: Path) -> Callable[[dict[str, Any], int], s
         }
         (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "files": ["dashboards.ts"]}))
         done = subprocess.run(
-            ["node", str(modules / "typescript/bin/tsc"), "--pretty", "false"],
+            [*npm.node(), str(modules / "typescript/bin/tsc"), "--pretty", "false"],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -19,17 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.programs import kept, run
+from tests.programs import kept, path_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent
 COMPILE = ("-O1", "-g", "-fno-omit-frame-pointer", "-pthread")
-
-
-class NoCompilerError(Exception):
-    """A program cannot be made on this machine; the message says what is missing. Tests fail with it, never skip."""
 
 
 @dataclass
@@ -83,10 +78,7 @@ def misbehaving(command: Sequence[str | Path], *, busy: bool = True, **popen: ob
 def compiled(name: str, *options: str) -> Path:
     """One of the C programs here, such as `burning`, with options of the compiler, such as `-DGRINDERS=2`."""
     sources = [HERE / f"{name}.c", HERE / "commands.h"]
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise NoCompilerError("cc is not there, which makes programs for tests; on Debian: apt install gcc libc6-dev")
-    command = [compiler, *COMPILE, *options, str(sources[0]), "-o"]
+    command = [path_of("cc"), *COMPILE, *options, str(sources[0]), "-o"]
     version = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + repr(command).encode()).hexdigest()
 
     def make(folder: Path) -> Path:
@@ -99,6 +91,19 @@ def compiled(name: str, *options: str) -> Path:
     return kept(f"misbehaving-{version[:12]}", make) / name
 
 
+class NotAllowedError(Exception):
+    """This machine, or this user on it, may not set up what a test takes. The test is skipped."""
+
+
+def in_own_pid_namespace(command: Sequence[str | Path]) -> list[str | Path]:
+    """A command that runs another with pids of its own, as in a container. Raises `NotAllowedError`."""
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        raise NotAllowedError(f"no pid namespace can be made here: {tried.stderr.strip()}")
+    return [*apart, *command]
+
+
 def burning_python() -> list[str | Path]:
     """The command of the Python program."""
     return [sys.executable, HERE / "burning.py"]
@@ -107,14 +112,10 @@ def burning_python() -> list[str | Path]:
 @cache
 def _classes() -> Path:
     source = HERE / "Burning.java"
-    if shutil.which("javac") is None:
-        raise NoCompilerError(
-            "javac is not there, which makes a program for the tests; on Debian: apt install openjdk-17-jdk-headless"
-        )
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
 
     def make(folder: Path) -> Path:
-        run(["javac", "-d", str(folder / "classes"), str(source)])
+        run([path_of("javac"), "-d", str(folder / "classes"), str(source)])
         return folder / "classes"
 
     return kept(f"misbehaving-java-{version}", make)
@@ -122,7 +123,7 @@ def _classes() -> Path:
 
 def burning_java(*flags: str) -> list[str | Path]:
     """The command of the Java program; flags are those of the virtual machine."""
-    return ["java", "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
+    return [path_of("java"), "-Xmx64m", *flags, "-cp", _classes(), "Burning"]
 
 
 def write_uncached(path: Path, size_bytes: int) -> Path:
@@ -139,7 +140,10 @@ def write_uncached(path: Path, size_bytes: int) -> Path:
 
 @contextmanager
 def memory_limit(size_bytes: int) -> Iterator[list[str]]:
-    """A cgroup that may hold so much memory: what to put before a command that is to run in it. Takes root."""
+    """A cgroup that may hold so much memory: what to put before a command that is to run in it.
+
+    Takes root; raises `NotAllowedError` where there is no such group to be had.
+    """
     with _limit("memory", (("memory.max",), ("memory.limit_in_bytes",)), str(size_bytes), str(size_bytes)) as within:
         yield within
 
@@ -175,4 +179,4 @@ def _limit(controller: str, files: tuple[tuple[str, ...], tuple[str, ...]], *lim
                 return
         finally:
             group.rmdir()
-    raise AssertionError(f"expected the controller {controller} at {mounted}, of cgroups 2 or 1, and to be root")
+    raise NotAllowedError(f"expected the controller {controller} at {mounted}, of cgroups 2 or 1, and to be root")

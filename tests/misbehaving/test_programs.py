@@ -14,6 +14,8 @@ import pytest
 from laggard.producers.proc import parse_stat
 from tests.misbehaving.programs import burning_java, burning_python, compiled, memory_limit, misbehaving, write_uncached
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 
@@ -34,10 +36,10 @@ def wait_for_rounds(program, more, limit_s=120.0):
 
 
 @pytest.mark.parametrize(
-    "command", [[compiled("burning")], burning_python(), burning_java()], ids=["C", "Python", "Java"]
+    "command", [lambda: [compiled("burning")], burning_python, burning_java], ids=["C", "Python", "Java"]
 )
 def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
-    with misbehaving(command) as program:
+    with misbehaving(command()) as program:
         wait_for_rounds(program, 20)
         program.tell("idle")
         time.sleep(0.3)  # the round that it was in
@@ -65,7 +67,6 @@ def test_one_waits_for_the_disk(tmp_path):
     assert states.count(b"D") > 0.1 * len(states), states
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a cgroup")
 def test_one_thrashes_below_a_limit_of_memory(tmp_path):
     data = write_uncached(tmp_path / "data", 24 * MIB)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
-from tests.monitoring import debian
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ def running_prometheus(
     sends = "--rules.alert.resend-delay=1s"
     keeps = ("--enable-feature=exemplar-storage", "--web.enable-lifecycle", "--web.enable-admin-api")
     command = [
-        *debian.prometheus(),
+        path_of("prometheus"),
         f"--config.file={_write(folder, 'prometheus.yml', config, files)}",
         f"--storage.tsdb.path={folder / 'data'}",
         sends,
@@ -122,7 +122,7 @@ def running_alertmanager(
 ) -> Iterator[str]:
     """An Alertmanager that is no part of a cluster; gives its base URL. The arguments are those of Prometheus."""
     command = [
-        *debian.alertmanager(),
+        path_of("alertmanager"),
         f"--config.file={_write(folder, 'alertmanager.yml', config, files)}",
         f"--storage.path={folder / 'data'}",
         "--cluster.listen-address=",

@@ -27,9 +27,9 @@ from laggard.pipeline.grafana.rules import prometheus_rules
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, Topics
 from tests.deploy.files import DEPLOY, documents
-from tests.monitoring.debian import amtool
 from tests.monitoring.servers import api, awaited, query
 from tests.monitoring.worker import running_worker
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,7 +179,7 @@ def silence_as_the_runbook_says(url: str, **places: str) -> None:
     (line,) = re.findall(r"^    (amtool silence add .*)$", runbook, re.MULTILINE)
     for place, name in places.items():
         line = line.replace(f"={place}", f"={name}")
-    command = [*amtool(), f"--alertmanager.url={url}", *shlex.split(line)[1:]]
+    command = [path_of("amtool"), f"--alertmanager.url={url}", *shlex.split(line)[1:]]
     subprocess.run(command, check=True, capture_output=True)
 
 

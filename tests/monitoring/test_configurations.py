@@ -11,7 +11,7 @@ import pytest
 
 from laggard.pipeline.grafana.alerts import JOB, PLACE, alerts
 from tests.deploy.files import DEPLOY, documents
-from tests.monitoring.debian import amtool, promtool
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,10 +36,10 @@ def test_prometheus_takes_the_configuration(name: str, tmp_path: Path) -> None:
     text = re.sub(r"credentials_file: \S+", "credentials_file: token", text)
     path = tmp_path / "prometheus.yml"
     path.write_text(text)
-    code, said = run(*promtool(), "check", "config", path)
+    code, said = run(path_of("promtool"), "check", "config", path)
     assert (code, "1 rule files found" in said) == (0, True), said
     path.write_text(text.replace("scrape_interval", "scrape_interwal"))
-    assert run(*promtool(), "check", "config", path)[0]
+    assert run(path_of("promtool"), "check", "config", path)[0]
 
 
 def test_the_sample_scrapes_what_the_rules_ask_for() -> None:
@@ -50,19 +50,19 @@ def test_the_sample_scrapes_what_the_rules_ask_for() -> None:
 
 
 def test_alertmanager_takes_the_route() -> None:
-    code, said = run(*amtool(), "check-config", ROUTE)
+    code, said = run(path_of("amtool"), "check-config", ROUTE)
     assert (code, "1 templates" in said) == (0, True), said
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
 def test_every_alert_goes_where_its_severity_belongs(alert: Any) -> None:
     labels = [f"alertname={alert.name}", f"severity={alert.severity}", "host=web-1"]
-    code, said = run(*amtool(), "config", "routes", "test", f"--config.file={ROUTE}", *labels)
+    code, said = run(path_of("amtool"), "config", "routes", "test", f"--config.file={ROUTE}", *labels)
     assert (code, said.split()[0]) == (0, RECEIVERS[alert.severity]), said
 
 
 def test_what_is_not_laggards_is_left_alone() -> None:
-    _, said = run(*amtool(), "config", "routes", "show", f"--config.file={ROUTE}")
+    _, said = run(path_of("amtool"), "config", "routes", "show", f"--config.file={ROUTE}")
     assert said.count("Laggard.+") == 1
 
 
@@ -123,6 +123,6 @@ def _rendered(data: dict[str, Any], name: str, folder: Path) -> str:
     path.write_text(json.dumps(data))
     text = f'{{{{ template "laggard.{name}" . }}}}'
     options = [f"--template.glob={TEMPLATES}", f"--template.data={path}", f"--template.text={text}"]
-    code, said = run(*amtool(), "template", "render", *options)
+    code, said = run(path_of("amtool"), "template", "render", *options)
     assert code == 0, said
     return said.rstrip("\n")

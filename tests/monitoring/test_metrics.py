@@ -24,8 +24,8 @@ from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import stages
-from tests.monitoring.debian import promtool
 from tests.monitoring.servers import api, awaited, query
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +125,12 @@ def test_prometheus_reads_an_incident_with_its_exemplars(prometheus: NewServer, 
         assert list(labels) == ["incident"]
         page = httpx.get(f"http://{address}/metrics").text
         done = subprocess.run(
-            [*promtool(), "check", "metrics"], input=page, capture_output=True, text=True, check=False, timeout=60
+            [path_of("promtool"), "check", "metrics"],
+            input=page,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
         assert "laggard_anomaly_score{" in page

@@ -30,7 +30,7 @@ from laggard.pipeline.grafana.rules import (
 )
 from laggard.pipeline.metrics.declared import METRICS
 from tests.deploy.files import DEPLOY, documents
-from tests.monitoring.debian import promtool
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_the_files_are_current(path: str, document: Callable[[], Any], golden: C
 
 
 def run_promtool(*arguments: str | Path) -> tuple[int, str]:
-    done = subprocess.run([*promtool(), *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = subprocess.run([path_of("promtool"), *map(str, arguments)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -87,6 +87,7 @@ def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     assert code == 0, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_fires_keeps_firing_and_resolves(name: str) -> None:
     code, said = run_promtool("test", "rules", TESTS / f"{name}.yaml")

@@ -17,7 +17,7 @@ from laggard.pipeline.cli.times import parse_time
 from laggard.pipeline.grafana.alerts import alerts
 from laggard.pipeline.metrics.declared import METRICS
 from tests.deploy.files import DEPLOY
-from tests.monitoring.debian import promtool
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,9 @@ def test_prometheus_takes_their_queries(tmp_path: Path) -> None:
     recorded = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
     path = tmp_path / "rules.json"
     path.write_text(json.dumps({"groups": [{"name": "runbooks", "rules": recorded}]}))
-    done = subprocess.run([*promtool(), "check", "rules", str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [path_of("promtool"), "check", "rules", str(path)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     exported = {f"{metric.exposed}{suffix}" for metric in METRICS for suffix in ("", "_bucket")}
     named = set(re.findall(r"\blaggard_\w+", " ".join([*queries, *RUNBOOKS.values()])))

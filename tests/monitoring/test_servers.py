@@ -12,8 +12,8 @@ import pytest
 
 from tests.brokers.ports import free_port
 from tests.monitoring import servers
-from tests.monitoring.debian import amtool, promtool
 from tests.monitoring.servers import ServerError, api, awaited, query, running_prometheus
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,11 +68,13 @@ def test_the_checkers_check(tmp_path: Path) -> None:
     (tmp_path / "own.tmpl").write_text('{{ define "own" }}{{ .CommonLabels.host }}{{ end }}')
     config = tmp_path / "alertmanager.yml"
     config.write_text(json.dumps({**NOTHING, "templates": [str(tmp_path / "*.tmpl")]}))
-    done = subprocess.run([*amtool(), "check-config", str(config)], capture_output=True, text=True, check=False)
+    done = subprocess.run([path_of("amtool"), "check-config", str(config)], capture_output=True, text=True, check=False)
     assert (done.returncode, "1 templates" in done.stdout) == (0, True), done.stdout + done.stderr
     rules = tmp_path / "rules.yml"
     rules.write_text(RULES)
-    subprocess.run([*promtool(), "check", "rules", str(rules)], check=True, capture_output=True)
+    subprocess.run([path_of("promtool"), "check", "rules", str(rules)], check=True, capture_output=True)
     rules.write_text(RULES.replace("vector(1)", "vector(1"))
-    done = subprocess.run([*promtool(), "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [path_of("promtool"), "check", "rules", str(rules)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "unclosed left parenthesis" in done.stderr) == (1, True), done.stdout + done.stderr

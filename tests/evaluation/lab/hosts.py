@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.evaluation.lab.groups import UNIFIED, Group, own_paths
 from tests.evaluation.lab.keeper import Keeper
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +128,7 @@ class Lab:
             self.folder.chmod(0o755)
             self._switch = f"{self.name}-switch"
             self.keeper.will_take("namespace", self._switch)
-            run(["ip", "netns", "add", self._switch])
+            run([path_of("ip"), "netns", "add", self._switch])
             self._in_switch("link", "add", "switch", "type", "bridge")
             self._in_switch("link", "set", "switch", "up")
             for hierarchy in sorted(
@@ -158,15 +159,15 @@ class Lab:
     def connect(self, namespace: str, name: str, address: str) -> None:
         """Give a new network namespace an interface, and plug it into the switch."""
         self.keeper.will_take("namespace", namespace)
-        run(["ip", "netns", "add", namespace])
+        run([path_of("ip"), "netns", "add", namespace])
         self._in_switch("link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", namespace)
         self._in_switch("link", "set", f"to-{name}", "master", "switch", "up")
         for command in (["address", "add", f"{address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"]):
-            run(["ip", "-netns", namespace, *command])
-        run(["ip", "-netns", namespace, "link", "set", "lo", "up"])
+            run([path_of("ip"), "-netns", namespace, *command])
+        run([path_of("ip"), "-netns", namespace, "link", "set", "lo", "up"])
 
     def _in_switch(self, *command: str) -> None:
-        run(["ip", "-netns", self._switch, *command])
+        run([path_of("ip"), "-netns", self._switch, *command])
 
 
 class Disk:

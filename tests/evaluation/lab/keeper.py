@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tests.programs import path_of
+
 ORDER: Final = ("group", "mount", "loop", "namespace", "folder")
 PATIENCE_S: Final = 20.0
 
@@ -96,7 +98,7 @@ def _undo(kind: str, what: str) -> None:
             for device in _loops(what):
                 subprocess.run(["losetup", "--detach", device], check=False, capture_output=True)
         case _:
-            command = {"namespace": ["ip", "netns", "delete"], "mount": ["umount"]}
+            command = {"namespace": [path_of("ip"), "netns", "delete"], "mount": ["umount"]}
             subprocess.run([*command[kind], what], check=False, capture_output=True)
 
 

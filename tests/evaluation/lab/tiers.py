@@ -7,15 +7,13 @@ import shutil
 import socket
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from tests.evaluation.lab.hosts import MIB
-from tests.nginx import nginx
-from tests.programs import kept, take_debian_packages
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -86,20 +84,22 @@ class Shop:
         self._start_web(web, application)
 
     def _start_database(self, host: Host, disk: Disk) -> None:
-        programs = _postgres()
         host.add("postgres", weight=2048)
         data = disk.folder / "postgres"
         data.mkdir()
-        shutil.chown(data, "postgres", "postgres")
+        shutil.chown(data, "nobody", "nogroup")
         self.folder.chmod(0o777)  # for the socket
-        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "env", "--chdir=/"]
-        host.run("postgres", [*user, str(programs / "initdb"), "--pgdata", str(data), "--auth=trust", "--no-sync"])
+        user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env", "--chdir=/"]
+        host.run(
+            "postgres",
+            [*user, path_of("initdb"), "--pgdata", str(data), "--username=postgres", "--auth=trust", "--no-sync"],
+        )
         with (data / "pg_hba.conf").open("a") as file:
             file.write("host all all samenet trust\n")
         options = POSTGRES | {"listen_addresses": host.address, "unix_socket_directories": str(self.folder)}
         settings = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         # An own IPC namespace ends with it, and the shared memory in that, however it ends.
-        command = ["unshare", "--ipc", *user, str(programs / "postgres"), "-D", str(data), *settings]
+        command = ["unshare", "--ipc", *user, path_of("postgres"), "-D", str(data), *settings]
         started = host.start("postgres", command)
         _wait(started, "the database", self._database_answers)
         script = Path(__file__).with_name("shop.sql")
@@ -134,7 +134,7 @@ class Shop:
                 web=f"{host.address}:{WEB_PORT}",
             )
         )
-        command = [str(nginx()), "-c", str(configuration), "-p", str(self.folder)]
+        command = [path_of("nginx"), "-c", str(configuration), "-p", str(self.folder)]
         started = host.start("nginx", command)
         _wait(started, "the web server", self._web_answers)
 
@@ -152,14 +152,6 @@ def _wait(process: subprocess.Popen[str], what: str, ask: Callable[[], None]) ->
             if process.poll() is not None or time.monotonic() > deadline:
                 raise OSError(f"{what} did not start: {error}") from None
             time.sleep(0.1)
-
-
-def _postgres() -> Path:
-    """The folder of its programs: those of the newest version of the machine, or of one that is fetched."""
-    with suppress(ValueError):
-        return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
-    packages = kept("debian-postgresql", lambda folder: take_debian_packages(folder, ("postgresql-15",)))
-    return packages / "usr/lib/postgresql/15/bin"
 
 
 IMAGE_BYTES: Final = 1024 * MIB

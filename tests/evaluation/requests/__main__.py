@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Final
 from tests.evaluation.requests import published, published_costs, published_eps, published_online, tracing_costs
 from tests.evaluation.requests.lab import judging
 from tests.evaluation.requests.lab.recording import SECONDS
-from tests.evaluation.requests.lab.servers import missing
+from tests.evaluation.requests.lab.servers import need
 from tests.evaluation.requests.lab.troubles import TROUBLES
 from tests.evaluation.requests.published_data import read
+from tests.programs import MissingPartError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,8 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (options.part == "lab") != bool(options.record or options.replay):
         parser.error("expected --record FOLDER or --replay FOLDER with --part lab, and with no other")
     if options.part in {"lab", "tracing"}:
-        if not options.replay and (lacking := missing()):
-            parser.error(lacking)
         return _live(parser, options)
     if options.data is None:
         parser.error("expected --data FOLDER, or LAGGARD_DATA")
@@ -102,6 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _live(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """The parts with real servers."""
+    if not options.replay:
+        try:
+            need()
+        except MissingPartError as error:
+            parser.error(str(error))
     if options.part == "tracing":
         print(tracing_costs.run(options.servers, options.rounds or tracing_costs.ROUNDS))
         return 0

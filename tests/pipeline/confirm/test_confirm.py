@@ -318,6 +318,7 @@ def test_a_thread_is_refused(start: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_is_wrong(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, code, said in (
         (["1", "--yes"], 1, "laggard: process 1 holds the system together; it is not slowed\n"),

@@ -96,6 +96,7 @@ def append(path: Path, *told: Any) -> None:
             bus.append([Outgoing(topics.name(DIAGNOSES), each.host, write_diagnosis(each).encode(), each.ts)])
 
 
+@pytest.mark.slow
 def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
     burner = start("lag-burner", BURN)
     code, out, err = diagnose(str(burner.pid), "--samples", "8", "--method", "proc")
@@ -127,6 +128,7 @@ def test_the_function_that_burns_is_named(diagnose: Call, start: Start, monkeypa
     assert counts[0] >= 0.9 * counts[1] > 0
 
 
+@pytest.mark.slow
 def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call, start: Start) -> None:
     burner = start("lag-burner", BURN)
     began = time.monotonic()
@@ -145,6 +147,7 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
     assert told.phases[0].threads[0].user_s > 0.0
 
 
+@pytest.mark.slow
 def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Call, start: Start) -> None:
     sleeper, burner = start("lag-name-that-is-long", SLEEP), start("lag-name-that-is-long", BURN)
     code, out, err = diagnose("lag-name-that-is-long", "--samples", "3", "--method", "proc")

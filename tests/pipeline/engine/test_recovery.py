@@ -110,6 +110,7 @@ def gaussian_records(ticks: int) -> list[Incoming]:
     return records
 
 
+@pytest.mark.slow
 def test_gaussian_is_the_same_wherever_it_was_written_down_and_read_back() -> None:
     wired = Wired(
         "gaussian", COUNTERS, ("process",), lambda: Gaussian(context_s=100.0, minimum_features=2, spare_rows=5), 1, {}

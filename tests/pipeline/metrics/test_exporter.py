@@ -60,7 +60,7 @@ from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.agent import AGENT_FEATURES, Agent
 from laggard.producers.performance import SOURCE_FEATURES
 from laggard.producers.trace.own import OWN_FEATURES, own_frame
-from tests.monitoring.debian import promtool
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -277,7 +277,9 @@ def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
 
 
 def promtool_says(page: str) -> tuple[int, str]:
-    done = subprocess.run([*promtool(), "check", "metrics"], input=page, text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        [path_of("promtool"), "check", "metrics"], input=page, text=True, capture_output=True, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -1030,6 +1032,7 @@ def test_an_ordinary_name_stays_as_it_is() -> None:
     assert label("a\nb\x1b\udcff") == "a\ufffdb\ufffd\ufffd"
 
 
+@pytest.mark.slow
 def test_scrapes_while_frames_come() -> None:
     page = Page(top_rows=5)
     done = threading.Event()

@@ -26,7 +26,7 @@ from laggard.pipeline.records import Decoder, Frame
 from laggard.producers.performance import ERRORS, MEAN, PERFORMANCE, QUANTILES, STANDARD_DEVIATION, THROUGHPUT
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
-from tests.nginx import nginx
+from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +145,7 @@ def serving(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         configuration = CONFIGURATION.format(folder=folder, port=port, application=application.server_address[1])
         (folder / "nginx.conf").write_text(configuration)
         with (folder / "nginx.out").open("wb") as output:
-            process = start([str(nginx()), "-c", str(folder / "nginx.conf"), "-p", str(folder)], output)
+            process = start([path_of("nginx"), "-c", str(folder / "nginx.conf"), "-p", str(folder)], output)
         try:
             _await(lambda: (folder / "nginx.pid").exists() and _listens(port), process)
             yield port, process

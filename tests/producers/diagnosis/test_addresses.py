@@ -18,6 +18,7 @@ from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.proc import ProcError
 from tests.misbehaving.programs import compiled, misbehaving
+from tests.programs import path_of
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def space_of(pid, files, **options):
 
 def address_of(pid, function):
     """Where a function of the program `burning` is in a process."""
-    text = subprocess.run(["nm", compiled("burning")], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([path_of("nm"), compiled("burning")], capture_output=True, text=True, check=True).stdout
     (value,) = [int(line.split()[0], 16) for line in text.splitlines() if line.endswith(f" {function}")]
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return min(int(line.split("-")[0], 16) for line in maps if "burning" in line) + value

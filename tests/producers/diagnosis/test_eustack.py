@@ -17,9 +17,9 @@ from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import eustack
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.states import thread_states
-from tests.misbehaving.elfutils import folder_of_eu_stack
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.programs import path_of
 
 DRIVER = """
 import sys
@@ -37,7 +37,7 @@ while True:
 @pytest.fixture(autouse=True)
 def program(monkeypatch):
     """eu-stack is on the path."""
-    monkeypatch.setenv("PATH", str(folder_of_eu_stack()), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(Path(path_of("eu-stack")).parent), prepend=os.pathsep)
 
 
 @pytest.fixture
@@ -195,6 +195,7 @@ def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     assert_runs_on(burning)
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch, tmp_path):
     """It hangs as it would for a thread that does not stop: with others stopped."""
     hanging = tmp_path / "eu-stack"
@@ -214,6 +215,7 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     assert eustack.LIMIT_S <= profiler.stopped_s < 50
 
 
+@pytest.mark.slow
 def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypatch):
     monkeypatch.setattr(eustack, "thread_states", lambda path: {burning.pid: b"S", burning.tid: b"D"})
     profiler = eustack.attach(burning.pid)
@@ -223,6 +225,7 @@ def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypa
     assert "slept uninterruptibly" in profiler.notes[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_stopped_stays_so(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
@@ -238,6 +241,7 @@ def test_a_process_that_is_stopped_stays_so(burning):
     assert set(thread_states(f"/proc/{burning.pid}").values()) == {b"T"}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
     seize = (
         "import ctypes, sys, time\n"
@@ -251,6 +255,7 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
         tracer.kill()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
@@ -262,6 +267,7 @@ def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning
     assert "is a kernel thread or a zombie" in eustack.available(2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_a_process_that_could_not_be_let_go_is_not_stopped():
     """Root without CAP_KILL may trace another user's process, but not send it the signal that lets it go on."""

@@ -19,7 +19,7 @@ from laggard.producers.diagnosis import jcmd, jvm, perf
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.jvm import Jvm
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.programs import HERE, burning_java, compiled, misbehaving
+from tests.misbehaving.programs import HERE, burning_java, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
 
 if TYPE_CHECKING:
@@ -134,12 +134,12 @@ def test_dumps_become_rarer_as_they_take_longer():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_in_its_own_pid_namespace_and_as_another_user():
-    apart = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setpriv", "--reuid=65534", "--clear-groups")
+    other = ("setpriv", "--reuid=65534", "--clear-groups")
     *java, classes, main = burning_java("-XX:+UseG1GC")
     with tempfile.TemporaryDirectory() as folder:
         readable = shutil.copytree(classes, f"{folder}/classes")
         Path(folder).chmod(0o755)
-        with misbehaving([*apart, *java, readable, main], cwd="/") as shell:
+        with misbehaving(in_own_pid_namespace([*other, *java, readable, main]), cwd="/") as shell:
             pid = int(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text())
             time.sleep(1)
             (tid,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if _inner(task) == shell.tid)

@@ -34,6 +34,7 @@ def take_until(profiler, until):
         profiler.take()
 
 
+@pytest.mark.slow
 def test_the_busy_thread_of_a_python_program_is_first_and_in_its_function():
     before = held()
     with misbehaving(burning_python()) as program:
@@ -56,6 +57,7 @@ def test_the_busy_thread_of_a_python_program_is_first_and_in_its_function():
     assert held() == before
 
 
+@pytest.mark.slow
 def test_an_idle_process_waits_and_nothing_runs():
     with misbehaving(burning_python(), busy=False) as program:
         profiler = pyspy.attach(program.pid)
@@ -70,6 +72,7 @@ def test_an_idle_process_waits_and_nothing_runs():
     assert program.tid in {sample.tid for sample in samples}
 
 
+@pytest.mark.slow
 def test_what_is_no_python_process_is_said_so():
     with misbehaving([compiled("burning")], busy=False) as program:
         assert pyspy.available(program.pid) == f"py-spy: process {program.pid} is not a Python process"
@@ -84,6 +87,7 @@ def test_without_py_spy_it_says_how_to_install_it(monkeypatch, tmp_path):
     assert f"`pip --python {sys.executable} install py-spy` installs it" in pyspy.available(os.getpid())
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_no_error():
     with misbehaving(burning_python()) as program:
         profiler = pyspy.attach(program.pid)
@@ -98,6 +102,7 @@ def test_a_process_that_ends_is_no_error():
         assert profiler.stop() in ((), [])
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_be_read_is_a_clear_error(tmp_path):
     """It looks like Python, for it has mapped a file of that name, but there is no interpreter in it."""
     program = tmp_path / "python3.11"

@@ -26,9 +26,9 @@ from laggard.producers.diagnosis.session import Session, _beyond
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
-from tests.misbehaving.elfutils import folder_of_eu_stack
-from tests.misbehaving.programs import burning_java, burning_python, compiled, misbehaving
+from tests.misbehaving.programs import burning_java, burning_python, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.conftest import Time
+from tests.programs import path_of
 
 OTHERS_UID = 65534
 """Nobody's."""
@@ -555,8 +555,7 @@ def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_w
 
 @AS_ROOT
 def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
-    command: list[str | Path] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", compiled("burning")]
-    with misbehaving(command) as program:
+    with misbehaving(in_own_pid_namespace([compiled("burning")])) as program:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
         pid = int(children.read_text())
         with session_of(pid, methods=None, ratio=0.5) as session:
@@ -786,7 +785,7 @@ while sys.stdin.readline():
     ids=["perf", "eu-stack", "py-spy", "jcmd"],
 )
 def test_a_process_runs_on_whenever_laggard_is_killed(command, method, rounds):
-    path = f"{folder_of_eu_stack()}:{os.environ['PATH']}"
+    path = f"{Path(path_of('eu-stack')).parent}:{os.environ['PATH']}"
     with misbehaving(command()) as program:
         driver = subprocess.Popen(
             [sys.executable, "-c", DRIVEN, str(program.pid), method],

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,8 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tests.nginx import nginx
-from tests.programs import kept, run
+from tests.programs import kept, path_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,7 +228,7 @@ class _Nginx(_Server):
         (folder / "page.txt").write_text(page)
         configuration = folder / "nginx.conf"
         configuration.write_text(NGINX.format(workers=workers, port=port, folder=folder))
-        command: list[str | Path] = [nginx(), "-c", configuration, "-p", folder, "-e", "/dev/null"]
+        command: list[str | Path] = [path_of("nginx"), "-c", configuration, "-p", folder, "-e", "/dev/null"]
         super().__init__("nginx/worker process", command, port, workers, "/page.txt")
 
     def give(self, kind: str, item: Item) -> None:
@@ -264,7 +262,7 @@ def python(members: int) -> Iterator[Pool]:
 def java(members: int) -> Iterator[Pool]:
     """A `java.util.concurrent.ThreadPoolExecutor`."""
     flags = ("-Xmx64m", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    yield from _used(_Jobs("java", ["java", *flags, "-cp", _classes(), "Jobs", str(members)]))
+    yield from _used(_Jobs("java", [path_of("java"), *flags, "-cp", _classes(), "Jobs", str(members)]))
 
 
 POOLS: Final = {"prefork": prefork, "nginx": nginx_workers, "java": java, "python": python}
@@ -286,12 +284,10 @@ def _used(pool: Any) -> Iterator[Pool]:
 @cache
 def _classes() -> Path:
     source = HERE / "Jobs.java"
-    if shutil.which("javac") is None:
-        raise AssertionError("javac is not there; on Debian: apt install openjdk-17-jdk-headless")
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
 
     def make(folder: Path) -> Path:
-        run(["javac", "-d", str(folder / "classes"), str(source)])
+        run([path_of("javac"), "-d", str(folder / "classes"), str(source)])
         return folder / "classes"
 
     return kept(f"pools-java-{version}", make)

@@ -37,6 +37,7 @@ def rates(frames: list[Frame], feature: str) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.slow
 def test_items_come_in_bursts_at_the_mean_rate_that_is_asked_for_and_again_with_the_same_seed():
     some = list(islice(items(1, 50.0, 9000.0), 100_000))
     assert some == list(islice(items(1, 50.0, 9000.0), 100_000))

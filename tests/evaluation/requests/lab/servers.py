@@ -19,21 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from laggard.producers.trace.middleware import VARIABLE
-from tests.nginx import nginx
+from tests.programs import file_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[3]
-PACKAGES: Final = {
-    "php-fpm8.2": "php8.2-fpm",
-    "mariadbd": "mariadb-server",
-    "mariadb-install-db": "mariadb-server",
-    "mariadb": "mariadb-client",
-    "redis-server": "redis-server",
-}
-"""Programs, and the packages of Debian that bring them."""
 START_S: Final = 60.0
 END_S: Final = 10.0
 AHEAD: Final = 10
@@ -141,10 +133,10 @@ class Server:
         return self.folder / "marker"
 
 
-def missing() -> str:
-    """What has to be installed before a lab can be; empty where nothing has."""
-    packages = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
-    return f"expected the programs of these packages: apt-get install {' '.join(packages)}" if packages else ""
+def need() -> None:
+    """Raises MissingPartError where a server cannot be had."""
+    for program in ("nginx", "php-fpm", "mariadbd", "redis-server"):
+        path_of(program)
 
 
 def free_port() -> int:
@@ -238,7 +230,7 @@ def blog(folder: Path, priority: int = 0) -> Iterator[Server]:
             "/index.php?page=archive&number={}": 0.15,
             "/index.php?page=search&number={}": 0.15,
         },
-        php=Path(shutil.which("php-fpm8.2") or "php-fpm8.2"),
+        php=file_of("php-fpm"),
         ports={"mariadb": free_port(), "recommender": free_port()},
     )
     environment = {
@@ -247,7 +239,8 @@ def blog(folder: Path, priority: int = 0) -> Iterator[Server]:
         "BLOG_RECOMMENDER_PORT": str(server.ports["recommender"]),
     }
     configuration, pools = folder / "nginx.conf", folder / "fpm.conf"
-    configuration.write_text(NGINX.format(folder=folder, port=server.port, pages=HERE / "blog"))
+    pages = shutil.copytree(HERE / "blog", folder / "pages")  # the checkout may be where only its user may enter
+    configuration.write_text(NGINX.format(folder=folder, port=server.port, pages=pages))
     pools.write_text(FPM.format(folder=folder, workers=WORKERS))
     with ExitStack() as closing:
 
@@ -264,8 +257,8 @@ def blog(folder: Path, priority: int = 0) -> Iterator[Server]:
         module = "tests.evaluation.requests.lab.recommender"
         port = server.ports["recommender"]
         start("recommender", [sys.executable, "-m", module, str(port)], port, said=True)
-        start("fpm", ["php-fpm8.2", "--nodaemonize", "--fpm-config", pools])
-        start("nginx", [nginx(), "-c", configuration, "-p", folder, "-e", folder / "nginx.log"], server.port)
+        start("fpm", [path_of("php-fpm"), "--nodaemonize", "--fpm-config", pools])
+        start("nginx", [path_of("nginx"), "-c", configuration, "-p", folder, "-e", folder / "nginx.log"], server.port)
         yield server
 
 
@@ -296,7 +289,7 @@ def shop(folder: Path, priority: int = 0) -> Iterator[Server]:
 
         port = server.ports["redis"]
         options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder), "--hz", "100"]
-        start("redis", ["redis-server", "--port", str(port), *options], port)
+        start("redis", [path_of("redis-server"), "--port", str(port), *options], port)
         module = "tests.evaluation.requests.lab"
         filling = f"from {module}.shop import fill; fill()"
         subprocess.run([sys.executable, "-c", filling], cwd=ROOT, env={**os.environ, **environment}, check=True)
@@ -349,9 +342,15 @@ def _write_libraries(folder: Path) -> None:
 
 
 def _make_database(folder: Path) -> None:
-    shutil.chown(folder / "database", "mysql", "mysql")
+    shutil.chown(folder / "database", "nobody", "nogroup")
     subprocess.run(
-        ["mariadb-install-db", "--no-defaults", f"--datadir={folder}/database", "--user=mysql", "--skip-test-db"],
+        [
+            path_of("mariadb-install-db"),
+            "--no-defaults",
+            f"--datadir={folder}/database",
+            "--user=nobody",
+            "--skip-test-db",
+        ],
         check=True,
         capture_output=True,
     )
@@ -359,9 +358,9 @@ def _make_database(folder: Path) -> None:
 
 def _mariadb(folder: Path, port: int) -> list[str]:
     return [
-        "mariadbd",
+        path_of("mariadbd"),
         "--no-defaults",
-        "--user=mysql",
+        "--user=nobody",
         f"--datadir={folder}/database",
         f"--socket={folder}/database/mariadb.socket",
         f"--pid-file={folder}/database/mariadb.pid",
@@ -377,7 +376,13 @@ def _mariadb(folder: Path, port: int) -> list[str]:
 
 def database_client(folder: Path) -> list[str]:
     """The command that asks the blog's database what it is told."""
-    return ["mariadb", "--no-defaults", f"--socket={folder}/database/mariadb.socket", "--unbuffered", "--batch"]
+    return [
+        path_of("mariadb"),
+        "--no-defaults",
+        f"--socket={folder}/database/mariadb.socket",
+        "--unbuffered",
+        "--batch",
+    ]
 
 
 def _ask_database(folder: Path, questions: str) -> None:

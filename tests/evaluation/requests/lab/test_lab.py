@@ -17,7 +17,7 @@ from tests.evaluation.requests.lab import session
 from tests.evaluation.requests.lab.judging import judged, run, table
 from tests.evaluation.requests.lab.names import answer
 from tests.evaluation.requests.lab.recording import Known, analyse, matched, read, record
-from tests.evaluation.requests.lab.servers import missing
+from tests.evaluation.requests.lab.servers import need
 from tests.evaluation.requests.lab.troubles import TROUBLES, Window
 from tests.evaluation.requests.lab.truth import Answer, lost, read_answers, verdict
 
@@ -137,8 +137,7 @@ def able() -> None:
     """Skips where the kernel cannot be traced, or the servers are not there."""
     if os.geteuid() != 0 or not (TRACEFS / "instances").is_dir():
         pytest.skip(f"tracing needs root, and tracefs at {TRACEFS}")
-    if lacking := missing():
-        pytest.skip(lacking)
+    need()
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -23,19 +22,18 @@ from laggard.producers.trace.events import Kind
 from laggard.producers.trace.ftrace.recorder import Recorder
 from laggard.producers.trace.ftrace.recording import Recording
 from tests.producers.trace.ftrace.programs import TRACES
+from tests.programs import file_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 X86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program's probe is written for x86-64")
-PHP = shutil.which("php") or shutil.which("php8.2")
-NEEDS_PHP = pytest.mark.skipif(PHP is None, reason="php is not there; on Debian: apt install php-cli")
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("probed") / "probed"
-    subprocess.run(["cc", "-O2", "-o", made, Path(__file__).with_name("probed.c")], check=True)
+    subprocess.run([path_of("cc"), "-O2", "-o", made, Path(__file__).with_name("probed.c")], check=True)
     return made
 
 
@@ -97,7 +95,7 @@ def php_server(folder: Path) -> Iterator[str]:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with subprocess.Popen([str(PHP), "-S", address, "-t", folder], stdout=-3, stderr=-3) as process:
+    with subprocess.Popen([path_of("php"), "-S", address, "-t", folder], stdout=-3, stderr=-3) as process:
         try:
             for _ in range(100):
                 try:
@@ -110,15 +108,14 @@ def php_server(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-@NEEDS_PHP
 @TRACES
 def test_php(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     pages.mkdir()
     with php_server(pages) as address:
         interpreters = running_interpreters()
-        assert Path(str(PHP)).resolve() in interpreters
-        probes = php_probes(Path(str(PHP)).resolve(), "blog")
+        assert file_of("php") in interpreters
+        probes = php_probes(file_of("php"), "blog")
         with Recorder(tmp_path / "folder", probes=probes) as recorder:
             recorder.start()
             for number in range(3):
@@ -138,7 +135,7 @@ def test_a_function_that_is_not_there(program: Path, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"has no function hande; similar are handle"):
         function_probes(Function("shop", program, "hande"))
     stripped = tmp_path / "stripped"
-    subprocess.run(["strip", "-o", stripped, program], check=True)
+    subprocess.run([path_of("strip"), "-o", stripped, program], check=True)
     with pytest.raises(ProgramError, match=r"has no table of functions: it was stripped"):
         function_probes(Function("shop", stripped, "handle"))
 

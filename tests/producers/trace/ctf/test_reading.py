@@ -30,7 +30,9 @@ DATA = Path(__file__).parent / "data"
 
 def unpacked(name: str, folder: Path) -> Path:
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        # Python 3.11 has it since 3.11.4 only.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
     return next(folder.iterdir())
 
 

@@ -36,6 +36,7 @@ def pages(draw: st.DrawFn) -> Page:
     return page
 
 
+@pytest.mark.slow
 @given(st.lists(pages(), min_size=1, max_size=6))
 def test_what_a_plain_reader_finds(written: list[Page]) -> None:
     located = locate(stacked(written), HEADER)
