@@ -45,7 +45,7 @@ def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
         time.sleep(0.3)  # the round that it was in
         before = used_s(program)
         rounds = program.rounds()
-        time.sleep(1)
+        time.sleep(0.5)
         assert used_s(program) - before < 0.2
         assert program.rounds() == rounds
         program.tell("busy")

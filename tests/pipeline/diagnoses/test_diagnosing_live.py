@@ -155,15 +155,19 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
         )
         concerned: set[int] = set()
         begin = diagnosing._begin
-        monkeypatch = pytest.MonkeyPatch()
-        monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
-        diagnosing.start()
-        time.sleep(1.0)  # it has seen the machine without what is to come
-        try:
-            yield concerned
-        finally:
-            diagnosing.close()
-            assert diagnosing.failures == 0
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
+            monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_TOLD_S", 0.3)
+            diagnosing.start()
+            until = time.monotonic() + 100.0
+            while not diagnosing.delay_s() > 0.0:  # until it has seen the machine without what is to come
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            try:
+                yield concerned
+            finally:
+                diagnosing.close()
+                assert diagnosing.failures == 0
 
 
 def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

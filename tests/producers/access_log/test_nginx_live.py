@@ -225,14 +225,14 @@ def test_every_request_is_told_once_whatever_is_rotated_and_killed(tmp_path: Pat
         time.sleep(1.1 * INTERVAL_S)  # what comes now is in an interval that is told
         with load(port) as done:
             for number in range(4):
-                time.sleep(1.3)
+                time.sleep(1.0)
                 if number % 2:
                     measure.kill()  # SIGKILL
                     measure.wait()
                 for name in ("access.log", "object.log"):
                     (tmp_path / name).rename(tmp_path / f"{name}.{9 - number}")
                 server.send_signal(signal.SIGUSR1)
-                time.sleep(0.4)
+                time.sleep(0.3)
                 if number % 2:
                     measure = measuring(tmp_path)
         for application in ("shop", "objects"):

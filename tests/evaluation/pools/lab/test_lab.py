@@ -127,7 +127,7 @@ def test_the_table_tells_all_that_happened():
 @pytest.mark.slow
 def test_a_real_pool_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recording, "WARM_S", 0.5)
-    truth, frames = read(record("python", "left", 1, 6.0, tmp_path))
+    truth, frames = read(record("python", "left", 1, 5.0, tmp_path))
     assert recordings(tmp_path)
     assert truth.row in frames[0].layout.rows
     assert truth.row not in frames[-1].layout.rows
