@@ -50,7 +50,7 @@ class Machine:
             code = cli.run(words)
         return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
-    def run(self, words: Sequence[str], timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
+    def run(self, words: Sequence[str], timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
         """A command, to its end."""
         return subprocess.run(
             [*LAGGARD, *words],
@@ -64,7 +64,7 @@ class Machine:
         )
 
     def run_until(
-        self, words: Sequence[str], done: Callable[[str], bool], timeout_s: float = 90.0
+        self, words: Sequence[str], done: Callable[[str], bool], timeout_s: float = 240.0
     ) -> subprocess.CompletedProcess[str]:
         """A command that runs until it is stopped: when `done` says so of what it said, or when it takes too long."""
         log = self._folder / "said"

@@ -157,6 +157,7 @@ def machine(folder: Path, options: KafkaOptions, password: str, prefix: str = "l
     return Machine(folder, settings)
 
 
+@pytest.mark.timeout(900)  # many commands
 def test_no_command_shows_a_secret(options: KafkaOptions, tmp_path: Path) -> None:
     right = machine(tmp_path / "right", options, HUSH)
     wrong = machine(tmp_path / "wrong", options, WRONG)

@@ -287,6 +287,7 @@ def keep_up(bus: KafkaBus) -> bool:
     return all(lag(bus, NAMES.group(it), NAMES.name(topic), math.inf).level == "ok" for it, topic in read.items())
 
 
+@pytest.mark.timeout(900)  # many commands
 def test_the_commands_of_each_role_work_with_its_rules(
     cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path
 ) -> None:
