@@ -412,6 +412,9 @@ def test_waves_without_paths_are_those_who_began_together() -> None:
     found = next(each for each in report.ranking if each.rows == ("thread-13",))
     assert found.level == "wave 3"
     assert {each.rows[0] for each in report.ranking} <= {"thread-13", "wave 3"}
+    tree = report.levels[0].dendrogram
+    assert tree is not None
+    assert {"wave 2", "wave 3", "wave 4"} <= set(tree.labels), "as groups, by what each was like in its time"
 
 
 @pytest.mark.slow

@@ -144,3 +144,10 @@ def test_the_scale_is_that_of_scikit_learn() -> None:
 
 def test_the_examples_hold() -> None:
     assert doctest.testmod(clusters).failed == 0
+
+
+def test_what_is_spread_evenly_varies_along_the_same_axes_as_much() -> None:
+    points = np.random.default_rng(2).normal(size=(4000, 3)) * [5.0, 1.0, 0.2]
+    spread = clusters._spread_evenly(points, 7)
+    np.testing.assert_allclose(spread.std(axis=0), [5.0, 1.0, 0.2], rtol=0.1)
+    np.testing.assert_allclose(spread.mean(axis=0) / [5.0, 1.0, 0.2], 0.0, atol=0.1)

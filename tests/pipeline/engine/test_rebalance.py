@@ -460,6 +460,44 @@ def test_a_standby_follows_only_while_all_own_states_are_there(
     assert not any(to_recover)
 
 
+class Following:
+    """A standby that follows until it is told to stop, where it is not done at once."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        self.at_once = at_once
+        self.followed = 0
+        self.told_to_stop = False
+
+    def advance(self, stopped: Callable[[], bool]) -> None:
+        self.followed += 1
+        deadline = time.monotonic() + 20.0
+        while not (self.at_once or self.told_to_stop):
+            self.told_to_stop = stopped()
+            assert time.monotonic() < deadline
+
+
+def test_a_standby_follows_once_a_second(shared: SharedBus) -> None:
+    following, seconds, found = Following(at_once=True), (0.0, 0.5, 1.0, 1.5, 2.0), []
+    clock = iter(standby.EVERY_S * each for each in seconds)
+    one = Recoverer(shared, "drift", None, following, clock.__next__)  # type: ignore[arg-type]
+    for _ in seconds:
+        one.warm()
+        one._executor.submit(lambda: None).result()  # it does one thing at a time
+        found.append(following.followed)
+    one.close()
+    assert found == [1, 1, 2, 2, 3]
+
+
+def test_nobody_waits_for_a_standby_that_follows(shared: SharedBus) -> None:
+    following, clock = Following(at_once=False), iter((0.0, 2.0 * standby.EVERY_S))
+    one = Recoverer(shared, "drift", None, following, clock.__next__)  # type: ignore[arg-type]
+    one.warm()
+    one.warm()
+    assert not following.told_to_stop
+    one.close()
+    assert (following.followed, following.told_to_stop) == (1, True)
+
+
 # Offsets that are not where they were.
 
 
