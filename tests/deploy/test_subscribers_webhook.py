@@ -196,9 +196,9 @@ def test_one_that_waits_lets_others_join_and_loses_nothing_by_it(tmp_path: Path,
     with closing(Channel(broker, partitions=2)) as channel, closing(Receiver()) as down, closing(Receiver()) as well:
         down.answers = lambda *_: OK if well.taken else (503, {})
         channel.publish(*map(incident, range(12)))
-        waiting = post(tmp_path, channel, down)
+        waiting = post(tmp_path, channel, down, hasty=False)
         waiting.until_said("answered 503, tried ")
-        other = post(tmp_path, channel, well)
+        other = post(tmp_path, channel, well, hasty=False)
         until(lambda: well.taken or other.process.poll() is not None, other.told)
         until(lambda: len({*down.taken, *well.taken}) == 12 or waiting.process.poll() is not None, waiting.told)
         for program in (waiting, other):
