@@ -695,13 +695,14 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget_as_time_r
 
 
 def test_threads_that_come_and_go_are_met():
-    def mother(found):
-        return next((thread for thread in found.phases[0].threads if thread.name == "mother"), None)
+    def is_the_mothers_work(found):
+        most = max(found.phases[0].threads, key=lambda thread: thread.system_s)
+        return most.name == "mother" and most.system_s > 0
 
     with misbehaving([compiled("crowd")], busy=False) as program, session_of(program.pid, threads=6000) as session:
-        found = look_until(session, lambda found: mother(found) and mother(found).system_s > 0, 1)
+        # Others have a tick now and then, and the mother of all has one with each.
+        look_until(session, is_the_mothers_work, 1)
         assert not session.ended
-    assert mother(found) == max(found.phases[0].threads, key=lambda thread: thread.system_s)
 
 
 def check_budget(passing):
