@@ -1,8 +1,9 @@
-"""What all tests share: texts that are pinned by a file, and the switch that writes them anew."""
+"""What all tests share: the sizes of a run, the shared servers, and texts pinned by a file."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.alone import Room
 from tests.brokers.fixtures import broker, new_cluster
 from tests.misbehaving.programs import NotAllowedError
 from tests.monitoring import servers
@@ -23,47 +23,60 @@ if TYPE_CHECKING:
 
 __all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
 
-# On a machine that others use too, how long an example took says nothing. Every run tries the same examples, so that a
-# change fails for what it changes; `--hypothesis-profile=search` tries others.
-settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("laggard", settings.get_profile("search"), derandomize=True)
-settings.load_profile("laggard")
+# As laggard is deployed: more threads only wait for each other on matrices as small as ours. Before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# How long an example takes says nothing on a shared machine. Every run but the long one tries the same few examples, so
+# that a change fails for what it changes.
+settings.register_profile(
+    "run", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile("long", settings.get_profile("run"), derandomize=False, max_examples=1000)
+settings.load_profile("run")
 
 # A shell starts what it runs in the background with ^C ignored, and so would be whatever a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-_ROOM = pytest.StashKey[Room]()
 _LEFT_OUT: Final = "part that is missing"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the tests marked slow")
+    parser.addoption("--long", action="store_true", help="run the tests marked long too, with many examples")
     parser.addoption(
         "--update-golden", action="store_true", help="write pinned texts anew instead of comparing with them"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_ROOM] = room = Room()
-    config.add_cleanup(room.close)
+    if config.getoption("--long"):
+        settings.load_profile("long")
+
+
+_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|long)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In the quick run, do not even import what is slow all through: it needs browsers, plots, databases."""
+    if not config.getoption("--quick"):
+        return None
+    files = [collection_path] if collection_path.match("test_*.py") else [*collection_path.rglob("test_*.py")]
+    return (files and all(_SLOW.search(file.read_text()) for file in files)) or None
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that keep others waiting come first, then those that take long; what is quick fills the end."""
-    ranks: dict[Path, int] = {}
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this size of run has not; files with slow tests come first, and quick ones fill the end."""
+    left_out = {"slow", "long"} if config.getoption("--quick") else set() if config.getoption("--long") else {"long"}
+    kept: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
     for item in items:
-        marked = [item.get_closest_marker(name) is not None for name in ("alone", "slow")]
-        ranks[item.path] = min(ranks.get(item.path, 2), marked.index(True) if any(marked) else 2)
-    items.sort(key=lambda item: ranks[item.path])
-
-
-# Outermost: to wait for one's turn is not counted as the test's time.
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with item.config.stash[_ROOM].entered(alone=item.get_closest_marker("alone") is not None):
-        return (yield)
+        (deselected if any(item.get_closest_marker(name) for name in left_out) else kept).append(item)
+    config.hook.pytest_deselected(items=deselected)
+    slow = {item.path for item in kept if item.get_closest_marker("slow")}
+    items[:] = sorted(kept, key=lambda item: item.path not in slow)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -152,15 +151,16 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
     code, out, _ = checkout.run("--quick", "-k", "a b", command="tests/run")
     assert code == 0
     assert out == "lint: ok\nformat: ok\ntypes: ok\ntypes-of-tests: ok\n"
-    assert checkout.asked() == [
-        "base: -m venv .venv",
-        f"venv: -m pip {INSTALL} .[test]",
+    asked = checkout.asked()
+    assert asked[:2] == ["base: -m venv .venv", f"venv: -m pip {INSTALL} .[test]"]
+    assert [each for each in asked[2:] if not each.startswith("pytest")] == [
         "ruff: check --output-format concise .",
         "ruff: format --check .",
         "mypy: -p laggard",
         "mypy: tests deploy/subscribers",
-        "pytest: --cache-clear -n 3 --dist loadfile --no-loadscope-reorder -m not slow -k a b",
     ]
+    (tested,) = [each for each in asked if each.startswith("pytest")]  # beside the checks, whichever comes first
+    assert re.fullmatch(r"pytest: -n \S+ --dist loadfile --no-loadscope-reorder --quick -k a b", tested)
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
     assert checkout.run()[0] == 0, "what has more installed than it needs is not installed again"
     assert checkout.asked() == []
@@ -174,51 +174,12 @@ def test_a_failed_check_fails_the_command_after_all_have_run(checkout: Checkout)
     code, out, err = checkout.run(command="tests/run")
     assert code == 1
     assert out.splitlines() == [
+        "pytest speaks",
         *("ruff speaks", "lint: failed (ruff check --output-format concise .)"),
         *("ruff speaks", "format: failed (ruff format --check .)"),
-        *("types: ok", "types-of-tests: ok", "pytest speaks"),
+        *("types: ok", "types-of-tests: ok"),
     ]
     assert err.splitlines()[-1] == "failed: lint format tests"
-
-
-@pytest.mark.parametrize(
-    ("failed", "again", "code"),
-    [
-        (["tests/a.py::b", "tests/a.py::c"], 0, 0),
-        (["tests/a.py::b"], 1, 1),
-        ([f"tests/a.py::{n}" for n in "bcde"], 0, 1),
-    ],
-)
-def test_a_few_failed_tests_run_once_more_alone_and_are_named(
-    checkout: Checkout, failed: list[str], again: int, code: int
-) -> None:
-    (checkout.folder / "tests").mkdir()
-    shutil.copy(ROOT / "tests/run", checkout.folder / "tests/run")
-    python = VENV_PYTHON.replace("-c*) exit 0", f'-c*) exec {sys.executable} "$@"')
-    checkout._program(Path(f"{checkout.log}.venv/bin/python"), python)
-    for tool in ("ruff", "mypy"):
-        checkout._program(Path(f"{checkout.log}.venv/bin/{tool}"), "#!/bin/sh\nexit 0\n")
-    kept = json.dumps(dict.fromkeys(failed, True))
-    checkout._program(
-        Path(f"{checkout.log}.venv/bin/pytest"),
-        f"""#!/bin/sh
-echo "pytest: $*" >>{{log}}
-case "$*" in *--last-failed*) exit {again} ;; esac
-mkdir -p .pytest_cache/v/cache
-echo '{kept}' >.pytest_cache/v/cache/lastfailed
-exit 1
-""",
-    )
-    ended, out, err = checkout.run("-k", "a b", command="tests/run")
-    assert ended == code
-    told = ["unsteady, they passed only when run again alone:", *failed] if code == 0 else []
-    assert out.splitlines()[4:] == told
-    assert err.splitlines()[1:] == (["failed: tests"] if code else [])
-    once_more = ["pytest: -n 0 --last-failed --last-failed-no-failures none -k a b"] if len(failed) <= 3 else []
-    assert checkout.asked()[2:] == [
-        "pytest: --cache-clear -n 3 --dist loadfile --no-loadscope-reorder -k a b",
-        *once_more,
-    ]
 
 
 def test_the_help_of_the_tests_command() -> None:

@@ -5,7 +5,8 @@ is started here ends with the process that started it, also when that is killed.
 
 The fixtures (tests/brokers/fixtures.py, available to all tests):
 
-- `broker`: one broker for the whole session. It is shared: give topics and groups names of your own. Do not stop it.
+- `broker`: one broker for all processes of a test run. It is shared: give topics and groups names of your own. It
+  cannot be stopped.
 - `new_cluster(brokers=3, properties={...}, security=Security(...))`: one of your own, stopped after the test.
 
 Both are a `Cluster`: `location` is the bus's address, `bootstrap` that of other clients, `tools` runs Kafka's own

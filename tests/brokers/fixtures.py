@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.brokers.cluster import Cluster
+from tests.brokers.keeper import keep, kept
+from tests.shared import run_process, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,10 +32,9 @@ class NewCluster(Protocol):
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker that all tests of the session share: do not stop it, and use topics and groups of your own."""
-    with Cluster(tmp_path_factory.mktemp("broker") / "cluster") as cluster:
-        yield cluster
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """One broker that all processes of the run share: use topics and groups of your own."""
+    return kept(shared(tmp_path_factory, "broker", lambda folder: keep(folder, run_process())))
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ class Node:
     Attributes:
         number: its id.
         port: of its clients.
+        folder: its own, with its data.
         log: what it said since the first start.
 
     """
@@ -39,7 +40,7 @@ class Node:
         self.number = number
         self.port = port
         self.log = folder / "broker.log"
-        self._folder = folder
+        self.folder = folder
         self._heap_mb = heap_mb
         self._flags = ("-Dlaggard.log=info", *flags)
         self._settings = folder / "server.properties"
@@ -49,6 +50,10 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.number} on port {self.port}>"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What another process is told: it can use the broker, and not end it."""
+        return {**self.__dict__, "_process": None}
 
     @property
     def alive(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 _LOWEST, _HIGHEST = 15_000, 65_535
 _ENOUGH = 1000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_WORKERS = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+WORKERS = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _random = random.SystemRandom()
 _given: set[int] = set()
@@ -20,12 +20,12 @@ def free_port() -> int:
     """A port on which nothing listens, none of those that the kernel gives to connections where that can be.
 
     One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
-    tries such a port on the loopback until somebody answers may even be connected with itself. Of pytest's workers each
-    has ports of its own, so that none is given one that another is about to listen on.
+    tries such a port on the loopback until somebody answers may even be connected with itself. Each of pytest's workers
+    has ports of its own, and so has the keeper of what they share: nobody is given one that another is about to use.
     """
     lowest, highest = _not_ephemeral()
     for _ in range(1000):
-        port = _random.randrange(lowest + _WORKER, highest, _WORKERS)
+        port = _random.randrange(lowest + _WORKER, highest, WORKERS + 1)
         if port in _given:
             continue
         with socket.socket() as probe:

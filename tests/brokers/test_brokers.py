@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ import pytest
 from kafka import KafkaProducer
 
 from tests.brokers.jars import jars
+from tests.brokers.java import STARTED
+from tests.brokers.keeper import keep, kept
 from tests.brokers.node import BrokerError
 from tests.programs import MissingPartError
 
@@ -66,22 +70,39 @@ def test_a_command_that_fails_says_why(broker: Cluster) -> None:
         broker.tools.run("kafka-topics", "--describe", "--topic", "none")
 
 
-def test_brokers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
-    jars()  # else it is the other process that misses them
-    held = f"""
-import pathlib, time
-from tests.brokers import Cluster
-cluster = Cluster(pathlib.Path({str(tmp_path / "cluster")!r}))
-cluster.start()
-print(cluster.nodes[0].pid, flush=True)
+def test_the_shared_broker_ends_with_the_run_however_that_ends(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as run:
+        keep(tmp_path, run.pid)
+        (node,) = kept(tmp_path).nodes
+        assert STARTED in node.said()
+        with pytest.raises(BrokerError, match="does not run"):  # here: it is another process's
+            node.kill()
+        java = next(each for each in psutil.process_iter(["name"]) if runs(each, "java", node.folder))
+        run.kill()
+    java.wait(60)
+
+
+def runs(process: psutil.Process, name: str, folder: Path) -> bool:
+    """Whether it is a program of this name with something of the folder on its command line."""
+    with suppress(psutil.Error):
+        return process.name() == name and str(folder) in " ".join(process.cmdline())
+    return False
+
+
+def test_what_is_started_ends_with_the_process_that_started_it() -> None:
+    held = """
+import subprocess, time
+from tests.brokers.processes import start
+print(start(["sleep", "600"], subprocess.DEVNULL).pid, flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", held], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        java = psutil.Process(int(process.stdout.readline()))
-        assert java.name() == "java"
+        started = psutil.Process(int(process.stdout.readline()))
+        while started.cmdline()[:1] != ["sleep"]:  # before that it may not have asked to be killed
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        java.wait(60)
+        started.wait(60)
 
 
 def test_a_machine_without_maven_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

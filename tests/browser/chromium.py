@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def started() -> Iterator[Browser]:
-    """Chromium, driven by Playwright. Until it ends nothing else in this process can run an event loop of its own."""
+    """Chromium, driven by Playwright, whose event loop is this thread's running one until it ends."""
     program = path_of("chromium")
     needed = ":".join(map(str, libraries("chromium")))
     with ExitStack() as stack:

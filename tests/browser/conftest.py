@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
-WITHIN_MS = 20_000
+WITHIN_MS = 90_000
 """What a test waits for has to come within this time, on a machine that does much else."""
 
 WIDE = ViewportSize(width=1280, height=800)
@@ -35,11 +35,23 @@ class NewTab(Protocol):
     def __call__(self, **options: Any) -> Page: ...
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, started once for a file of tests; see `started` why not for all."""
+@pytest.fixture(scope="session")
+def driven() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    """Chromium, started once for all, and the event loop that Playwright drives it with."""
     with started() as chromium:
-        yield chromium
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield chromium, loop
+        asyncio._set_running_loop(loop)
+
+
+@pytest.fixture
+def browser(driven: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
+    """Chromium. Its loop is this thread's while the test lasts; others can run one of their own before and after."""
+    chromium, loop = driven
+    asyncio._set_running_loop(loop)
+    yield chromium
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
@@ -82,12 +94,11 @@ def tab(new_tab: NewTab) -> Page:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bus of a world with everything in it: see `tests.browser.world`. To be read only."""
-    base = tmp_path_factory.getbasetemp()
-    return shared_world(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+    return shared_world(tmp_path_factory)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def seen_world(world: Path) -> Iterator[Served]:
-    """A page on that world, for which it is the time of its end."""
+    """A page on that world, for which it is the time of its end. To be read only."""
     with served_world(world) as page:
         yield page

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
+
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -33,6 +38,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def opened(tab: Page, page: Served, query: str = "") -> None:
     tab.goto(f"{page.url}/applications{query}")
+
+
+def quiet(tab: Page) -> None:
+    """Wait until all that is asked for has come and is drawn."""
+    expect(tab.locator("main [aria-busy=true]")).to_have_count(0)
+    tab.evaluate("() => new Promise((next) => requestAnimationFrame(() => setTimeout(next)))")
 
 
 def test_the_slow_application_is_tracked_first(page: Served, tab: Page) -> None:
@@ -55,6 +66,7 @@ def test_the_slow_application_is_tracked_first(page: Served, tab: Page) -> None:
 def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, tab: Page) -> None:
     opened(tab, page)
     chart = tab.get_by_role("img", name="Mean response time as it was measured")
+    quiet(tab)  # what comes later moves it
     chart.scroll_into_view_if_needed()
     box = chart.locator(".u-over").bounding_box()
     assert box is not None
@@ -66,6 +78,7 @@ def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, t
     tab.get_by_role("link", name="Analysis", exact=True).click()
     performance = tab.get_by_role("img", name="Mean response time in the same intervals")
     expect(performance).to_be_visible()
+    quiet(tab)
     assert 10 < performance.evaluate("chart => chart.plot.data[0].length") < 25  # of 59 intervals
     tab.get_by_role("button", name="Back to now").click()
     expect(tab).not_to_have_url(re.compile("from="))

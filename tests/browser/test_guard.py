@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "correct-horse-battery"
 READ_TOKEN = "only-to-look-at-it"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

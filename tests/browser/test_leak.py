@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 from playwright.sync_api import expect
@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 
     from tests.pipeline.investigator.serving import Served
 
-FIRST: Final = 80
-NEWS: Final = 120
+pytestmark = pytest.mark.slow
+
 COME_AND_GO: Final = 5
+
+
+class Most(NamedTuple):
+    """What a page may hold more after so many further news."""
+
+    news: int
+    nodes: float
+    listeners: float
+    heap_bytes: float
 
 
 def last_frames(page: Served) -> list[Frame]:
@@ -50,9 +59,13 @@ def later(frame: Frame, number: int) -> Frame:
     return replace(frame, ts=frame.ts + number, sequence=frame.sequence + number)
 
 
-@pytest.mark.slow
-def test_a_page_on_live_news_does_not_grow(
-    world: Path, tab: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("first", "most"),
+    [(20, Most(30, 20, 5, 4e5)), pytest.param(80, Most(120, 50, 10, 1e6), marks=pytest.mark.long)],
+    ids=["short", "long"],
+)
+def test_a_page_on_live_news_does_not_grow(  # noqa: PLR0917 - fixtures
+    world: Path, tab: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, most: Most
 ) -> None:
     # As many as come in hours, in seconds: the server looks more often, and the page's clock is put forward.
     monkeypatch.setattr("laggard.pipeline.investigator.live.EVERY_S", 0.02)
@@ -67,10 +80,10 @@ def test_a_page_on_live_news_does_not_grow(
         session.send("Performance.enable")
 
         def hear(number: int) -> None:
-            news = [later(each, number) for each in frames]
+            come = [later(each, number) for each in frames]
             page.reading.clock = lambda: ENDS + number
             with tab.expect_response(lambda response: "/api/v1/series" in response.url):
-                page.reading.bus.append([Outgoing(TOPICS.name(COUNTERS), HOST, encode(each), each.ts) for each in news])
+                page.reading.bus.append([Outgoing(TOPICS.name(COUNTERS), HOST, encode(each), each.ts) for each in come])
             tab.clock.fast_forward(1000)
 
         def settled() -> Held:
@@ -78,13 +91,13 @@ def test_a_page_on_live_news_does_not_grow(
             expect(tab.locator("main [aria-busy=true]")).to_have_count(0)
             return held(session)
 
-        for number in range(1, FIRST):
+        for number in range(1, first):
             hear(number)
         before = settled()
-        for number in range(FIRST, FIRST + NEWS):
+        for number in range(first, first + most.news):
             hear(number)
         after = settled()
-        assert after.nodes < before.nodes + 50
-        assert after.listeners <= before.listeners + 10
-        assert after.heap_bytes < before.heap_bytes + 1e6
+        assert after.nodes < before.nodes + most.nodes
+        assert after.listeners <= before.listeners + most.listeners
+        assert after.heap_bytes < before.heap_bytes + most.heap_bytes
         tab.context.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 from laggard.pipeline.bus import Outgoing
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Page
+
+pytestmark = pytest.mark.slow
 
 LOOKS = """(away) => {
     Object.defineProperty(document, "hidden", { value: away, configurable: true });

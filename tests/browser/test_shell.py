@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.pipeline.investigator.serving import served
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import NewTab
     from tests.pipeline.investigator.serving import Served
+
+pytestmark = pytest.mark.slow
 
 TOKEN = "correct-horse-battery"
 

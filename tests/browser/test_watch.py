@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow
+
 PAGES = {
     "/good": (200, "text/html", "<!doctype html><link rel=icon href='data:,'><p>fine"),
     "/throws": (200, "text/html", "<!doctype html><link rel=icon href='data:,'><script src=/throws.js></script>"),

@@ -6,7 +6,6 @@ the process that is to blame for one of them, and a record that nobody could rea
 
 from __future__ import annotations
 
-import fcntl
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -37,10 +36,13 @@ from tests.grafana.scene import (
 )
 from tests.grafana.service import Held
 from tests.pipeline.investigator.serving import Served, served
+from tests.shared import shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
     from laggard.pipeline.settings import Settings
 
@@ -71,15 +73,18 @@ SETTINGS: Final = {"operators": OPERATORS, "applications.hosts": f"{APPLICATION}
 HOST: Final = "web-1"
 HOG: Final = "nginx[38@1]"
 
+INTERVAL_S: Final = 5.0
+"""Of the ticks, for tests: as much is seen as with one a second, in a quarter of the time."""
+
 _WORKED_S: Final = 5.0
 """As much of the scene is published before it is worked through: incidents join what comes within a short time."""
 
 
-def make_world(path: Path) -> None:
-    """Write the bus in this file; it takes some 20 s."""
+def make_world(path: Path, interval_s: float = 1.0) -> None:
+    """Write the bus in this file; with a tick a second it takes some 20 s, with less of them accordingly less."""
     flags = [Given(name, value, "the world") for name, value in SETTINGS.items()]
     settings = read_settings(None, environ={}, flags=flags)
-    fleet = Fleet(SCRIPT, SEEDS, BEGINS)
+    fleet = Fleet(SCRIPT, SEEDS, BEGINS, interval_s)
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
         runner = Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0))
@@ -101,16 +106,9 @@ def make_world(path: Path) -> None:
         bus.append([Outgoing(TOPICS.name(DIAGNOSES), HOST, write_diagnosis(diagnosis).encode(), diagnosis.ts)])
 
 
-def shared_world(folder: Path) -> Path:
-    """The bus of the world in a folder that several processes share; whoever comes first makes it. To be read only."""
-    path = folder / "world.db"
-    with (folder / "world.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            made = folder / "making.db"
-            make_world(made)
-            made.rename(path)  # when it is closed all of it is in this one file
-    return path
+def shared_world(factory: pytest.TempPathFactory) -> Path:
+    """The bus of the world that all processes of a test run share. To be read only."""
+    return shared(factory, "world", lambda folder: make_world(folder / "bus.db", INTERVAL_S)) / "bus.db"
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import trustme
@@ -162,7 +162,7 @@ class Channel:
 
 
 class Program:
-    """A program of `deploy/subscribers` that runs; what it says is in files."""
+    """A program of `deploy/subscribers` that runs; what it says is in files. Python gets `before` before its name."""
 
     def __init__(
         self,
@@ -172,10 +172,11 @@ class Program:
         *arguments: str,
         variables: Mapping[str, str] | None = None,
         printed: int | None = None,
+        before: Sequence[str] = (),
     ) -> None:
         own = {variable: value for variable, value in os.environ.items() if not variable.startswith("LAGGARD_")}
         given = {"LAGGARD_BUS_LOCATION": channel.cluster.location, "LAGGARD_TOPICS_PREFIX": channel.prefix}
-        python = [sys.executable, "-B"] if name.endswith(".py") else []
+        python = [sys.executable, "-B", *before] if name.endswith(".py") else []
         self.printed, self.said = folder / f"{uuid.uuid4().hex[:8]}.out", folder / f"{uuid.uuid4().hex[:8]}.err"
         self.said.touch()
         apart = ["sh", "-c", 'exec 2>"$0" "$@"', str(self.said)]

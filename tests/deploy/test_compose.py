@@ -63,6 +63,7 @@ def load(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([compose_loader(), path], env=given, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # the first time, the loader has to be built
 def test_compose_loads_it() -> None:
     done = load(COMPOSE, LAGGARD_TOPICS_PARTITIONS="8")
@@ -76,6 +77,7 @@ def test_compose_loads_it() -> None:
     assert worker["cap_drop"] == ["ALL"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
@@ -95,6 +97,7 @@ def test_compose_refuses_what_is_wrong(tmp_path: Path, right: str, wrong: str, s
     assert said in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TOKENS)
 def test_a_token_has_to_be_given(name: str) -> None:

@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS
 from tests.brokers import Cluster
 from tests.kafka.scene import Flow, Scene
@@ -151,12 +152,24 @@ Printed = dict[tuple[str, str], list[tuple[str | None, tuple[tuple[str, str], ..
 """As the outputs of a `Result`: values, headers, times in milliseconds."""
 
 
-def printed(scene: Scene) -> Printed:
-    """The anomalies as the console consumer prints them, by partition and offset."""
+END = b"the end"
+
+
+def printed(scene: Scene, told: int) -> Printed:
+    """The anomalies as the console consumer prints them, by partition and offset; `told` of them are expected.
+
+    It stops when it has printed so many and, of each partition, a record at its end: what is more than expected takes
+    the place of one of these. On a busy machine it gets its first record late, and would end by itself before that.
+    """
+    topic = scene.topics.name(ANOMALIES)
+    partitions = scene.bus.partitions(topic)
+    keys = {scene.bus.partition_of(topic, key): key for key in map(str, range(100 * len(partitions)))}
+    scene.bus.append([Outgoing(topic, keys[each], END, time.time()) for each in partitions])
+    read = scene.cluster.tools.consume(topic, told + len(partitions), idle_s=60.0)
     found = defaultdict(list)
-    # On a busy machine the consumer gets its first record late, and ends by itself before that.
-    read = scene.cluster.tools.consume(scene.topics.name(ANOMALIES), idle_s=20.0)
     for one in sorted(read, key=lambda one: (one.partition, one.offset)):
+        if one.value == END.decode():
+            continue
         what = INCIDENTS if ("ce_type", "laggard.incident") in one.headers else ANOMALIES.name
         found[what, one.key or ""].append((one.value, one.headers, round(one.ts * 1000)))
     return dict(found)
@@ -182,7 +195,8 @@ def compare(folder: Path, given: argparse.Namespace) -> int:
         chaos = Chaos(scene, draw, given.client)
         disturb(scene, chaos, draw, frames=given.frames, seconds=given.seconds, kills=given.kills)
         done = chaos.done
-        got, got_printed = committed(scene.bus, scene.topics), printed(scene)
+        got = committed(scene.bus, scene.topics)
+        got_printed = printed(scene, sum(map(len, as_printed(got).values())))
         undisturbed(scene, given.client)
         want = committed(scene.bus, scene.topics)
         order = sequences(scene.bus, scene.topics)

@@ -218,7 +218,7 @@ def disturb(parts: Parts, path: Path, seconds: float, draw: random.Random, done:
     """Let both parts work for so long, killing them meanwhile; then let them come to their end, where all is done."""
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
-    deadline = time.monotonic() + 4 * seconds + 60
+    deadline = time.monotonic() + 4 * seconds + 200
     try:
         for name in parts.kills:
             parts.start(name)

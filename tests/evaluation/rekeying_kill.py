@@ -208,7 +208,7 @@ def undisturbed(case: Case, path: Path, frames: int) -> Result:
 class Processes(Parts):
     """The producer and the worker as processes."""
 
-    pauses_s = (0.3, 2.0)
+    pauses_s = (0.3, 1.2)
 
     def __init__(self, case: Case, path: Path, frames: int, per_s: float) -> None:
         super().__init__(path, frames, per_s)

@@ -12,12 +12,14 @@ from . import bad_cases, dips, troubles
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Each measures how soon and how rightly this machine is told of. What of it does not depend on the machine, the tests
+# of sessions and of `Diagnosing` guard in a time of their own.
+pytestmark = pytest.mark.long
+
 DURATION_S: Final = 2.0
 SETTINGS: Final = {"cpu_threshold": "50%", "cpu_duration": f"{DURATION_S:g}s"}
 
 
-@pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.parametrize("name", ["c", "python"])
 def test_a_program_that_burns_is_noticed_in_time_and_told_by_its_function(name: str, tmp_path: Path) -> None:
     (found,) = troubles.run(troubles.troubles()[name], 1, tmp_path, SETTINGS)
@@ -31,8 +33,6 @@ def test_a_program_that_burns_is_noticed_in_time_and_told_by_its_function(name: 
     assert found.closed_s is not None
 
 
-@pytest.mark.slow
-@pytest.mark.alone
 def test_two_dips_are_one_event_that_tells_what_ran_before_and_after_each() -> None:
     found = dips.run(0.15, 1.2, SETTINGS | {"agent_interval": "0.5s"})
     (diagnosis,) = found.diagnoses
@@ -46,7 +46,6 @@ def test_two_dips_are_one_event_that_tells_what_ran_before_and_after_each() -> N
     assert [phase["high"] for phase in found.phases] == [True, False, True, False, True, False]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks as another user, and into a namespace")
 def test_of_each_bad_case_something_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bad_cases, "SAMPLES", 20)  # rounds of 5,000 threads are a second apart

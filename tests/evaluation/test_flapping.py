@@ -9,6 +9,8 @@ from laggard.operators.cpu import Cpu
 
 from .flapping import KINDS, count, events, job_times, jobs, main, plain, readings
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 1200.0
 
 

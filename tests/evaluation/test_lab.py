@@ -196,6 +196,7 @@ def left(name: str, device: str) -> Iterator[str]:
         yield device
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_all_is_given_back_by_one_that_is_killed(number: signal.Signals) -> None:
@@ -211,8 +212,7 @@ def test_all_is_given_back_by_one_that_is_killed(number: signal.Signals) -> None
         time.sleep(0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("able")
 def test_a_small_contention_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

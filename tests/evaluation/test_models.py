@@ -9,12 +9,17 @@ from tests.evaluation.models.queueing import SCENARIOS, record
 from tests.evaluation.models.scoring import MRT, THR, errors, found_bottleneck, run, sensitivity
 from tests.evaluation.models.tables import all_tables
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (101, 102, 103)
 
 
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(SEEDS[:1], marks=pytest.mark.slow), pytest.param(SEEDS, marks=pytest.mark.long)], ids=len
+)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_host_and_resource_of_the_bottleneck_are_named_from_the_interval_after_it_on(scenario):
-    every = [run(record(scenario, seed)) for seed in SEEDS]
+def test_host_and_resource_of_the_bottleneck_are_named_from_the_interval_after_it_on(scenario, seeds):
+    every = [run(record(scenario, seed)) for seed in seeds]
     told = [found_bottleneck(found) for found in every]
     assert np.mean([each.precision for each in told], axis=0).min() >= 0.93
     assert np.mean([each.recall for each in told], axis=0).min() >= 0.93

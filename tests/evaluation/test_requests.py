@@ -15,6 +15,8 @@ from tests.evaluation.requests.__main__ import main
 from tests.evaluation.requests.published_data import Recording, read
 from tests.evaluation.requests.published_simulated import write
 
+pytestmark = pytest.mark.slow
+
 DATA = os.environ.get("LAGGARD_DATA")
 
 
@@ -35,7 +37,7 @@ def recording(made: tuple[Path, dict[str, str]]) -> Recording:
     return read(made[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(DATA is None, reason="LAGGARD_DATA does not name the folder of the published recording")
 def test_every_published_figure_comes_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--figures", str(tmp_path)]) == 0
@@ -43,7 +45,7 @@ def test_every_published_figure_comes_out(tmp_path: Path, capsys: pytest.Capture
     assert sorted(each.name for each in tmp_path.iterdir()) == ["figure_3.png", "figure_4.png", "figure_6.png"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(DATA is None, reason="LAGGARD_DATA does not name the folder of the published recording")
 @pytest.mark.usefixtures("others_can_import")
 def test_outliers_of_the_published_recording_take_less_than_5_s_and_1_gb() -> None:
@@ -69,6 +71,7 @@ def test_what_is_wrong_is_found_and_clustered_and_read(made: tuple[Path, dict[st
     assert "cluster 1: 0 n-grams set it apart; those that differ most do not" in published.reading(found)
 
 
+@pytest.mark.long
 def test_figures_that_are_not_the_papers_are_an_error(
     made: tuple[Path, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +92,7 @@ def test_what_is_printed_may_be_rounded_but_no_more() -> None:
     assert not published.Cell("III", "median", "states", "157", np.nan).same
 
 
+@pytest.mark.long
 def test_other_outliers_and_rules_for_eps_are_told(recording: Recording) -> None:
     told = published.alternatives(recording, published.outcome(recording))
     assert "| published: durations, 25 ms | 91 | 91 | 0 |" in told
@@ -116,7 +120,7 @@ def test_the_operator_finds_them_as_they_come(made: tuple[Path, dict[str, str]],
     assert "connect" in told
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("others_can_import")
 def test_costs_are_those_of_a_process_of_its_own(made: tuple[Path, dict[str, str]], recording: Recording) -> None:
     told = published_costs.table(made[0], recording, published.outcome(recording), sklearn=True, rounds=1)

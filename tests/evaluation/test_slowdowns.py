@@ -388,6 +388,7 @@ class Meter:
         self._table.close()
 
 
+@pytest.mark.slow
 def test_each_fault_shows_in_its_resource_and_is_over_at_its_end(workload: Workload) -> None:
     culprits = dict(zip(RIGHT, ("log-0", "poll-0", "batch-0", "web-0", "cache-0", "pool-0"), strict=True))
     least = {
@@ -500,8 +501,7 @@ def test_what_is_planned_happens_and_is_undone(tmp_path: Path, workload: Workloa
             assert all(os.sched_getaffinity(workload.pid(name)) == cores for name in workers)
 
 
-@pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_short_selection_of_slowdowns(tmp_path: Path) -> None:
     situations = ("decoys", "stopped", "new", "storm")

@@ -151,20 +151,21 @@ class Script:
 class Host:
     """One simulated machine, whose time is shifted to that of the scene."""
 
-    def __init__(self, name: str, seed: int, begins: float, script: Script) -> None:
+    def __init__(self, name: str, seed: int, begins: float, script: Script, interval_s: float) -> None:
         self.name = name
+        kind = replace(KIND, interval_s=interval_s)
         self._own = OWN if name in script.own else {}
         days = (BEFORE_S + LONGEST_S) / 86400.0
         scene = START + BEFORE_S
         self._programs: dict[str, str] = {}
-        machine = Machine(KIND, days, seed)
+        machine = Machine(kind, days, seed)
         numbers = {self._program(row): number for number, row in enumerate(machine.names)}
         faults = tuple(
             Fault(one.kind, numbers[one.name], scene + one.start_s, scene + one.end_s, one.strength)
             for one in script.troubles
             if one.key == name
         )
-        self._ticks = Machine(KIND, days, seed, faults).ticks()
+        self._ticks = Machine(kind, days, seed, faults).ticks()
         self._shift = begins - scene
         self._sequence = count(1)
         self._layouts: dict[int, tuple[Layout, Layout]] = {}
@@ -307,10 +308,21 @@ _HELD: Final = ("memory_rss_bytes", "descriptors")
 
 
 class Fleet:
-    """All that is simulated."""
+    """All that is simulated.
 
-    def __init__(self, script: Script, seeds: Mapping[str, int], begins: float) -> None:
-        self.hosts = [Host(name, seed, begins, script) for name, seed in seeds.items()]
+    Parameters:
+        script: what happens.
+        seeds: of chance, by host.
+        begins: when the scene does, seconds since the Unix epoch.
+        interval_s: from one tick to the next.
+
+    """
+
+    def __init__(
+        self, script: Script, seeds: Mapping[str, int], begins: float, interval_s: float = KIND.interval_s
+    ) -> None:
+        self.interval_s = interval_s
+        self.hosts = [Host(name, seed, begins, script, interval_s) for name, seed in seeds.items()]
         self._shop = Shop()
         self._pools_from = begins - POOLS_BEFORE_S
         self._service = Service(SERVICE, SERVED_BY[0], begins, script.held)
@@ -372,12 +384,14 @@ class Played:
 
     Attributes:
         url: Prometheus's.
+        bus: the file of the worker's.
         begins: when it began, seconds since the Unix epoch.
         ends: when it ended.
 
     """
 
     url: str
+    bus: Path
     begins: float
     ends: float
 
@@ -418,7 +432,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
             shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
             awaited(lambda: query(url, shown), within_s=120)
-            yield Played(url, begins, time.time())
+            yield Played(url, path, begins, time.time())
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:
@@ -451,9 +465,10 @@ class Happened:
 
 def learned(fleet: Fleet) -> Iterator[list[Outgoing]]:
     """What the models learn from, before the scene begins, a hundred ticks at a time; not live."""
-    for _ in range(0, BEFORE_S, 100):
+    ticks = round(BEFORE_S / fleet.interval_s)
+    for first in range(0, ticks, 100):
         records = []
-        for _ in range(100):
+        for _ in range(min(100, ticks - first)):
             frames = [frame for frames in fleet.tick() for frame in frames]
             requests = fleet.requests(max(frame.ts for frame in frames))
             records += [*map(_outgoing, frames), *map(_outgoing, requests)]
@@ -465,7 +480,8 @@ def happening(script: Script, fleet: Fleet, begins: float) -> Iterator[Happened]
     marks = sorted((begins + at_s, host) for at_s, host in script.marks)
     junk = begins + script.junk_s
     due = begins
-    while due < begins + script.lasts_s:  # all of it, however late it is
+    ends = begins + script.lasts_s - fleet.interval_s + KIND.interval_s
+    while due < ends:  # all of it, however late it is
         tick = fleet.tick()
         times = [frame.ts for frames in tick for frame in frames]
         due = max(times)

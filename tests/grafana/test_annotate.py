@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Incident
     from tests.brokers import Cluster
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_795_300_000.0
 DAY_S = 86_400.0
 TOPICS = Topics("laggard.")
@@ -378,7 +380,6 @@ def test_the_first_start_begins_with_what_is_new(tmp_path: Path) -> None:
         scene.stop()
 
 
-@pytest.mark.slow
 def test_on_kafka(broker: Cluster) -> None:
     """Offsets are committed there as well, and two of them share the partitions."""
     topics = Topics("annotated.")
@@ -409,7 +410,6 @@ def committed(bus: Bus, topics: Topics) -> int:
     return sum(bus.committed(topics.group(ANNOTATIONS), partition) for partition in partitions)
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     """As a process: until it is told to stop, and once more."""
     location = tmp_path / "laggard.db"

@@ -13,6 +13,8 @@ from tests.grafana.defined import DASHBOARDS, DEFINED, RULES
 if TYPE_CHECKING:
     from tests.grafana.stand_in import StandIn
 
+pytestmark = pytest.mark.slow
+
 
 def test_check_says_what_is_missing_and_changes_nothing(grafana: StandIn, call: Any) -> None:
     code, out, _ = call(grafana, "check")

@@ -32,6 +32,8 @@ from laggard.pipeline.grafana.surroundings import RIGHTS
 from tests.grafana.defined import DASHBOARDS, DEFINED, RULES
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
 
+pytestmark = pytest.mark.slow
+
 HOST = "laggard-host"
 ANOMALY = "laggard-incident"
 
@@ -441,7 +443,6 @@ class Person:
         ]
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.sampled_from([*VERSIONS]),

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.grafana.rules import Expression, expressions
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.grafana.annotate import Annotator
+from laggard.pipeline.grafana.client import Grafana
+from laggard.pipeline.grafana.rules import expressions
+from laggard.pipeline.topics import Topics
 from tests import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
 from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing
 from tests.grafana.service import Held
-from tests.monitoring.servers import api, query
+from tests.grafana.stand_in import TOKEN, running
+from tests.monitoring.servers import api, awaited, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,21 +77,20 @@ def answers(played: Played, one: Asked, place: Mapping[str, str]) -> list[float]
     return [float(value) for each in series for _, value in each["values"]]
 
 
-@pytest.mark.parametrize("one", list(asked()), ids=lambda one: one.place)
-def test_it_has_an_answer(played: Played, one: Asked) -> None:
-    for place in (EVERYWHERE, HERE):
-        values = [value for value in answers(played, one, place) if not math.isnan(value)]
-        assert bool(values) != (one.place in EMPTY_BY_DESIGN), EMPTY_BY_DESIGN.get(one.place, "it has none")
+def test_each_has_an_answer(played: Played) -> None:
+    for one in asked():
+        for place in (EVERYWHERE, HERE):
+            values = [value for value in answers(played, one, place) if not math.isnan(value)]
+            assert bool(values) != (one.place in EMPTY_BY_DESIGN), EMPTY_BY_DESIGN.get(one.place, f"{one}: it has none")
 
 
 RULES = list(expressions(faster=120.0))
 """With times that fit into the scene."""
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.place)
-def test_a_rule_has_an_answer(played: Played, rule: Expression) -> None:
-    found = query(played.url, rule.text, time=f"{played.ends:.3f}")
-    assert found or rule.empty
+def test_each_rule_has_an_answer(played: Played) -> None:
+    for rule in RULES:
+        assert query(played.url, rule.text, time=f"{played.ends:.3f}") or rule.empty, rule
 
 
 def test_the_incident_has_its_alert(played: Played) -> None:
@@ -99,10 +103,11 @@ def test_what_is_empty_by_design_is_still_asked() -> None:
     assert EMPTY_BY_DESIGN.keys() <= {one.place for one in asked()}
 
 
-@pytest.mark.parametrize("one", [one for one in asked() if "$environment" in one.expression], ids=lambda one: one.place)
-def test_elsewhere_it_has_none(played: Played, one: Asked) -> None:
-    # A count of nothing is 0: see `or_zero`.
-    assert all(value == 0.0 for value in answers(played, one, NOWHERE))
+def test_elsewhere_none_has_one(played: Played) -> None:
+    for one in asked():
+        if "$environment" in one.expression:
+            # A count of nothing is 0: see `or_zero`.
+            assert all(value == 0.0 for value in answers(played, one, NOWHERE)), one
 
 
 def test_every_metric_is_exported(played: Played) -> None:
@@ -174,6 +179,43 @@ def test_the_incident_of_a_service_names_the_cause_and_has_its_alert(played: Pla
     alerts = [alert["metric"] for alert in query(played.url, rule.text, time=f"{played.ends:.3f}")]
     (alert,) = [alert for alert in alerts if "service" in alert]
     assert (alert["service"], alert["scope"], alert["feature"]) == (SERVICE, "request", "outlying_ratio")
+
+
+def test_what_a_worker_joins_is_annotated_once(played: Played) -> None:
+    """Operators see the process and its host at once: that is one incident."""
+    with (
+        running("12.1") as grafana,
+        EmbeddedBus(played.bus) as bus,
+        Grafana(grafana.url, TOKEN) as client,
+    ):
+        annotator = Annotator(bus, Topics(), client, since_s=3600.0)
+        annotator.begin()
+
+        def notes() -> list[dict[str, Any]]:
+            annotator.step(0.2)
+            return sorted(grafana.annotations.values(), key=lambda each: each["time"])
+
+        try:
+            found = awaited(
+                notes,
+                lambda notes: (
+                    {"mark", "host:web-1", "application:shop"} <= {tag for note in notes for tag in note["tags"]}
+                ),
+                within_s=120,
+            )
+        finally:
+            annotator.close()
+    marks = [note for note in found if "mark" in note["tags"]]
+    assert [(mark["time"] / 1000, mark["tags"][2]) for mark in marks] == [(pytest.approx(played.begins + 7), "web-1")]
+    # The application that the host serves has an incident of its own.
+    incidents = [note for note in found if "incident" in note["tags"]]
+    (of_application,) = [note for note in incidents if "application:shop" in note["tags"]]
+    assert {"open", "operator:regression"} <= set(of_application["tags"])
+    (incident,) = [note for note in incidents if "host:web-1" in note["tags"] and "operator:gaussian" in note["tags"]]
+    assert "open" in incident["tags"]
+    assert played.begins + 2 <= incident["time"] / 1000 <= played.ends
+    assert "nginx" in incident["text"]
+    assert "laggard incidents " in incident["text"]
 
 
 LIBRARY = Path(__file__).parent / "library"

@@ -27,17 +27,11 @@ def test_the_client_that_is_asked_for_is_used_and_librdkafka_where_it_is_install
     assert isinstance(client_of(KafkaOptions()), Librdkafka)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_changes_no_bit_of_the_results(broker: Cluster, new_scene: NewScene, client: str) -> None:
-    """Anomalies, dead letters and states are those of a task without any client."""
-    scene = new_scene(broker, partitions=2, kafka__client=client)
-    scene.send(1500)
-    scene.worker().start()
-    scene.check()
-
-
 def test_members_of_one_group_may_use_different_clients(broker: Cluster, new_scene: NewScene) -> None:
-    """They share the partitions, and each goes on from the states and offsets of the other."""
+    """They share the partitions, and each goes on from the states and offsets of the other.
+
+    Anomalies, dead letters and states are, bit for bit, those of a task without any client.
+    """
     scene = new_scene(broker, partitions=3)
     first, second = (scene.worker(kafka__client=client) for client in CLIENTS)
     first.start()

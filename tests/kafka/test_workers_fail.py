@@ -38,6 +38,7 @@ def test_killed_workers_leave_what_an_undisturbed_one_leaves() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_first_result_after_a_kill_comes_soon_after_its_session(broker: Cluster, new_scene: NewScene) -> None:
     """Of six seconds; with what a machine that others use too takes besides. How long it takes, a benchmark says."""
     scene = new_scene(broker, partitions=2, kafka__session_timeout="6s")

@@ -27,7 +27,7 @@ static void *grinder(void *nothing) {
 }
 
 static void *tidier(void *nothing) {
-    for (;;) result += tidy(1000000), rest(50000);
+    for (;;) result += tidy(100000), rest(50000);
     return nothing;
 }
 

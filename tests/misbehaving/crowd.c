@@ -21,7 +21,7 @@ static void *mother(void *nothing) {
     for (;;) {
         pthread_t child;
         if (!pthread_create(&child, NULL, mayfly, NULL)) pthread_join(child, NULL);
-        rest(2000);
+        rest(5000);
     }
     return nothing;
 }

@@ -16,6 +16,8 @@ from tests.programs import path_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 ROUTE = DEPLOY / "alertmanager/alertmanager.yml"
 TEMPLATES = DEPLOY / "alertmanager/laggard.tmpl"
 RECEIVERS = {"info": "chat", "warning": "ticket", "critical": "page"}

@@ -35,6 +35,8 @@ from tests.programs import path_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 RULES = DEPLOY / "prometheus/laggard.rules.yaml"
 TESTS = DEPLOY / "prometheus/tests"
 OPENAPI = sorted((Path(__file__).parents[1] / "grafana/openapi").glob("grafana-*.json"))
@@ -87,6 +89,7 @@ def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     assert code == 0, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_fires_keeps_firing_and_resolves(name: str) -> None:
     code, said = run_promtool("test", "rules", TESTS / f"{name}.yaml")
@@ -123,7 +126,6 @@ def _whoever_saw_it(rule: dict[str, Any]) -> None:
     rule["expr"] = re.sub(r"\n\s+and on \([^)]*\) laggard_false_alarms_budget_per_day", "", rule["expr"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", [_at_once, _later, _not_kept, _kept_long, _whoever_saw_it])
 def test_the_tests_of_the_alerts_can_fail(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     for rule in (rule for group in prometheus_rules()["groups"] for rule in group["rules"] if "alert" in rule):

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from tests.monitoring.fixtures import NewServer
 
+pytestmark = pytest.mark.slow
+
 NOTHING = {"route": {"receiver": "none"}, "receivers": [{"name": "none"}]}
 RULES = '{"groups": [{"name": "a", "interval": "1s", "rules": [{"alert": "A", "expr": "vector(1)"}]}]}'
 
 
-@pytest.mark.slow
 def test_an_alert_of_prometheus_reaches_alertmanager(prometheus: NewServer, alertmanager: NewServer) -> None:
     to = alertmanager(NOTHING)
     url = prometheus(

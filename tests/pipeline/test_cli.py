@@ -134,6 +134,7 @@ def test_an_unexpected_error_is_one_line_and_its_traceback_with_debug(
         run(["mark", "--debug"])
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away() -> None:
     piped = subprocess.run(
         ["/bin/sh", "-c", f"{' '.join(LAGGARD)} doctor --json; echo $? >&2"],

@@ -384,6 +384,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (finding.level, finding.found) == ("problem", f"{tmp_path} may not be written")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_somebody_elses_bus_is_told_and_the_rest_too() -> None:
     program = (

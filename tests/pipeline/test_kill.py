@@ -13,7 +13,7 @@ KILL = Path(__file__).parents[1] / "evaluation/kill.py"
 def test_killed_parts_leave_what_undisturbed_ones_leave() -> None:
     """The short form of tests/evaluation/kill.py."""
     done = subprocess.run(
-        [sys.executable, KILL, "--frames", "2500", "--seconds", "7", "--seed", "3"],
+        [sys.executable, KILL, "--frames", "2500", "--seconds", "5", "--seed", "3"],
         capture_output=True,
         text=True,
         check=False,

@@ -181,6 +181,6 @@ def test_agent_worker_and_up_tell_it(manager: Manager, tmp_path: Path) -> None:
             assert manager.await_message("WATCHDOG=1")
             one.send_signal(signal.SIGTERM)
             manager.await_message("STOPPING=1")
-            assert one.wait(60) == 0
+            assert one.wait(120) == 0
         assert part == "up" or any(message.startswith("STATUS=") for message in before), before
         manager.heard()

@@ -61,11 +61,11 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def test_signals(begin: Callable[..., subprocess.Popen[bytes]], number: signal.Signals) -> None:
     part = begin()
     part.send_signal(number)
-    assert part.wait(30) == 0
+    assert part.wait(120) == 0
 
 
 def test_its_time(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
-    assert begin(duration_s=0.05).wait(30) == 0
+    assert begin(duration_s=0.05).wait(120) == 0
 
 
 def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -77,7 +77,7 @@ def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[
     time.sleep(0.1)
     assert part.poll() is None
     part.send_signal(signal.SIGINT)
-    assert part.wait(30) == INTERRUPTED
+    assert part.wait(120) == INTERRUPTED
 
 
 @pytest.mark.parametrize("temper", ["mild", "stubborn"])
@@ -86,7 +86,7 @@ def test_it_ends_with_its_supervisor(begin: Callable[..., subprocess.Popen[bytes
     assert part.stdin is not None
     part.stdin.close()
     part.stdin = None
-    assert part.wait(30) == (0 if temper == "mild" else 1)
+    assert part.wait(120) == (0 if temper == "mild" else 1)
 
 
 def test_a_supervisor_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_supervisor_that_does_not_read_holds_nothing_up(tmp_path: Path) -> Non
     arguments = [sys.executable, "-c", code, str(tmp_path), "supervised", "0", "mild", "60"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=writing) as part:
         os.close(writing)
-        assert part.wait(60) == 0
+        assert part.wait(120) == 0
     with os.fdopen(reading, "rb") as read:
         lines = read.read().splitlines()
     assert 100 < len(lines) < 20_000

@@ -12,7 +12,7 @@ import pytest
 def test_killed_parts_leave_what_undisturbed_ones_leave(case: str) -> None:
     """The short form of tests/evaluation/applications_kill.py, and of those for pools and requests."""
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.evaluation.{case}", "--frames", "1500", "--seconds", "8", "--seed", "3"],
+        [sys.executable, "-m", f"tests.evaluation.{case}", "--frames", "1500", "--seconds", "5", "--seed", "3"],
         capture_output=True,
         text=True,
         check=False,

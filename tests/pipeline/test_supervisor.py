@@ -50,7 +50,7 @@ def python(code: str) -> list[str]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.01)

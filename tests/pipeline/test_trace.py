@@ -311,6 +311,7 @@ def test_php(traced: Traced) -> None:
     assert all(each.times_s["BS"] >= 0.1 for each in found)
 
 
+@pytest.mark.slow
 def test_spans_are_read_too(traced: Traced) -> None:
     begin = int(time.time() - 60.0) * 1_000_000_000
 
@@ -342,6 +343,7 @@ def test_spans_are_read_too(traced: Traced) -> None:
     assert re.search(r" 350 ms +70 %", out)
 
 
+@pytest.mark.slow
 def test_what_has_no_request_in_it(traced: Traced) -> None:
     path = traced.folder / "spans.json"
     path.write_text('{"resourceSpans": []}')
@@ -451,6 +453,7 @@ def test_up_goes_on_where_nothing_can_be_traced(traced: Traced) -> None:
     assert re.fullmatch(r"laggard: trace: nothing is traced: /bin/none: .*; it is tried again every 60 s\n", err), err
 
 
+@pytest.mark.slow
 def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
     traced.folder.chmod(0o777)
     for parent in takewhile(lambda each: each != Path(tempfile.gettempdir()), traced.folder.parents):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -65,7 +65,7 @@ class Port:
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
         self.number = int(self.url.rpartition(":")[2])
-        self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.client = httpx.Client(base_url=self.url, timeout=120)
 
     def append(self, mark: Mark) -> None:
         self.seconds += self.between_s
@@ -206,7 +206,6 @@ def test_what_is_no_mark_is_refused(port: Port, body: bytes, error: str) -> None
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: json.dumps({"note": text}).encode()))
-@settings(max_examples=200, deadline=None)
 def test_any_body_is_a_mark_or_a_request_error(body: bytes) -> None:
     try:
         mark = read_mark(body, "web-1", NOW)
@@ -266,7 +265,7 @@ def test_errors_are_json_and_tell_nothing_of_the_inside(port: Port, caplog: pyte
     port.failure = RuntimeError("secret")
     with caplog.at_level(logging.ERROR):
         answer = port.post({"note": ""})
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "secret" not in caplog.text and time.monotonic() < deadline:  # logged after the answer
             time.sleep(0.01)
     refused(answer, 500, "internal error")
@@ -330,14 +329,14 @@ def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port, monkeypatc
     monkeypatch.setattr(server._Protocol, "_close_silent", when_all_are_there)
     address = ("127.0.0.1", port.number)
     held = [socket.create_connection(address) for _ in range(40)]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
 
     def healthy() -> int:
         assert time.monotonic() < deadline
         with suppress(OSError):
             held[1].sendall(b"G")  # one byte now and then is no question
         time.sleep(0.05)
-        return httpx.get(f"{port.url}/-/healthy", timeout=30).status_code
+        return httpx.get(f"{port.url}/-/healthy", timeout=120).status_code
 
     try:
         # They are taken one by one, and lock others out only when enough of them are.
@@ -366,7 +365,7 @@ def test_connections_that_take_no_answer_lock_nobody_out(monkeypatch: pytest.Mon
     try:
         with socket.create_connection(("127.0.0.1", int(serving.url.rpartition(":")[2]))) as held:
             held.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert given_up.wait(60)
+            assert given_up.wait(120)
     finally:
         serving.close()
 
@@ -441,11 +440,11 @@ def test_it_stops_with_the_event_and_gives_the_port_back(monkeypatch: pytest.Mon
     port = Port(number=free_port())  # none that a connection may take meanwhile
     assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
     port.stop.set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         assert time.monotonic() < deadline
         try:
-            httpx.get(port.url, timeout=30)
+            httpx.get(port.url, timeout=120)
         except httpx.ConnectError:
             break
         except httpx.TransportError:  # it was just closing
@@ -466,14 +465,14 @@ def test_a_request_in_flight_is_finished_before_it_stops() -> None:
     class Slow(Port):
         def append(self, mark: Mark) -> None:
             entered.set()
-            go_on.wait(60)
+            go_on.wait(120)
             super().append(mark)
 
     port = Slow()
     answers: list[int] = []
     posting = threading.Thread(target=lambda: answers.append(port.post({"note": ""}).status_code))
     posting.start()
-    assert entered.wait(60)
+    assert entered.wait(120)
     port.stop.set()
     time.sleep(0.15)
     go_on.set()

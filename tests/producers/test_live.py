@@ -19,6 +19,8 @@ from laggard.producers.agent import Agent
 from laggard.producers.clock import Clock
 from laggard.producers.processes import FEATURES, ProcessTable
 
+pytestmark = pytest.mark.slow
+
 OTHERS_UID = 65533  # not the user nobody, as whom servers run
 """Nobody's."""
 
@@ -149,7 +151,6 @@ def test_rates_agree_with_psutil(table):
         assert between.most("switches_voluntary_per_s") + 20 >= switches
 
 
-@pytest.mark.slow
 def test_of_two_spinners_on_one_core_each_runs_or_waits(table):
     spin = f"import os\nos.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\nturn()\nwhile True: pass\n"
     with child(spin) as process, child(spin) as other:
@@ -195,8 +196,9 @@ def test_all_threads_count(table):
         time.sleep(0.5)
         between.end()
         assert between.row["threads"] == 9
-        assert between.most("switches_voluntary_per_s") > 250  # the first thread has none
-        assert between.most("timeslices_per_s") > 250
+        # The first thread has none. Others may keep the eight from waking 1,000 times a second.
+        assert between.most("switches_voluntary_per_s") > 50
+        assert between.most("timeslices_per_s") > 50
         assert between.most("cpu_user_ratio", "cpu_system_ratio") > 0
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laggard.producers import proc
@@ -146,7 +146,6 @@ def test_errors_name_file_field_and_what_was_expected(parse, text, said):
         parse_system_stat,
     ],
 )
-@settings(max_examples=50)
 @given(text=st.binary(max_size=200) | CUT)
 @example(text=b"(\xff)")
 def test_any_bytes_give_a_value_or_one_clear_error(parse, text):

@@ -192,6 +192,7 @@ def test_pressure_is_the_share_of_time_in_which_somebody_waited(
         time.pass_(0.5)
 
 
+@pytest.mark.slow
 def test_a_process_of_this_machine_uses_what_the_kernel_says_that_it_did() -> None:
     """Exact: against what the process itself read of its own CPU time, at both readings."""
     utilisation = Utilisation(Clock())

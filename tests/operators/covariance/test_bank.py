@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from laggard.operators.covariance.bank import BLOCK, SETTLED, Bank, _median, _normal
+from laggard.operators.covariance.bank import BLOCK, PRIOR_DEVIATION, PRIOR_MEAN, SETTLED, Bank, _median, _normal
 from tests.operators.conftest import plain
 
 WINDOWS = (4, 12)
@@ -190,6 +190,13 @@ def test_the_limit_grows_with_what_is_compared_and_falls_with_the_budget() -> No
         assert math.isfinite(bank.evidence_limit(0, interval_s, 1.0))
     # However many false alarms are allowed, who does not differ at all is none.
     assert bank.evidence_limit(3, 60.0, 1e9) > 0.0
+
+
+def test_the_highest_of_a_block_are_taken_for_extremes_that_vary_so_much() -> None:
+    """Their distribution is Gumbel's, which has a scale of its own: not the standard deviation."""
+    location, scale = Bank(np.zeros(2), WINDOWS)._limits
+    np.testing.assert_array_equal(location, PRIOR_MEAN)
+    np.testing.assert_allclose(stats.gumbel_r.std(scale=scale), PRIOR_DEVIATION)
 
 
 def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> None:

@@ -295,6 +295,7 @@ def test_what_nobody_would_notice_is_not_told() -> None:
     assert deviating(coarse) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [3, 10])
 def test_a_healthy_pool_is_left_alone_for_long(members: int) -> None:
     pool = pool_of()
@@ -347,6 +348,7 @@ def test_groups_stand_before_their_members() -> None:
     assert {level.path for level in pool.report(replicates=0).levels} == {"", "c"}
 
 
+@pytest.mark.slow
 def test_paths_of_any_depth_are_told() -> None:
     """Parts below the deepest level belong to the last one."""
     pool, values = pool_of(), healthy(400, 6)
@@ -359,6 +361,16 @@ def test_paths_of_any_depth_are_told() -> None:
     feed(pool, layout(rows), values[300:], 300)
     kinds = {each.rows[0]: each.kind for each in pool.report(replicates=0).ranking}
     assert kinds[rows[4]] == "left"
+
+
+def test_of_more_members_than_a_dendrogram_has_leaves_it_shows_those_that_deviate() -> None:
+    more = detector.MOST_LEAVES + 6
+    pool, values = pool_of(), healthy(200, more)
+    values[120:, -1, 0] += 0.8
+    feed(pool, layout(workers(more)), values)
+    tree = pool.report(replicates=0).levels[0].dendrogram
+    assert tree is not None
+    assert tree.labels == (*workers(detector.MOST_LEAVES - 1), f"worker-{more - 1}")
 
 
 # Groups that come one after the other.
@@ -376,6 +388,7 @@ def waves(count: int, ticks: int, harmed: int | None) -> Covariance:
     return pool
 
 
+@pytest.mark.slow
 def test_waves_are_compared_with_each_other_by_age() -> None:
     assert deviating(waves(6, 100, None)) == []
     pool = waves(6, 100, 3)
@@ -399,8 +412,12 @@ def test_waves_without_paths_are_those_who_began_together() -> None:
     found = next(each for each in report.ranking if each.rows == ("thread-13",))
     assert found.level == "wave 3"
     assert {each.rows[0] for each in report.ranking} <= {"thread-13", "wave 3"}
+    tree = report.levels[0].dendrogram
+    assert tree is not None
+    assert {"wave 2", "wave 3", "wave 4"} <= set(tree.labels), "as groups, by what each was like in its time"
 
 
+@pytest.mark.slow
 def test_members_that_are_replaced_one_by_one_are_no_trouble() -> None:
     """A rolling restart: who is new holds less, as all did when they were."""
     pool, begins, members = pool_of(), np.zeros(8), 8
@@ -449,6 +466,7 @@ def test_whose_place_is_taken_has_not_left() -> None:
     assert deviating(pool) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [7, 30, 100])
 def test_in_a_pool_that_scales_in_and_out_nobody_has_left(period: int) -> None:
     pool, chance = pool_of(), np.random.default_rng(period)
@@ -500,6 +518,7 @@ def test_features_in_another_order_or_fewer_of_them_are_the_same_features() -> N
     assert (found.rows, found.features[0].feature) == (("worker-3",), CPU)
 
 
+@pytest.mark.slow
 def test_more_features_than_are_compared_do_not_make_it_forget_at_each_tick() -> None:
     """Frames that have other ones of many features in turn."""
     pool, chance = pool_of(), np.random.default_rng(6)
@@ -555,6 +574,7 @@ def size(state: Any) -> int:
     return 1
 
 
+@pytest.mark.slow
 def test_members_and_groups_that_come_and_go_for_ever_do_not_grow_the_state() -> None:
     pool = pool_of(limit=16)
 
@@ -569,6 +589,7 @@ def test_members_and_groups_that_come_and_go_for_ever_do_not_grow_the_state() ->
     assert size_after(range(20)) == size_after(range(20, 40))
 
 
+@pytest.mark.slow
 def test_who_is_forgotten_leaves_no_trace_in_a_state_that_is_restored() -> None:
     """Members end after several blocks and are forgotten a day later, while others go on."""
     whole, restored = pool_of(), pool_of()

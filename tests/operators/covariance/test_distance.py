@@ -130,6 +130,16 @@ def test_a_metric_that_is_constant_for_one_sets_it_apart_as_far_as_the_floor_has
     np.testing.assert_allclose(found[4, :4], math.log(1.0 / (0.8 * FLOOR)), rtol=1e-9)
 
 
+def test_no_member_is_further_below_the_pool_than_the_floor_has_it() -> None:
+    covariances = pool(np.random.default_rng(8), 6, 3)
+    covariances[4, 2], covariances[4, :, 2] = 0.0, 0.0
+    found = whiten(covariances, floor=1e-3)
+    least = np.linalg.eigvalsh(found)[:, 0]
+    np.testing.assert_allclose(least[4], 1e-3, rtol=1e-6)
+    assert np.delete(least, 4).min() > 1e-3
+    assert np.isfinite(tangent(found)).all()
+
+
 def test_noise_of_measurement_bounds_what_a_constant_metric_says() -> None:
     covariances = np.array([np.eye(2)] * 3)
     covariances[2, 1, 1] = 0.0

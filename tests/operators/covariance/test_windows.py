@@ -7,7 +7,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.covariance import windows as module
@@ -59,7 +59,7 @@ STEP = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.slow
 @given(st.lists(STEP, min_size=1, max_size=60))
 def test_every_window_equals_the_batch_formulas_while_members_come_and_go(steps: list[dict]) -> None:
     windows = Windows(2, LENGTHS)

@@ -45,6 +45,7 @@ def small(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack((values, *extra)), draw(arrays(np.float64, samples, elements=whole))
 
 
+@pytest.mark.slow
 @given(small())
 def test_what_each_candidate_would_bring_is_what_the_loop_finds(drawn: tuple[np.ndarray, np.ndarray]) -> None:
     values, target = drawn

@@ -24,6 +24,15 @@ def test_coefficients_and_p_values_are_those_of_numpy_and_scipy(chance: np.rando
     np.testing.assert_allclose(p_values(r, samples), [each.pvalue for each in expected], rtol=1e-6, atol=1e-300)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_coefficient_is_beyond_one_however_it_is_rounded(seed: int) -> None:
+    target = np.random.default_rng(seed).normal(size=50)
+    factors = np.array([1.0, 3.0, 1e-3, -1.0, -7.0])
+    r = correlations(target[:, None] * factors, target)
+    np.testing.assert_allclose(r, np.sign(factors), rtol=1e-14)
+    assert np.abs(r).max() <= 1.0
+
+
 def test_p_values_far_out_keep_their_order() -> None:
     r = np.array([0.0, 0.5, -0.5, 0.99, 0.999999, 1.0, np.nan])
     p = p_values(r, 100)

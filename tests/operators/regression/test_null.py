@@ -25,6 +25,7 @@ def test_the_published_test_has_no_budget() -> None:
     assert sum(cry("gaussian", 0, 400, 60.0, "published").rebuilds.values()) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_world_is_the_same_for_the_same_seed_and_its_relation_does_not_change(world: str) -> None:
     first, second = show(world, 1, 2_880), show(world, 1, 2_880)

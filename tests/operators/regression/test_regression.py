@@ -70,6 +70,7 @@ def test_a_metric_that_moved_as_if_nothing_were_short_is_no_suspect() -> None:
     assert QUEUE in {suspect.metric for suspect in operator.suspects()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_each_kind_predicts_and_says_what_it_can(method: str, kind: Kind) -> None:
@@ -227,6 +228,7 @@ def test_of_more_metrics_than_the_limit_the_first_are_kept_and_the_others_counte
     assert operator.refused == 0
 
 
+@pytest.mark.slow
 def test_fifty_thousand_metrics_are_taken_and_one_more_is_not() -> None:
     chance = np.random.default_rng(11)
     names = Names(tuple(f"host/process-{number}:value" for number in range(50_001)))

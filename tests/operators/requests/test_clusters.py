@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
@@ -36,7 +36,6 @@ def test_the_inertia_is_that_of_scikit_learn(k: int) -> None:
         assert adjusted_rand_score(found.labels, theirs.labels_) == 1.0
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.tuples(st.integers(1, 40), st.integers(1, 3)).flatmap(
         lambda shape: arrays(np.float64, shape, elements=st.integers(-3, 3).map(float))
@@ -90,6 +89,7 @@ def test_of_many_clusters_some_may_be_joined_but_none_is_split() -> None:
     assert all(len(np.unique(found[labels == each])) == 1 for each in range(5))
 
 
+@pytest.mark.slow
 def test_one_cluster_is_rarely_split() -> None:
     split = dict.fromkeys(("normal", "even", "log-normal"), 0)
     for seed in range(25):
@@ -144,3 +144,10 @@ def test_the_scale_is_that_of_scikit_learn() -> None:
 
 def test_the_examples_hold() -> None:
     assert doctest.testmod(clusters).failed == 0
+
+
+def test_what_is_spread_evenly_varies_along_the_same_axes_as_much() -> None:
+    points = np.random.default_rng(2).normal(size=(4000, 3)) * [5.0, 1.0, 0.2]
+    spread = clusters._spread_evenly(points, 7)
+    np.testing.assert_allclose(spread.std(axis=0), [5.0, 1.0, 0.2], rtol=0.1)
+    np.testing.assert_allclose(spread.mean(axis=0) / [5.0, 1.0, 0.2], 0.0, atol=0.1)

@@ -78,6 +78,7 @@ def _day(chance: np.random.Generator, begin: int, length: int, what: str) -> tup
     return made, truth
 
 
+@pytest.mark.slow
 def test_each_trouble_is_found_is_one_cluster_and_says_what_it_lost_its_time_on() -> None:
     chance = np.random.default_rng(11)
     requests = Requests()
@@ -108,6 +109,7 @@ def test_each_trouble_is_found_is_one_cluster_and_says_what_it_lost_its_time_on(
     assert set(odd.evidence.differences[0].what) <= {"newlstat", "readlink"}
 
 
+@pytest.mark.slow
 def test_the_same_trouble_has_the_same_number_when_it_comes_again() -> None:
     chance = np.random.default_rng(12)
     requests = Requests()
@@ -123,6 +125,7 @@ def test_the_same_trouble_has_the_same_number_when_it_comes_again() -> None:
     assert numbers[0] == numbers[2] != numbers[1]
 
 
+@pytest.mark.slow
 def test_of_normal_requests_few_are_out_of_line() -> None:
     chance = np.random.default_rng(13)
     requests = Requests()

@@ -24,6 +24,7 @@ def rolled(count: int) -> tuple[np.ndarray, np.ndarray]:
     return points, angle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", [8, 15])
 def test_places_are_as_far_from_each_other_as_with_scikit_learn(neighbours: int) -> None:
     points, angle = rolled(400)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -29,7 +29,6 @@ def plain(sequences: list[list[str]], longest: int) -> list[dict[tuple[str, ...]
     ]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SEQUENCES, st.integers(1, 5), st.sampled_from([1, 7, 1 << 18]))
 def test_counts_are_those_of_a_plain_loop(sequences: list[list[str]], longest: int, events: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -26,7 +26,7 @@ def crowds(draw: st.DrawFn) -> np.ndarray:
     return draw(arrays(np.float64, shape, elements=QUARTERS))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
 @given(crowds(), st.integers(1, 20).map(lambda each: each / 4.0), st.integers(1, 12))
 def test_noise_is_that_of_dbscan(points: np.ndarray, eps: float, minimum_points: int) -> None:
     expected = DBSCAN(eps=eps, min_samples=minimum_points, algorithm="brute").fit(points).labels_ == -1
@@ -42,7 +42,6 @@ def test_noise_is_that_of_dbscan_for_any_numbers(seed: int, eps: float, minimum_
     assert noise(points, eps, minimum_points).tolist() == expected.tolist()
 
 
-@settings(max_examples=100, deadline=None)
 @given(crowds(), st.integers(1, 12))
 def test_core_distances_are_those_of_all_pairs(points: np.ndarray, minimum_points: int) -> None:
     pairs = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))

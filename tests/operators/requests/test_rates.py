@@ -37,6 +37,7 @@ def _fed(rates: Rates, chance: np.random.Generator, ticks: range, shares: dict[s
     return scores
 
 
+@pytest.mark.slow
 def test_chance_stays_within_the_budget() -> None:
     incidents = 0
     for seed in range(3):

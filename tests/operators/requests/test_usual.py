@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.requests.results import Traced, Use
+from laggard.operators.requests.troubles import signature
 from laggard.operators.requests.usual import MOST_DIFFERENCES, MOST_KEYS, Moments, evidence, profile
 
 if TYPE_CHECKING:
@@ -61,3 +62,26 @@ def test_what_one_long_request_waited_for_is_known_beside_all_that_it_called() -
     assert moments.sums(("spent", *use.what)).time_s == 0.5
     assert moments.mean_s() == {"BF": 0.5}
     assert len(moments.keys()) <= MOST_KEYS
+
+
+def test_what_explains_the_time_that_was_lost_is_told_though_most_of_the_time_is_usual() -> None:
+    found = evidence(summed(20, 1, 0.15), summed(500, 1, 0.1))
+    assert found.explained
+    assert found.differences[0].what[0] == "BS"
+    assert found.duration_s - found.usual_duration_s == pytest.approx(0.05)
+
+
+def test_where_nothing_is_usual_yet_all_time_counts_as_lost() -> None:
+    found = evidence(summed(20, 1, 0.15, others=5), Moments(1_000))
+    assert [each.what[0] for each in found.differences[:2]] == ["BS", "BS"]
+    assert found.explained
+
+
+def test_a_signature_has_what_the_time_was_lost_on_and_nothing_of_who_lost_none() -> None:
+    usual, slow = summed(500, 1, 0.1), Use(("BT", "fcntl", "/srv/x.lock", "", ""), 0, 1, 0.4)
+    request = Traced(0.0, "slow", 0.505, {}, {"RU": 5e-3, "BS": 0.1, "BT": 0.4}, ["connect"], [slow])
+    found = signature(profile(request), usual, lost_s=0.4)
+    assert found["state"] == {("BT",): 1.0}
+    assert found["call"] == {("BT", "fcntl"): 1.0}
+    assert found["spent"] == {slow.what: 1.0}
+    assert signature(profile(request), usual, lost_s=-0.1).keys() == {"did"}

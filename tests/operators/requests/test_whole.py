@@ -10,10 +10,13 @@ import pytest
 
 from laggard.operators.requests.outliers import noise
 from laggard.operators.requests.results import Traced
+from laggard.operators.requests.usual import profile
 from laggard.operators.requests.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from laggard.operators.requests.usual import Profile
 
 
 def request(number: int, draw: random.Random) -> Traced:
@@ -82,3 +85,21 @@ def test_where_all_are_out_of_line_nothing_is_known_to_be_usual() -> None:
     assert len(found.outliers) == 100
     assert found.outliers[0].usual_s == {}
     assert found.outliers[0].score == float("inf")
+
+
+def test_of_many_normal_requests_some_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiled: list[Traced] = []
+
+    def counted(one: Traced) -> Profile:
+        profiled.append(one)
+        return profile(one)
+
+    monkeypatch.setattr("laggard.operators.requests.whole.profile", counted)
+    expected = whole(requests, eps_s=0.025, minimum_points=20)
+    every = {int(one.ts) for one in profiled} - expected.outliers.keys()
+    assert every == set(range(600)) - expected.outliers.keys()
+    profiled.clear()
+    monkeypatch.setattr("laggard.operators.requests.whole.MOST_PROFILED", 50)
+    found = whole(requests, eps_s=0.025, minimum_points=20)
+    assert 50 <= len({int(one.ts) for one in profiled} - found.outliers.keys()) < 60
+    assert [each.requests for each in found.clusters] == [each.requests for each in expected.clusters]

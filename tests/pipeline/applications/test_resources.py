@@ -23,18 +23,18 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("feature", sorted(set(OWN)))
-def test_every_counter_of_laggards_own_is_known(feature: str) -> None:
-    for row, who in (("web-1", "web-1"), ("web-1/nginx", "`nginx` on web-1")):
-        told = described(f"{row}:{feature}")
-        assert who in told
-        assert "{" not in told
-        assert "_" not in feature or feature not in told
-        assert trait(f"{row}:group_a_{feature}") == trait(f"{row}:{feature}")
-    found = trait(f"web-1:{feature}")
-    assert found.resource in RESOURCES
-    assert found.resource or feature in {"boot_timestamp_seconds", "users", "threads", "descriptors", "children"}
-    assert found.sign == {"wait": 1, "use": 1, "free": -1, "load": 0, "": 0}[found.role]
+def test_every_counter_of_laggards_own_is_known() -> None:
+    for feature in sorted(set(OWN)):
+        for row, who in (("web-1", "web-1"), ("web-1/nginx", "`nginx` on web-1")):
+            told = described(f"{row}:{feature}")
+            assert who in told, feature
+            assert "{" not in told, feature
+            assert "_" not in feature or feature not in told
+            assert trait(f"{row}:group_a_{feature}") == trait(f"{row}:{feature}")
+        found = trait(f"web-1:{feature}")
+        assert found.resource in RESOURCES, feature
+        assert found.resource or feature in {"boot_timestamp_seconds", "users", "threads", "descriptors", "children"}
+        assert found.sign == {"wait": 1, "use": 1, "free": -1, "load": 0, "": 0}[found.role], feature
 
 
 @pytest.mark.parametrize(

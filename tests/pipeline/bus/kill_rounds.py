@@ -94,6 +94,14 @@ def main() -> None:
     draw = random.Random(seed)
     with EmbeddedBus(path, MAX_BYTES) as bus:
         bus.create([TopicSpec("in"), TopicSpec("out")])
+        while not bus.bounds(IN)[0]:  # full from the beginning: each append may trim
+            _, end = bus.bounds(IN)
+            bus.append(
+                [
+                    Outgoing("in", "host-1", b"%d " % at + random.randbytes(20_000), 0.0)
+                    for at in range(end, end + BATCH)
+                ]
+            )
     # A process of its own: no connection of this one may live through its forks.
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=True

@@ -272,7 +272,7 @@ def test_a_poll_waits_for_a_record_and_not_longer(bus: Bus, attach: Callable[[],
     await_assignment(member)
     begun = time.monotonic()
     assert not member.poll(0.2).records
-    assert 0.15 < time.monotonic() - begun < 10.0
+    assert 0.15 < time.monotonic() - begun < 60.0
     timer = threading.Timer(0.2, attach().append, [numbered(topic, 1)])
     timer.start()
     begun = time.monotonic()

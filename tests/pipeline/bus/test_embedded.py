@@ -273,7 +273,7 @@ def test_a_dead_member_needs_no_clearing_away(path: Path) -> None:
         "import os, sys; from pathlib import Path; from laggard.pipeline.bus.embedded import EmbeddedBus\n"
         "member = EmbeddedBus(Path(sys.argv[1])).subscribe('group', ['a']); member.poll(1.0); os.kill(os.getpid(), 9)\n"
     )
-    assert subprocess.run([sys.executable, "-c", program, path], check=False, timeout=30).returncode == -9
+    assert subprocess.run([sys.executable, "-c", program, path], check=False, timeout=120).returncode == -9
     with EmbeddedBus(path) as bus:
         member = bus.subscribe("group", ["a"])
         assert member.poll(0.0).assigned == {A}
@@ -301,7 +301,7 @@ def test_a_child_process_may_not_use_its_parents_bus(path: Path) -> None:
         "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
     filled(path).close()
-    assert subprocess.run([sys.executable, "-c", program, path], check=False, timeout=30).returncode == 7
+    assert subprocess.run([sys.executable, "-c", program, path], check=False, timeout=120).returncode == 7
 
 
 def test_a_day_of_records_is_searched_without_a_scan(path: Path) -> None:

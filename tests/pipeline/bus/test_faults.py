@@ -131,7 +131,9 @@ bus.close()
 print(written)
 """
     path = tmp_path / "bus.db"
-    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], capture_output=True, text=True, check=True, timeout=120
+    )
     said, written = done.stdout.splitlines()
     assert said.startswith(f"{path}: cannot append: ")
     assert "make room" in said
@@ -204,7 +206,7 @@ with EmbeddedBus(Path(sys.argv[1])) as bus:
     path = tmp_path / "bus.db"
     start = str(time.time() + 0.7)
     writers = [subprocess.Popen([sys.executable, "-c", program, path, f"host-{at}", start]) for at in range(4)]
-    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
+    assert [writer.wait(timeout=120) for writer in writers] == [0] * 4
     with EmbeddedBus(path) as bus:
         assert bus.bounds(A) == (0, 80)
         for at in range(4):

@@ -109,7 +109,10 @@ def test_a_commit_without_an_answer_is_made_once(
             expected = {"answer": [b"out"], "request": []}[lost]
             if meanwhile == "poll":
                 assert not again(lambda: member.poll(0.5)).records
-                assert values(everything(other, f"{options.prefix}results")) == expected
+                # What is committed is seen once its marker is written, which nobody waits for where the answer is lost.
+                deadline = time.monotonic() + 120
+                while values(everything(other, f"{options.prefix}results")) != expected:
+                    assert time.monotonic() < deadline
             again(lambda: member.commit(commit))
             assert values(everything(other, f"{options.prefix}results")) == [b"out"]
             (partition,) = commit.offsets
@@ -162,7 +165,7 @@ def test_a_silent_line_is_told_in_time_and_does_no_harm(options: KafkaOptions, l
         proxy.heal()
         again(lambda: bus.append([Outgoing(topic, "a", b"2", NOW)]))
         records: list[Incoming] = []
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not any(record.value == b"2" for record in records):
             try:
                 records += member.poll(0.2).records
@@ -200,7 +203,7 @@ def poll_for(member: Subscription, seconds: float) -> None:
 
 def test_closing_waits_for_no_connection_that_is_being_made() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        bus = KafkaBus(KafkaOptions(bootstrap=(f"127.0.0.1:{silent.getsockname()[1]}",), request_timeout_s=10.0))
+        bus = KafkaBus(KafkaOptions(bootstrap=(f"127.0.0.1:{silent.getsockname()[1]}",), request_timeout_s=5.0))
         failed: list[BusError] = []
 
         def ask(what: Callable[[], object]) -> None:

@@ -88,7 +88,7 @@ def test_what_cannot_be_parsed_is_told_once_and_passed_over(
     partition = Partition(topic, 0)
     for value in (b"before", b"to be damaged", b"after"):
         bus.append([Outgoing(topic, "a", value, NOW)])
-    (log,) = (broker.nodes[0]._folder / "data" / f"{topic}-0").glob("*.log")
+    (log,) = (broker.nodes[0].folder / "data" / f"{topic}-0").glob("*.log")
     whole = log.read_bytes()
     assert whole.count(b"to be damaged") == 1
     with log.open("r+b") as file:
@@ -108,7 +108,7 @@ def test_what_cannot_be_parsed_is_told_once_and_passed_over(
     member = bus.subscribe(f"{options.prefix}group", [topic])
     await_assignment(member)
     found = []
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 120
     while len(found) < 3 and time.monotonic() < deadline:
         try:
             found += [record.value for record in member.poll(0.5).records]
@@ -129,7 +129,7 @@ def test_a_header_whose_name_is_no_text_is_damage(bus: KafkaBus, options: KafkaO
             producer.send(topic, value, b"a", headers)
         producer.flush()  # in one batch
     found: list[object] = []
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 120
     while len(found) < 3 and time.monotonic() < deadline:
         try:
             found += [record.value for record in member.poll(0.5).records]

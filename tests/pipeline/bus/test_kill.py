@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.long)]
+)
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, rounds: int) -> None:
     program = Path(__file__).with_name("kill_rounds.py")
     done = subprocess.run(
@@ -23,4 +25,4 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, rounds: int) -> N
     appended, committed, trimmed = map(int, done.stdout.split())
     assert appended > 0
     assert committed > 0
-    assert trimmed > 0 or rounds < 100, "only the long form is sure to fill the bus"
+    assert trimmed > 0

@@ -35,20 +35,29 @@ if TYPE_CHECKING:
 
 __all__ = ["pressed_group", "real_group"]  # fixtures
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 TOPIC = "laggard.diagnoses"
-LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
+AGENT = """
+import sys
+from laggard.pipeline.cli import main
+from laggard.pipeline.diagnoses.diagnosing import Diagnosing
+begin = Diagnosing._begin
+Diagnosing._begin = lambda self, pid, key: begin(self, pid, key) if pid == int(sys.argv[1]) else None
+main(["agent"])
+"""
+"""One that looks into this process alone, see `watching`."""
+
 EAGER = {
     "LAGGARD_CPU_CONDITIONS": "single_cpu",
-    "LAGGARD_CPU_THRESHOLD": "50%",
+    "LAGGARD_CPU_THRESHOLD": "2%",
     "LAGGARD_CPU_DURATION": "1s",
     "LAGGARD_AGENT_INTERVAL": "1s",
 }
 """Settings with which one busy thread is looked into at once, whatever else the machine has to do."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _let_through() -> Iterator[None]:
     """Put what is started here before all else that computes on this machine, as far as we may."""
     prefer(-20)
@@ -74,7 +83,7 @@ def told(path: Path, pid: int) -> list[Diagnosis]:
 
 
 def await_told(
-    path: Path, pid: int, enough: Callable[[list[Diagnosis]], bool], within_s: float = 30.0
+    path: Path, pid: int, enough: Callable[[list[Diagnosis]], bool], within_s: float = 200.0
 ) -> list[Diagnosis]:
     until = time.monotonic() + within_s
     while not enough(found := told(path, pid)):
@@ -112,21 +121,28 @@ def share_of(function: str, *threads: ThreadUse) -> float:
 
 
 def check_closed(found: list[Diagnosis]) -> None:
-    """Each was opened once and closed once: one because its agent was killed, one perhaps because it was stopped."""
+    """Each was closed once: one because its agent was killed, one perhaps because it was stopped.
+
+    What was over before it was to be told for the first time was closed only.
+    """
     ids = list(dict.fromkeys(each.id for each in found))
     assert len(ids) >= 2
     ends = []
     for one in ids:
         records = [each for each in found if each.id == one]
-        assert (records[0].progress, records[-1].progress) == ("opened", "closed")
-        assert {each.progress for each in records[1:-1]} <= {"extended"}
+        *before, last = (each.progress for each in records)
+        assert last == "closed"
+        assert before == ["opened", *["extended"] * (len(before) - 1)][: len(before)]
         ends.append(records[-1])
     assert [each.notes[0] for each in ends if not each.complete] in ([KILLED], [KILLED, STOPPED])
 
 
 @contextmanager
-def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[Diagnosing]:
-    """What looks into processes, in its thread, with a bus in this folder."""
+def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[set[int]]:
+    """What looks into processes, in its thread, with a bus in this folder: into those whose ids are put into the set.
+
+    All of this machine are watched, but others are no concern of these tests: they would take places and samples.
+    """
     with EmbeddedBus(folder / "laggard.db") as bus:
         bus.create([TopicSpec(TOPIC)])
         outbox = Outbox(bus, TOPIC)
@@ -137,25 +153,34 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[D
             Unfinished(folder / "diagnoses.jsonl"),
             budget_ratio=0.05,
         )
-        diagnosing.start()
-        time.sleep(1.0)  # it has seen the machine without what is to come
-        try:
-            yield diagnosing
-        finally:
-            diagnosing.close()
-            assert diagnosing.failures == 0
+        concerned: set[int] = set()
+        begin = diagnosing._begin
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
+            monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_TOLD_S", 0.3)
+            diagnosing.start()
+            until = time.monotonic() + 100.0
+            while not diagnosing.delay_s() > 0.0:  # until it has seen the machine without what is to come
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            try:
+                yield concerned
+            finally:
+                diagnosing.close()
+                assert diagnosing.failures == 0
 
 
 def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.TOLD_S", 1.0)
     bus = tmp_path / "laggard.db"
-    with watching(tmp_path, 1.0, single_cpu=0.3), misbehaving(burning_python()) as program:
+    with watching(tmp_path, 1.0, single_cpu=0.02) as concerned, misbehaving(burning_python()) as program:
+        concerned.add(program.pid)
 
         def is_sampled(found: list[Diagnosis]) -> bool:
-            return samples(running(thread for each in found[-1:] for thread in while_high(each, program.tid))) >= 30
+            return samples(running(thread for each in found[-1:] for thread in while_high(each, program.tid))) >= 20
 
         # A profiler that others keep from the CPU begins late.
-        await_told(bus, program.pid, is_sampled, 90.0)
+        await_told(bus, program.pid, is_sampled)
         program.tell("idle")
         found = await_told(bus, program.pid, is_closed)
     assert found[0].progress == "opened"
@@ -166,6 +191,8 @@ def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monk
     assert not last.phases[-1].high
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("_let_through")
 def test_the_published_numbers(tmp_path: Path) -> None:
     """85 % of all CPUs for 5 s (S1): seen within a second of that; over when it was low for 5 s.
 
@@ -175,7 +202,8 @@ def test_the_published_numbers(tmp_path: Path) -> None:
     many = compiled("burning", f"-DGRINDERS={8 * cpus}")
     bus = tmp_path / "laggard.db"
     used: list[tuple[float, float]] = []  # when, and the CPU time of the program until then
-    with watching(tmp_path, 5.0, cpu=0.85), misbehaving([many], busy=False) as program:
+    with watching(tmp_path, 5.0, cpu=0.85) as concerned, misbehaving([many], busy=False) as program:
+        concerned.add(program.pid)
 
         def is_told(found: list[Diagnosis]) -> bool:
             used.append((time.time(), time.clock_gettime(cpu_clock(program.pid))))
@@ -184,7 +212,7 @@ def test_the_published_numbers(tmp_path: Path) -> None:
         used.append((time.time() - 10.0, 0.0))
         await_told(bus, program.pid, lambda _: is_told([]) or len(used) > 20)
         program.tell("busy")
-        await_told(bus, program.pid, is_told, 90.0)
+        await_told(bus, program.pid, is_told)
         time.sleep(3.0)
         ended = time.time()
         program.tell("idle")
@@ -213,19 +241,26 @@ def test_who_is_held_back_by_a_quota(tmp_path: Path, real_group: Path) -> None:
     bus = tmp_path / "laggard.db"
     with misbehaving([compiled("burning")]) as program:
         (real_group / "cgroup.procs").write_text(str(program.pid))
-        with watching(tmp_path, 1.0, quota=0.5):
+        with watching(tmp_path, 1.0, quota=0.05) as concerned:
+            concerned.add(program.pid)
             found = await_told(bus, program.pid, lambda found: len(found) >= 1)
     assert found[0].reason == "quota"
-    assert found[0].value >= 0.5
+    assert 0.05 <= found[0].value <= 1.0
 
 
 def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path) -> None:
     bus = tmp_path / "laggard.db"
-    with misbehaving([compiled("writing"), tmp_path / "written"]) as program, watching(tmp_path, 1.0, io_pressure=0.02):
-        found = await_told(bus, program.pid, lambda found: len(found) >= 1, 60.0)
+    with (
+        misbehaving([compiled("writing"), tmp_path / "written"]) as program,
+        watching(tmp_path, 1.0, io_pressure=0.02) as concerned,
+    ):
+        concerned.add(program.pid)
+        found = await_told(bus, program.pid, lambda found: len(found) >= 1)
     assert found[0].reason == "io_pressure"
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("_let_through")
 def test_who_waits_for_the_disk_beside_busy_cpus_in_a_control_group_of_its_own(
     tmp_path: Path, pressed_group: Path
 ) -> None:
@@ -239,8 +274,9 @@ def test_who_waits_for_the_disk_beside_busy_cpus_in_a_control_group_of_its_own(
         disk_limit(tmp_path, mib // 4) as within,
         misbehaving([*within, compiled("writing", "-DBLOCKS=16"), file], busy=False) as stuck,
         misbehaving([compiled("burning", f"-DGRINDERS={2 * (os.cpu_count() or 1)}")]) as busy,
-        watching(tmp_path, 5.0, io_pressure=0.85),
+        watching(tmp_path, 5.0, io_pressure=0.85) as concerned,
     ):
+        concerned |= {stuck.pid, busy.pid}
         if "0::/\n" in Path(f"/proc/{stuck.pid}/cgroup").read_text():  # the limit is one of version 1
             (pressed_group / "cgroup.procs").write_text(str(stuck.pid))
         time.sleep(1.0)
@@ -268,16 +304,18 @@ def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path) -> None:
     with (
         memory_limit(24 * mib) as within,
         misbehaving([*within, compiled("thrashing", "-DSWEEPERS=4"), data]) as program,
-        watching(tmp_path, 2.0, memory_pressure=0.05),
+        watching(tmp_path, 1.0, memory_pressure=0.02) as concerned,
     ):
-        found = await_told(bus, program.pid, lambda found: len(found) >= 1, 60.0)
+        concerned.add(program.pid)
+        found = await_told(bus, program.pid, lambda found: len(found) >= 1)
     assert found[0].reason == "memory_pressure"
 
 
 @contextmanager
-def agent(state: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(state), "LAGGARD_STATE": str(state), **EAGER, **more}
-    with subprocess.Popen([*LAGGARD, "agent"], env=environ, stderr=subprocess.PIPE, text=True) as one:
+def agent(state: Path, pid: int) -> Iterator[subprocess.Popen[str]]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(state), "LAGGARD_STATE": str(state), **EAGER}
+    command = [sys.executable, "-P", "-c", AGENT, str(pid)]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as one:
         try:
             yield one
         finally:
@@ -288,16 +326,16 @@ def agent(state: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
 def test_an_agent_that_is_killed_or_stopped_leaves_no_diagnosis_open(tmp_path: Path) -> None:
     bus = tmp_path / "laggard.db"
     with misbehaving(burning_python()) as program:
-        with agent(tmp_path) as first:
-            until = time.monotonic() + 30.0
+        with agent(tmp_path, program.pid) as first:
+            until = time.monotonic() + 200.0
             while not (tmp_path / "diagnoses.jsonl").exists():
                 assert time.monotonic() < until
                 time.sleep(0.1)
             first.kill()
-        with agent(tmp_path) as second:
+        with agent(tmp_path, program.pid) as second:
             found = await_told(bus, program.pid, lambda found: len({each.id for each in found}) >= 2)
             second.send_signal(signal.SIGTERM)
-            assert second.wait(30) == 0
+            assert second.wait(100) == 0
             assert second.stderr is not None
             assert not second.stderr.read()
         found = told(bus, program.pid)

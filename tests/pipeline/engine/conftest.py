@@ -207,7 +207,7 @@ def drain(one: Runner, bus: Bus, operator: str = "drift") -> None:
 
 def settle(one: Runner) -> None:
     """Step until the states are what they were."""
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 120
     while one.recovering():
         assert time.monotonic() < until
         one.step(NEVER)

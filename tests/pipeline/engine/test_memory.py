@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Incoming
 
+pytestmark = pytest.mark.slow
+
 ROWS, FEATURES, KEYS = 60, 25, 6
 STOCKS = tuple(f"f{at}" for at in range(0, FEATURES, 3))  # of what is counted of a process a third tells what it holds
 WIRED = Wired("gaussian", COUNTERS, ("process",), lambda: Gaussian(stocks=STOCKS), Gaussian.state_version, {})
@@ -63,25 +65,22 @@ def kept(hosts: int, ticks: int, growth: float = 0.0) -> int:
         tracemalloc.stop()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def what_is_made_once() -> None:
     """Modules and tables that the first of them needs are no task's."""
     kept(1, 30)
 
 
-@pytest.mark.slow
 def test_the_bound_is_what_the_documentation_says() -> None:
     most = KEYS * (ROWS * FEATURES * (CELL_BYTES + 8) + KEY_BYTES)
     assert KEYS * ROWS * FEATURES * 88 < kept(KEYS, 30) < most
 
 
-@pytest.mark.slow
 def test_the_bound_holds_where_all_that_can_leak_does() -> None:
     calm, leaking = kept(KEYS, 120), kept(KEYS, 120, growth=0.5)
     assert calm + KEYS * ROWS * len(STOCKS) * 40 < leaking < KEYS * (ROWS * FEATURES * (CELL_BYTES + 8) + KEY_BYTES)
 
 
-@pytest.mark.slow
 def test_neither_time_nor_more_hosts_need_more() -> None:
     few = kept(KEYS, 15)
     assert kept(KEYS, 60) < 1.2 * few

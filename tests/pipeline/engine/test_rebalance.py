@@ -15,6 +15,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine import runner as running
 from laggard.pipeline.engine import standby
 from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
@@ -70,7 +71,7 @@ def joined(shared: SharedBus, **options: Any) -> Runner:
 
 def until(holds: Callable[[], bool], *runners: Runner) -> None:
     """Let the runners take turns until it holds."""
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         for one in runners:
@@ -231,7 +232,7 @@ def test_a_clean_stop_does_not_wait_for_a_recovery(shared: SharedBus, want: Any)
     job = one._turns[0].member._recoverer._jobs[P1]
 
     def let_go() -> None:
-        job.stopped.wait(60.0)
+        job.stopped.wait(120)
         shared.let_go(P1)  # the record that is being read comes; no other is asked for
 
     letting = threading.Thread(target=let_go)
@@ -442,6 +443,59 @@ def test_a_standby_whose_input_was_deleted_begins_anew(
     assert two.telemetry.task("drift", P1).missed_records == 0
     stop(two)
     assert left(shared) == want
+
+
+def test_a_standby_follows_only_while_all_own_states_are_there(
+    shared: SharedBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to_recover: list[dict[str, int]] = []
+    two = runner(shared, standby=True)
+    monkeypatch.setattr(Recoverer, "warm", lambda _: to_recover.append(two.recovering()))
+    until(lambda: len(shared.members) > 0, two)
+    for partition in BOTH:
+        shared.give(partition, 0)
+    until(lambda: done(shared, *BOTH), two)
+    stop(two)
+    assert len(to_recover) > 3
+    assert not any(to_recover)
+
+
+class Following:
+    """A standby that follows until it is told to stop, where it is not done at once."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        self.at_once = at_once
+        self.followed = 0
+        self.told_to_stop = False
+
+    def advance(self, stopped: Callable[[], bool]) -> None:
+        self.followed += 1
+        deadline = time.monotonic() + 20.0
+        while not (self.at_once or self.told_to_stop):
+            self.told_to_stop = stopped()
+            assert time.monotonic() < deadline
+
+
+def test_a_standby_follows_once_a_second(shared: SharedBus) -> None:
+    following, seconds, found = Following(at_once=True), (0.0, 0.5, 1.0, 1.5, 2.0), []
+    clock = iter(standby.EVERY_S * each for each in seconds)
+    one = Recoverer(shared, "drift", None, following, clock.__next__)  # type: ignore[arg-type]
+    for _ in seconds:
+        one.warm()
+        one._executor.submit(lambda: None).result()  # it does one thing at a time
+        found.append(following.followed)
+    one.close()
+    assert found == [1, 1, 2, 2, 3]
+
+
+def test_nobody_waits_for_a_standby_that_follows(shared: SharedBus) -> None:
+    following, clock = Following(at_once=False), iter((0.0, 2.0 * standby.EVERY_S))
+    one = Recoverer(shared, "drift", None, following, clock.__next__)  # type: ignore[arg-type]
+    one.warm()
+    one.warm()
+    assert not following.told_to_stop
+    one.close()
+    assert (following.followed, following.told_to_stop) == (1, True)
 
 
 # Offsets that are not where they were.

@@ -10,11 +10,24 @@ import pytest
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.engine.recovery import Recovery
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.wiring import Wired
-from tests.pipeline.engine.conftest import INPUT, NEVER, Result, append, drain, record, result, runner, stop, stream
+from tests.pipeline.engine.conftest import (
+    INPUT,
+    NEVER,
+    WIRED,
+    Result,
+    append,
+    drain,
+    record,
+    result,
+    runner,
+    stop,
+    stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,6 +123,7 @@ def gaussian_records(ticks: int) -> list[Incoming]:
     return records
 
 
+@pytest.mark.slow
 def test_gaussian_is_the_same_wherever_it_was_written_down_and_read_back() -> None:
     wired = Wired(
         "gaussian", COUNTERS, ("process",), lambda: Gaussian(context_s=100.0, minimum_features=2, spare_rows=5), 1, {}
@@ -148,3 +162,11 @@ class Scored(Observer):
 
     def received(self, frame: Frame) -> None:
         raise AssertionError("every frame is wanted")
+
+
+def test_offsets_may_have_holes_up_to_where_was_committed(bus: EmbeddedBus) -> None:
+    """As at the end of a transaction: what follows goes on behind them, though what is older is deleted meanwhile."""
+    append(bus, stream(LENGTH))
+    one = Recovery(bus, Task(WIRED, INPUT))
+    assert one.advance(LENGTH + 2, lambda: False)
+    assert one.position == LENGTH + 2

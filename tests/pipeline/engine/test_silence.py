@@ -168,6 +168,7 @@ def outcome(bus: EmbeddedBus) -> tuple[Any, Any]:
     return (told, states_of(bus)), left(bus)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few")
 @pytest.mark.parametrize("pace", [ONE_BY_ONE, Pace(commit_s=0.0, poll_records=7)], ids=["each record", "seven at once"])
 @pytest.mark.parametrize("standby", [False, True], ids=["cold", "standby"])

@@ -159,7 +159,6 @@ def test_what_is_no_snapshot(value: bytes, expected: str) -> None:
     assert expected in str(raised.value)
 
 
-@settings(max_examples=200)
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(zstandard.compress))
 def test_any_bytes_give_a_state_or_one_error(value: bytes) -> None:
     try:

@@ -245,6 +245,7 @@ def test_nothing_to_replay(tmp_path, capsys, content, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_standard_input_is_read_until_its_end(recording):
     arguments = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "replay", "-", "--json"]
     ended = subprocess.run(arguments, input=recording.read_bytes(), capture_output=True, check=True)

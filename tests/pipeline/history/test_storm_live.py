@@ -49,7 +49,9 @@ def order(shell: subprocess.Popen[str], times: int) -> None:
     shell.stdin.flush()
 
 
-@pytest.mark.slow
+# How soon a machine's own agent sees a storm depends on the machine; that it is told is guarded by
+# `test_short_lived.py`, and the counter that it is told by in the producers' room.
+@pytest.mark.long
 def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_path: Path) -> None:
     bus = str(tmp_path / "laggard.db")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
@@ -82,7 +84,7 @@ def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_pat
             time.sleep(1.0)
     finally:
         up.send_signal(signal.SIGINT)
-        up.wait(timeout=60)
+        up.wait(timeout=120)
     sentence = told["sentence"]
     assert f"sh` (pid {shell.pid}, " in sentence
     assert "of one core in children that live for less than a tick" in sentence

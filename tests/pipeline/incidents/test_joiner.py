@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
@@ -355,7 +355,6 @@ def programs(one: Incident) -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
 @given(streams=spans(), data=st.data(), in_time=st.booleans())
 def test_any_order_gives_incidents_that_are_apart_and_each_opened_and_closed_once(
     streams: list[list[Anomaly | Progress]], data: st.DataObject, in_time: bool

@@ -115,3 +115,14 @@ def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(entries) == min(number + 1, 10)
         assert [each.told.opened_ts for each in entries] == [NOW + number for number in range(29, 19, -1)]
         assert begins == NOW + 20
+
+
+def test_what_opened_long_before_is_read_only_when_it_is_asked_about(tmp_path: Path) -> None:
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        bus.create(TOPICS.specs())
+        bus.append([outgoing(incident(number, NOW - past.REACH_S + 60 * number), TOPICS) for number in (-1, 1, 2)])
+        ledger = Ledger(bus, TOPICS)
+        entries, begins = ledger.since(NOW)
+        assert (len(entries), begins) == (2, NOW - past.REACH_S + 60)
+        entries, begins = ledger.since(-math.inf)
+        assert (len(entries), math.isnan(begins)) == (3, True)

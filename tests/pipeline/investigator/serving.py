@@ -40,7 +40,7 @@ class Served:
         self.url = serving.url
         self.serving = serving
         self.reading = reading
-        self.client = httpx.Client(base_url=serving.url, timeout=30)
+        self.client = httpx.Client(base_url=serving.url, timeout=120)
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def test_what_a_proxy_is_said_to_be_called_is_not_believed(free: Served) -> None
 
 def test_two_hosts_are_no_request(free: Served) -> None:
     url = httpx.URL(free.url)
-    with socket.create_connection((url.host, url.port or 0), timeout=10) as raw:
+    with socket.create_connection((url.host, url.port or 0), timeout=120) as raw:
         raw.sendall(b"GET /api/v1/cluster HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
         assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -271,7 +271,7 @@ def test_the_stream_of_news_ends_with_its_session(
 ) -> None:
     monkeypatch.setattr("laggard.pipeline.investigator.live.ALIVE_S", 0.05)
     proof = opened(browser)
-    with browser.stream("GET", "/api/v1/live", headers=proof, timeout=10) as news:
+    with browser.stream("GET", "/api/v1/live", headers=proof, timeout=120) as news:
         assert news.status_code == 200
         lines = news.iter_lines()
         assert next(lines) == "retry: 2000"
@@ -507,19 +507,19 @@ def test_few_answers_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
-            going.wait(60)
+            going.wait(120)
             at_once -= 1
             return tuple(hosts())
 
         monkeypatch.setattr(page.reading.history, "hosts", slow)
         answers: list[httpx.Response] = []
         threads = [
-            threading.Thread(target=lambda: answers.append(httpx.get(page.url + DATA, timeout=60)))
+            threading.Thread(target=lambda: answers.append(httpx.get(page.url + DATA, timeout=120)))
             for _ in range(app.READERS + 2)
         ]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(answers) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)

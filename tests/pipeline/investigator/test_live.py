@@ -42,7 +42,7 @@ def test_listeners_are_told_again_once_a_look_succeeds(tmp_path: Path, failure: 
             raise failure
 
         with mock.patch.object(page.reading.bus, "all_bounds", fail):
-            assert failed.wait(20)
+            assert failed.wait(120)
         mark = encode(Mark("web-1", 1.7e9, ""))
         page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
         told = next(line for line in lines if line.startswith("data: "))
@@ -63,7 +63,7 @@ def test_a_server_ends_at_once_though_somebody_listens(tmp_path: Path, caplog: p
     listener = threading.Thread(target=listen)
     with caplog.at_level(logging.WARNING), served(tmp_path / "bus.db") as page:
         listener.start()
-        assert begun.wait(20)
+        assert begun.wait(120)
         page.serving.close()
         listener.join(20)
     assert heard[0] == "retry: 2000"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-import schemathesis
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.investigator.app import ENDPOINTS
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.investigator.endpoint import Endpoint
 
 DOCUMENT = document(ENDPOINTS)
 
@@ -42,7 +40,10 @@ def operations() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method.upper()} {path}", operation
 
 
+@pytest.mark.slow
 def test_it_is_openapi() -> None:
+    import schemathesis  # noqa: PLC0415 - it takes a second, and no other test here needs it
+
     assert DOCUMENT["openapi"].startswith("3.1.")
     schemathesis.openapi.from_dict(DOCUMENT).validate()
     for name, schema in DOCUMENT["components"]["schemas"].items():
@@ -81,15 +82,16 @@ def test_every_parameter_can_be_asked() -> None:
                 assert pattern in {"string", "number", "integer", "boolean", "null"}, f"{endpoint.path} {each['name']}"
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_number_is_a_finite_one(endpoint: Endpoint, value: str) -> None:
-    for field in msgspec.structs.fields(endpoint.question):
-        required = {each.encode_name: "1" for each in msgspec.structs.fields(endpoint.question) if each.required}
-        with contextlib.suppress(RequestError):
-            asked = endpoint.asked(list((required | {field.encode_name: value}).items()))
-            numbers = [each for each in msgspec.structs.astuple(asked) if isinstance(each, float)]
-            assert all(map(math.isfinite, numbers)), field.encode_name
+def test_a_number_is_a_finite_one(value: str) -> None:
+    for endpoint in ENDPOINTS:
+        fields = msgspec.structs.fields(endpoint.question)
+        required = {each.encode_name: "1" for each in fields if each.required}
+        for field in fields:
+            with contextlib.suppress(RequestError):
+                asked = endpoint.asked(list((required | {field.encode_name: value}).items()))
+                numbers = [each for each in msgspec.structs.astuple(asked) if isinstance(each, float)]
+                assert all(map(math.isfinite, numbers)), (endpoint.method, endpoint.path, field.encode_name)
 
 
 def test_every_answer_is_an_object_that_says_what_it_holds() -> None:

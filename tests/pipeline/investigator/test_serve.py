@@ -10,12 +10,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 
@@ -49,18 +52,18 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
             assert httpx.get(f"{said[1]}/-/healthy").json() == {"healthy": True}
             assert httpx.get(f"{said[1]}/api/v1/cluster").status_code == 401
             with serving(tmp_path) as second:
-                _, err = second.communicate(timeout=60)
+                _, err = second.communicate(timeout=120)
             assert second.returncode == BUSY
             assert "`laggard serve` runs already" in err
         finally:
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "", "")
 
 
 def test_it_does_not_start_where_anybody_could_come(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0.0.0.0:0") as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (BUSY, "")
     assert err == (
         "laggard: serve.listen: 0.0.0.0:0 can be reached from other machines, so it needs a token; "

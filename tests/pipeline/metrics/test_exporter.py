@@ -1032,6 +1032,7 @@ def test_an_ordinary_name_stays_as_it_is() -> None:
     assert label("a\nb\x1b\udcff") == "a\ufffdb\ufffd\ufffd"
 
 
+@pytest.mark.slow
 def test_scrapes_while_frames_come() -> None:
     page = Page(top_rows=5)
     done = threading.Event()

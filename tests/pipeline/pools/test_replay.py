@@ -90,6 +90,7 @@ def test_where_none_deviates_nothing_is_ranked(tmp_path: Path, capsys: pytest.Ca
     assert (whole["kind"], whole["whole"], whole["ranking"], whole["members"]) == ("pool", True, [], 10)
 
 
+@pytest.mark.slow
 def test_a_line_for_each_member_is_the_same_as_one_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = list(lines(leaking="worker-7", ticks=200))
     parts = [each | {"rows": {row: values}} for each in recorded for row, values in each["rows"].items()]
@@ -105,6 +106,7 @@ def test_a_line_for_each_member_is_the_same_as_one_for_all(tmp_path: Path, capsy
     assert want[-1]["ranking"]
 
 
+@pytest.mark.slow
 def test_processes_of_several_hosts_are_a_pool_by_the_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +131,7 @@ def test_without_the_operator_there_is_none_of_it(tmp_path: Path, capsys: pytest
     assert "20 records that no operator wants" in err
 
 
+@pytest.mark.slow
 def test_a_person_reads_who_deviates_and_sees_the_dendrogram(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_known_layout_does_not_hide_a_wrong_field() -> None:
             decoder.decode(msgpack.packb(fields | {field: wrong}), PLACE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("streams", "most"), [(500, 2 * 50), (1, 1)])
 def test_a_decoder_holds_a_bounded_number_of_layouts(streams: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that are never seen again, of many hosts and of one."""
@@ -351,7 +352,7 @@ def test_hostile_bytes_cost_bounded_memory_and_time(value: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2 * len(value) + 130 * MIB
-    assert time.process_time() - begin < 5.0
+    assert time.process_time() - begin < 20.0
 
 
 def test_a_large_record_is_taken(parts: Parts) -> None:

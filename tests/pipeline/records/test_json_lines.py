@@ -413,4 +413,4 @@ def test_hostile_lines_cost_bounded_memory_and_time(line: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 130 * MIB
-    assert time.process_time() - begin < 5.0
+    assert time.process_time() - begin < 20.0

@@ -27,6 +27,7 @@ def converted(folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return file
 
 
+@pytest.mark.slow
 def test_replay_tells_what_the_published_method_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

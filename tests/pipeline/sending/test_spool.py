@@ -61,7 +61,7 @@ class Remote(EmbeddedBus):
         self.tries += 1
         time.sleep(self.delay_s)
         if self.held is not None:
-            self.held.wait(60.0)
+            self.held.wait(120)
         if self.trouble is not None:
             raise self.trouble
         if any(sequence_of(record.value) in self.refuses for record in records):
@@ -114,7 +114,7 @@ def arrived(bus: EmbeddedBus) -> list[int]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline, "it does not come to it"
         time.sleep(0.01)

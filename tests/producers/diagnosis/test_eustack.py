@@ -10,8 +10,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import eustack
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.states import thread_states
@@ -66,26 +68,39 @@ def used_s(program):
     return int(Path(f"/proc/{program.pid}/task/{program.tid}/schedstat").read_text().split()[0]) / 1e9
 
 
-def assert_runs_on(program, within_s=30.0):
-    """It is let go soon, stays so, and its busy thread goes on."""
+def tools(pid):
+    """Those that are set on a process, also one that has only just begun."""
+    return [
+        one.info["cmdline"]
+        for one in psutil.process_iter(["cmdline"])
+        if str(pid) in (line := one.info["cmdline"] or []) and "eu-stack" in " ".join(line)
+    ]
+
+
+def assert_runs_on(program, within_s=60.0):
+    """The tool ends, and the process is let go, stays so, and its busy thread goes on."""
     until = time.monotonic() + within_s
-    while stopped(program.pid):
-        assert time.monotonic() < until, stopped(program.pid)
+    while tools(program.pid) or stopped(program.pid):
+        assert time.monotonic() < until, (tools(program.pid), stopped(program.pid))
         time.sleep(0.01)
     before = used_s(program)
-    time.sleep(0.2)
+    time.sleep(0.05)
+    while used_s(program) <= before:
+        assert time.monotonic() < until
+        time.sleep(0.05)
     assert not stopped(program.pid)
-    assert used_s(program) > before
 
 
 @pytest.mark.slow
 def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
     monkeypatch.setattr(eustack, "STOPPED_SHARE", 0.5)
+    monkeypatch.setattr(eustack, "EVERY_S", 0.02)
+    monkeypatch.setattr(eustack, "LIMIT_S", 60)
     assert eustack.available(burning.pid) == ""
     before = used_s(burning)
     begin = time.monotonic()
     profiler = eustack.attach(burning.pid)
-    samples = samples_of(profiler, running=20, tid=burning.tid)
+    samples = samples_of(profiler, running=10, tid=burning.tid)
     elapsed_s = time.monotonic() - begin
     assert_found(samples, burning, callers=("serve", "grinder"))
     waiting = {tuple(at.function for at in sample.locations[:2]) for sample in samples if sample.state == "blocked"}
@@ -100,19 +115,23 @@ def test_whole_stacks_of_all_threads_running_or_waiting(burning, monkeypatch):
 @pytest.mark.slow
 def test_it_is_stopped_for_a_small_share_of_the_time(burning):
     """Also if it is started again and again, as phases of high use begin. The last look is paid off after it."""
-    profiler = eustack.attach(burning.pid)
-    looks = []
-    begin = time.monotonic()
-    while time.monotonic() - begin < 4:
+    leapt_ns = 0  # time goes on as it does, and leaps between two looks
+
+    def now():
+        return time.monotonic_ns() + leapt_ns
+
+    profiler = eustack.EuStack(burning.pid, clock=Clock(monotonic=now))
+    looks: list[float] = []
+    begin = now()
+    while len(looks) < 4:
         profiler.start()
         before = profiler.stopped_s
         profiler.take()
         if profiler.stopped_s > before:
             looks.append(profiler.stopped_s - before)
-        time.sleep(0.02)
+        leapt_ns += 20_000_000
         profiler.stop()
-    assert looks
-    assert sum(looks[:-1]) <= eustack.STOPPED_SHARE * (time.monotonic() - begin)
+    assert sum(looks[:-1]) <= eustack.STOPPED_SHARE * (now() - begin) / 1e9
 
 
 def kill_tracer(program, delay_s):
@@ -126,13 +145,14 @@ def kill_tracer(program, delay_s):
 
 
 @pytest.mark.slow
-def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
+def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning, kills):
     """Without the supervisor's signal 17 of 60 such kills left it stopped, with it none."""
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
             wait_for_line(driver)
-            for number in range(20):
-                kill_tracer(burning, number * 0.00025)
+            for number in range(kills):
+                kill_tracer(burning, number * 0.005 / kills)
                 before = used_s(burning)
                 until = time.monotonic() + 60
                 while used_s(burning) == before:
@@ -145,9 +165,12 @@ def test_the_tool_is_killed_in_between_and_the_process_runs_on(burning):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay_s", [0, 0.0005, 0.001, 0.002])
-def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s):
-    for _ in range(3):
+@pytest.mark.parametrize(
+    ("delay_s", "kills"),
+    [(0, 1), (0.001, 1), *(pytest.param(each, 3, marks=pytest.mark.long) for each in (0, 0.0005, 0.001, 0.002))],
+)
+def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burning, delay_s, kills):
+    for _ in range(kills):
         with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
             try:
                 wait_for_line(driver)
@@ -157,7 +180,8 @@ def test_laggard_and_the_tool_are_killed_in_between_and_the_process_runs_on(burn
         assert_runs_on(burning)
 
 
-@pytest.mark.parametrize("delay_s", [0, 0.005, 0.01, 0.015])
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [0, 0.01, *(pytest.param(each, marks=pytest.mark.long) for each in (0.005, 0.015))])
 def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(burning.pid)], stdout=subprocess.PIPE) as driver:
         try:
@@ -171,6 +195,7 @@ def test_laggard_is_killed_in_between_and_the_process_runs_on(burning, delay_s):
     assert_runs_on(burning)
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch, tmp_path):
     """It hangs as it would for a thread that does not stop: with others stopped."""
     hanging = tmp_path / "eu-stack"
@@ -184,14 +209,13 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     profiler = eustack.attach(burning.pid)
     profiler.start()
-    begin = time.monotonic()
-    assert profiler.take() == []
-    assert time.monotonic() - begin < eustack.LIMIT_S + 2
+    assert profiler.take() == []  # it would hang for a minute
     assert_runs_on(burning)
     assert "a look was ended" in profiler.notes[0]
-    assert profiler.stopped_s >= eustack.LIMIT_S
+    assert eustack.LIMIT_S <= profiler.stopped_s < 50
 
 
+@pytest.mark.slow
 def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypatch):
     monkeypatch.setattr(eustack, "thread_states", lambda path: {burning.pid: b"S", burning.tid: b"D"})
     profiler = eustack.attach(burning.pid)
@@ -201,11 +225,12 @@ def test_where_a_thread_sleeps_uninterruptibly_it_is_not_asked(burning, monkeypa
     assert "slept uninterruptibly" in profiler.notes[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_stopped_stays_so(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
     os.kill(burning.pid, signal.SIGSTOP)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while set(thread_states(f"/proc/{burning.pid}").values()) != {b"T"}:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -216,6 +241,7 @@ def test_a_process_that_is_stopped_stays_so(burning):
     assert set(thread_states(f"/proc/{burning.pid}").values()) == {b"T"}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
     seize = (
         "import ctypes, sys, time\n"
@@ -229,6 +255,7 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
         tracer.kill()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning):
     profiler = eustack.attach(burning.pid)
     profiler.start()
@@ -240,6 +267,7 @@ def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning
     assert "is a kernel thread or a zombie" in eustack.available(2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_a_process_that_could_not_be_let_go_is_not_stopped():
     """Root without CAP_KILL may trace another user's process, but not send it the signal that lets it go on."""

@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.diagnosis import jcmd, perf
+from laggard.producers.diagnosis import jcmd, jvm, perf
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.jvm import Jvm
+from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import HERE, burning_java, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
 
 if TYPE_CHECKING:
     from laggard.producers.diagnosis.contract import Sample
+
+SILENT_S = jvm.WAIT_S
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """Wait for a machine's answers as long as it takes, where others have the processors."""
+    monkeypatch.setattr(jvm, "WAIT_S", 60.0)
+
 
 # With the default collector loops may be stopped inside; with the serial one they may not.
 COLLECTORS = pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseSerialGC"])
@@ -55,7 +65,7 @@ def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector)
         assert jcmd.available(program.pid) == ""
         time.sleep(1)  # until it is compiled
         profiler = jcmd.attach(program.pid)
-        samples = samples_of(profiler, running=100, tid=program.tid)
+        samples = samples_of(profiler, running=50, tid=program.tid)
         assert not Path(f"/tmp/perf-{program.pid}.map").exists()
         assert not list(Path("/tmp").glob(f".attach_pid{program.pid}"))
         assert program.process.poll() is None
@@ -75,20 +85,21 @@ def test_what_is_compiled_while_it_is_looked_at_has_its_name():
         profiler.start()
         program.tell("busy")
         samples: list[Sample] = []
-        until = time.monotonic() + 4
-        while time.monotonic() < until:
+        running: list[Sample] = []
+        until = time.monotonic() + 2
+        while time.monotonic() < until or len(running) < 100:
             time.sleep(0.1)
             samples += profiler.take()
+            running = [sample for sample in samples if sample.tid == program.tid and sample.state == "running"]
         samples += profiler.stop()
-    running = [sample for sample in samples if sample.tid == program.tid and sample.state == "running"]
     named = [sample for sample in running if sample.locations[0].function or sample.locations[0].module]
-    assert len(running) > 20
     assert len(named) >= 0.9 * len(running)
 
 
 @pytest.mark.slow
 def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: may not sample"))
+    monkeypatch.setattr(jcmd, "STOPPED_SHARE", 0.3)  # how it is kept is another test's
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         time.sleep(1)
         profiler = jcmd.attach(program.pid)
@@ -97,7 +108,7 @@ def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
         elapsed_s = time.monotonic() - begin
     assert_found(samples, program, callers=("Burning.serve", "Burning.work", "java.lang.Thread.run"))
     assert {sample.locations[0].line for sample in samples if sample.tid == program.tid} <= set(range(12, 20))
-    assert profiler.stopped_s < 2 * jcmd.STOPPED_SHARE * elapsed_s + 0.2
+    assert 0 < profiler.stopped_s < elapsed_s
     assert profiler.notes[0] == "perf: may not sample"
     assert "a caller may be named" in profiler.notes[1]
 
@@ -111,11 +122,14 @@ def test_dumps_become_rarer_as_they_take_longer():
         profiler.start()
         begin = time.monotonic_ns()
         profiler.take()
+        end = time.monotonic_ns()
         took_s = profiler.stopped_s
         due_ns = profiler._dump_ns
         profiler.stop()
     assert took_s > 0
-    assert (due_ns - begin) / 1e9 == pytest.approx(max(jcmd.DUMP_EVERY_S, took_s / jcmd.STOPPED_SHARE), rel=0.1)
+    wait_s = max(jcmd.DUMP_EVERY_S, took_s / jcmd.STOPPED_SHARE)
+    assert begin / 1e9 <= due_ns / 1e9 - wait_s + 1e-3  # from when the dump began
+    assert due_ns / 1e9 - wait_s - 1e-3 <= end / 1e9
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
@@ -215,7 +229,7 @@ def test_an_unknown_command_and_a_silent_machine_are_clear_errors(monkeypatch, t
         pytest.raises(ProfilerError, match=r"answered to 'jcmd' with '-?1': .*Unknown diagnostic command"),
     ):
         Jvm(program.pid).ask("jcmd", "No.such")
-    monkeypatch.setattr("laggard.producers.diagnosis.jvm.WAIT_S", 0.1)
+    monkeypatch.setattr(jvm, "WAIT_S", 0.1)
     (tmp_path / "17/root/tmp").mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "17/root/tmp/.java_pid17"))
@@ -228,14 +242,16 @@ def test_a_machine_that_ends_leaves_what_was_seen_of_it():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         profiler = jcmd.attach(program.pid)
         profiler.start()
-        time.sleep(0.5)
+        before = time.clock_gettime(cpu_clock(program.pid))
+        while time.clock_gettime(cpu_clock(program.pid)) < before + 0.5:
+            time.sleep(0.05)
         program.process.kill()
         program.process.wait()
         samples = [*profiler.take(), *profiler.take(), *profiler.stop()]
     assert program.tid in {sample.tid for sample in samples}
 
 
-def test_a_stopped_machine_is_no_hang():
+def test_a_stopped_machine_is_no_hang(monkeypatch):
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         profiler = jcmd.attach(program.pid)
         profiler.start()
@@ -243,9 +259,10 @@ def test_a_stopped_machine_is_no_hang():
         os.kill(program.pid, signal.SIGSTOP)
         try:
             profiler._dump_ns = 0
+            monkeypatch.setattr(jvm, "WAIT_S", SILENT_S)
             begin = time.monotonic()
             profiler.take()
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 30
             profiler.stop()
         finally:
             os.kill(program.pid, signal.SIGCONT)

@@ -39,6 +39,7 @@ def held():
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
 def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores):
     before = held()
@@ -46,7 +47,7 @@ def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores)
         assert perf.available(program.pid) == ""
         begin = time.time()
         profiler = perf.Perf(program.pid, cores=cores)
-        samples = samples_of(profiler, running=100, tid=program.tid)
+        samples = samples_of(profiler, running=50, tid=program.tid)
         end = time.time()
         threads = {int(task.name) for task in Path(f"/proc/{program.pid}/task").iterdir()}
     assert_found(samples, program, callers=("grinder",))
@@ -81,11 +82,12 @@ for seconds in (0.03, 0.01):
             profiler = perf.Perf(process.pid, cores=cores)
             profiler.start()
             before = [_cpu_s(process.pid, tid) for tid in tids]
+            used = [0.0, 0.0]
             counts: Counter[int] = Counter()
-            for _ in range(8):
-                time.sleep(0.5)
+            while sum(used) < 1.5:
+                time.sleep(0.1)
                 counts.update(sample.tid for sample in profiler.take())
-            used = [_cpu_s(process.pid, tid) - then for tid, then in zip(tids, before, strict=True)]
+                used = [_cpu_s(process.pid, tid) - then for tid, then in zip(tids, before, strict=True)]
             profiler.stop()
         finally:
             process.kill()
@@ -97,6 +99,7 @@ def _cpu_s(pid, tid):
     return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
 
 
+@pytest.mark.slow
 def test_time_in_the_kernel_has_its_functions():
     with (
         Path("/dev/zero").open("rb") as source,
@@ -125,7 +128,7 @@ def test_threads_that_come_are_met():
     thread = threading.Thread(target=burn)
     thread.start()
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while thread.native_id not in {sample.tid for sample in profiler.take()}:
             assert time.monotonic() < until
             time.sleep(0.2)
@@ -135,16 +138,24 @@ def test_threads_that_come_are_met():
         profiler.stop()
 
 
+def taken(profiler, least):
+    """So many samples at least, however long that takes."""
+    samples: list[Sample] = []
+    while len(samples) < least:
+        time.sleep(0.1)
+        samples += profiler.take()
+    return samples
+
+
+@pytest.mark.slow
 def test_of_too_many_threads_those_that_use_most_are_met(monkeypatch):
     monkeypatch.setattr(perf, "THREADS", 3)
     with misbehaving([compiled("burning")]) as program:
         profiler = perf.attach(program.pid)
         profiler.start()
-        time.sleep(0.3)
-        profiler.take()
+        samples = taken(profiler, 10)
         before = held()
-        time.sleep(0.3)
-        samples = profiler.take()
+        samples = taken(profiler, 20)
         assert held() <= before
         profiler.stop()
     assert_found(samples, program)
@@ -190,11 +201,11 @@ def test_where_cores_are_asked_threads_are_met_however_short_they_live():
             profiler = perf.Perf(process.pid)
             profiler.start()
             samples: list[Sample] = []
-            before = _process_cpu_s(process.pid)
-            for _ in range(10):
-                time.sleep(0.3)
+            before, used_s = _process_cpu_s(process.pid), 0.0
+            while used_s < 1.2:
+                time.sleep(0.1)
                 samples += profiler.take()
-            used_s = _process_cpu_s(process.pid) - before
+                used_s = _process_cpu_s(process.pid) - before
             samples += profiler.stop()
         finally:
             process.kill()
@@ -219,6 +230,7 @@ def test_an_idle_core_says_nothing():
     assert 0 not in {one.tid for one in found}
 
 
+@pytest.mark.slow
 def test_of_a_process_that_is_gone_no_core_is_asked():
     with subprocess.Popen(["true"]) as process:
         process.wait()
@@ -233,6 +245,7 @@ def test_many_running_threads_are_asked_more_rarely():
     assert profiler._period_ns == round(1e9 / perf.FREQUENCY_HZ)
 
 
+@pytest.mark.slow
 def test_what_is_not_taken_in_time_is_counted():
     stop = threading.Event()
     thread = threading.Thread(target=lambda: [None for _ in iter(stop.is_set, True)])
@@ -240,7 +253,7 @@ def test_what_is_not_taken_in_time_is_counted():
     assert thread.native_id
     events = Events(thread.native_id, period_ns=100_000, kernel=False)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while not events.lost:  # the kernel says what it had to drop when there is room again
             assert time.monotonic() < until
             time.sleep(1)
@@ -253,11 +266,14 @@ def test_what_is_not_taken_in_time_is_counted():
         events.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_leaves_what_was_seen_of_it():
     with misbehaving([compiled("burning")]) as program:
         profiler = perf.attach(program.pid)
         profiler.start()
-        time.sleep(0.5)
+        before = _process_cpu_s(program.pid)
+        while _process_cpu_s(program.pid) < before + 0.3:
+            time.sleep(0.05)
         program.process.kill()
         program.process.wait()
         samples = profiler.take()
@@ -266,6 +282,7 @@ def test_a_process_that_ends_leaves_what_was_seen_of_it():
     assert program.tid in {sample.tid for sample in samples}
 
 
+@pytest.mark.slow
 def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
     with misbehaving([compiled("burning")]) as program:
         profiler = perf.attach(program.pid)
@@ -276,6 +293,7 @@ def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
         assert profiler.take() == ()
 
 
+@pytest.mark.slow
 def test_no_process_is_a_clear_error():
     with subprocess.Popen(["true"]) as process:
         process.wait()
@@ -284,6 +302,7 @@ def test_no_process_is_a_clear_error():
         perf.attach(process.pid).start()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as somebody else")
 def test_without_rights_it_says_which_are_missing_and_what_to_do():
     """Nobody may not sample root's process; its own outside of the kernel, or not at all on a stricter machine."""
@@ -300,7 +319,7 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
         samples = []
         if not reason:
             profiler.start()
-            while not samples:
+            while not any(location.module.endswith("sh") for sample in samples for location in sample.locations):
                 time.sleep(0.1)
                 samples += profiler.take()
         print(profiler.notes)
@@ -310,7 +329,7 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
 """
     with misbehaving([compiled("burning")], busy=False) as root:
         text = program.format(uid=OTHERS_UID, pid=root.pid)
-        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=200)
     others, own, notes, modules = done.stdout.splitlines()
     assert others.startswith(f"perf: may not sample process {root.pid}: kernel.perf_event_paranoid is ")
     assert "run laggard as root or give it CAP_PERFMON" in others
@@ -323,6 +342,7 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
         assert "may not sample" in own
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away")
 def test_where_the_kernels_addresses_are_hidden_it_says_why_its_functions_have_no_names():
     with (
@@ -353,6 +373,7 @@ print({{(at.module, at.function) for sample in samples for at in sample.location
         assert notes == "[]"
 
 
+@pytest.mark.slow
 def test_out_of_descriptors_it_samples_what_it_can_and_says_so():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with misbehaving([compiled("burning")]) as program:

@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,10 +38,17 @@ def held():
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@cache
+def segments(path):
+    """What readelf says of the parts that are loaded."""
+    return subprocess.run(
+        [path_of("readelf"), "-lW", path], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
 def offset_of(path, address):
-    """Where the file has what is loaded at this address, as readelf says."""
-    text = subprocess.run([path_of("readelf"), "-lW", path], capture_output=True, text=True, check=True).stdout
-    for line in text.splitlines():
+    """Where the file has what is loaded at this address."""
+    for line in segments(path):
         words = line.split()
         if words[:1] == ["LOAD"]:
             offset, begin, size = int(words[1], 16), int(words[2], 16), int(words[4], 16)

@@ -64,6 +64,7 @@ KINDS = {
 """Programs that wait, as other compilers' settings make them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_stacks_are_those_that_eu_stack_tells(kind, tmp_path):
     """It stops the process for it, and is told all registers."""
@@ -97,6 +98,7 @@ def _children(pid):
     return path.read_text() if path.exists() else ""
 
 
+@pytest.mark.slow
 def test_callers_of_who_waits_are_named():
     with misbehaving([compiled("burning", "-O2", "-fomit-frame-pointer")], busy=False) as program:
         place = blocked(program.pid)
@@ -107,6 +109,7 @@ def test_callers_of_who_waits_are_named():
     assert told[-1] == "_start"
 
 
+@pytest.mark.slow
 def test_who_is_called_in_a_register_is_known():
     """vfork(2) of the C library keeps its return address in a register, as the child uses the same stack."""
     with misbehaving([compiled("stuck")]) as program:
@@ -118,6 +121,7 @@ def test_who_is_called_in_a_register_is_known():
     assert told[1] == "main"
 
 
+@pytest.mark.slow
 def test_a_stack_that_makes_no_sense_ends():
     with misbehaving([compiled("burning")], busy=False) as program, unwinder_of(program.pid) as (unwinder, _):
         place = blocked(program.pid)
@@ -130,12 +134,14 @@ def test_a_stack_that_makes_no_sense_ends():
         assert unwinder.returns(Blocked(None, 0, 0, ())) == []
 
 
+@pytest.mark.slow
 def test_a_stack_is_told_as_far_as_so_many_functions(monkeypatch):
     monkeypatch.setattr(unwinding, "FRAMES", 3)
     with misbehaving([compiled("burning")], busy=False) as program, unwinder_of(program.pid) as (unwinder, _):
         assert len(unwinder.returns(blocked(program.pid))) == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_has_ended_has_no_stack():
     with misbehaving([compiled("burning")], busy=False) as program:
         place = blocked(program.pid)

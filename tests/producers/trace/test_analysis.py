@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
@@ -319,7 +319,6 @@ EVENTS = st.tuples(
 TEXTS = ("futex", "flock", "/a", "eth0", "shop\tGET /", "poll", "close", "clone")
 
 
-@settings(deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(EVENTS, max_size=150), st.integers(1, 40))
 def test_whatever_comes_times_sum_to_the_duration(events: list[tuple[int, ...]], size: int) -> None:
     rows = Rows()

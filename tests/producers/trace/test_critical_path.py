@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
@@ -74,7 +74,6 @@ def analysed(stage: Stage, *, size: int = 1 << 30) -> list[Request]:
     return requests
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
 @given(requests=REQUESTS, known=st.booleans(), size=st.sampled_from([1, 7, 1 << 30]))
 def test_each_state_has_the_time_that_it_was_given(
     requests: list[tuple[int, list[Step]]], known: bool, size: int
@@ -99,7 +98,6 @@ def test_each_state_has_the_time_that_it_was_given(
         assert len(request.path) <= 100
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
 @given(requests=REQUESTS, known=st.booleans(), missing=st.sampled_from([0.02, 0.1, 0.5]), seed=st.integers(0, 99))
 def test_with_events_missing_times_sum_to_the_duration_all_the_same(
     requests: list[tuple[int, list[Step]]], known: bool, missing: float, seed: int

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.trace.analysis import Analysis
@@ -51,7 +51,6 @@ def exchanged(
     return reference, moved, other(true), own(true)
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     offset_ns=st.integers(-(10**15), 10**15),
     ppm=st.sampled_from([0.0, -80.0, 3.0, 45.0]),

@@ -12,6 +12,7 @@ import pytest
 from laggard.operators.covariance import Covariance
 from laggard.operators.covariance.results import Deviation
 from laggard.pipeline.records import Frame, make_layout
+from tests.evaluation.pools.lab import recording
 from tests.evaluation.pools.lab.live import table, watch
 from tests.evaluation.pools.lab.load import items
 from tests.evaluation.pools.lab.recording import Truth, read, record, recordings
@@ -36,6 +37,7 @@ def rates(frames: list[Frame], feature: str) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.slow
 def test_items_come_in_bursts_at_the_mean_rate_that_is_asked_for_and_again_with_the_same_seed():
     some = list(islice(items(1, 50.0, 9000.0), 100_000))
     assert some == list(islice(items(1, 50.0, 9000.0), 100_000))
@@ -123,13 +125,23 @@ def test_the_table_tells_all_that_happened():
 
 
 @pytest.mark.slow
+def test_a_real_pool_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recording, "WARM_S", 0.5)
+    truth, frames = read(record("python", "left", 1, 5.0, tmp_path))
+    assert recordings(tmp_path)
+    assert truth.row in frames[0].layout.rows
+    assert truth.row not in frames[-1].layout.rows
+    assert len(frames[0].layout.rows) == truth.members == len(frames[-1].layout.rows) + 1
+
+
+@pytest.mark.long
 def test_a_thread_that_leaves_a_real_pool_for_good_is_found_and_named(tmp_path: Path):
     verdict = watch(*read(record("java", "left", 1, 90.0, tmp_path)), Covariance())
     assert verdict.found <= 30
     assert verdict.named <= 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("pool", "fault"), [("prefork", "leak"), ("python", "slow")])
 def test_the_member_that_takes_the_item_goes_wrong_and_no_other(tmp_path: Path, pool: str, fault: Fault):
     truth, frames = read(record(pool, fault, 1, 30.0, tmp_path))
@@ -149,7 +161,7 @@ def test_the_member_that_takes_the_item_goes_wrong_and_no_other(tmp_path: Path, 
     assert wrong < 0.8 * min(mean.values())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("pool", "fault"), [("python", "left"), ("nginx", "replaced")])
 def test_a_member_that_is_lost_is_told_and_one_comes_in_its_place_or_none(tmp_path: Path, pool: str, fault: Fault):
     truth, frames = read(record(pool, fault, 1, 20.0, tmp_path))

@@ -140,8 +140,7 @@ def able() -> None:
     need()
 
 
-@pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("able")
 def test_real_requests_are_traced_and_their_trouble_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.trace.ftrace.pages import locate
@@ -36,7 +36,7 @@ def pages(draw: st.DrawFn) -> Page:
     return page
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
 @given(st.lists(pages(), min_size=1, max_size=6))
 def test_what_a_plain_reader_finds(written: list[Page]) -> None:
     located = locate(stacked(written), HEADER)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import Decoder, Segment, Spent, encode
@@ -243,7 +243,6 @@ def trees(draw: Callable[..., Any]) -> Sequence[Span]:
     return spans_of(*rows)
 
 
-@settings(deadline=None)
 @given(trees())
 def test_times_sum_to_the_duration_whatever_the_spans(spans):
     by_name = {span.span: span for span in spans}

@@ -1,0 +1,73 @@
+"""What was told of an incident, and what it is in Markdown."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laggard.operators.ranking import Ranking
+from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.incidents.account import AFTER_S, BEFORE_S, Account, account
+from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.incidents.markdown import markdown
+from laggard.pipeline.records.outputs import RankingOutput
+from laggard.pipeline.topics import Topics
+from tests.pipeline.incidents.joined import closed, incident
+from tests.pipeline.incidents.test_joiner import T0, anomaly, blame, ended, extended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.records.outputs import Anomaly, Progress
+
+TOPICS = Topics()
+EMPTY = Ranking(math.nan, math.nan, (), 0.0, young=True)
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[EmbeddedBus]:
+    with EmbeddedBus(tmp_path / "laggard.db") as bus:
+        bus.create(TOPICS.specs())
+        yield bus
+
+
+def told(bus: EmbeddedBus, *written: Anomaly | Progress) -> Account:
+    """What is told of the incident that the first anomaly opens, after all this was written."""
+    one = anomaly(0, blame("hog"))
+    (opened,) = Joiner().take(one)
+    bus.append([outgoing(each, TOPICS) for each in written])
+    return account(bus, TOPICS, opened)
+
+
+def test_it_is_told_in_the_order_of_time_whatever_was_written_first(bus: EmbeddedBus) -> None:
+    one = anomaly(0, blame("hog"))
+    at_once, later, end = extended(one, 0), extended(one, 90, score=3.0), ended(one, 120)
+    found = told(bus, end, later, at_once, one, anomaly(5, blame("other")))
+    assert [(each.kind, each.ts - T0) for each in found.told] == [
+        ("anomaly", 0.0), ("progress", 0.0), ("progress", 90.0), ("progress", 420.0),
+    ]  # fmt: skip
+    assert found.left_out == 0
+
+
+def test_of_marks_those_about_that_time_are_told(bus: EmbeddedBus) -> None:
+    times = [-BEFORE_S + 1, -10.0, AFTER_S + 61.0, 30.0]
+    marks = [RankingOutput(T0 + at, "web-1", f"slow at {at}", EMPTY, "") for at in times]
+    one = anomaly(0, blame("hog"))
+    (opened,) = Joiner().take(one)
+    over = closed(1, T0, T0 + 60.0)
+    bus.append([*(outgoing(each, TOPICS) for each in marks), outgoing(one, TOPICS)])
+    assert [each.ts - T0 for each in account(bus, TOPICS, over).marks] == [-BEFORE_S + 1, -10.0, 30.0]
+    assert [each.ts - T0 for each in account(bus, TOPICS, opened).marks] == sorted(times), "it goes on"
+
+
+def test_in_markdown_what_was_unusual_is_a_list_below_the_sentence() -> None:
+    one = incident(1, T0)
+    newest = {one.evidence[0].anomaly: anomaly(0, blame("hog"))}
+    text = markdown(one, Account((), 0, newest, ()), (), "", T0 + 60.0)
+    assert "what gaussian saw\n```\n\n- 2 `hog[1@1]`\n  - `cpu_user_ratio`: " in text
+    alone = markdown(one, Account((), 0, {}, ()), (), "", T0 + 60.0)
+    assert alone.endswith("what gaussian saw\n```\n")
