@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.brokers.cluster import Cluster
+from tests.brokers.java import loaded_classes
 from tests.brokers.node import BrokerError
 from tests.brokers.ports import WORKERS
 
@@ -24,7 +25,11 @@ _CLUSTER: Final = "cluster.pickle"
 
 
 def keep(folder: Path, run: int) -> None:
-    """Start a broker that ends with the process `run`, however that ends. Raises `BrokerError`."""
+    """Start a broker that ends with the process `run`, however that ends.
+
+    Raises `BrokerError`, or `MissingPartError` where this machine has not what runs one.
+    """
+    loaded_classes()  # else it is the other process that misses them
     command = ["setsid", "--fork", sys.executable, "-m", "tests.brokers.keeper", str(folder), str(run)]
     # The keeper gets ports that none of pytest's workers gives to others.
     environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{WORKERS}"}

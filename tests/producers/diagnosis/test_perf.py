@@ -20,6 +20,7 @@ from laggard.producers.diagnosis.events import ANY, CONTEXT_KERNEL, CONTEXT_USER
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.producers.diagnosis.rights import SAMPLES, SAMPLES_ALL
 
 OTHERS_UID = 65534
 """Nobody's."""
@@ -39,6 +40,7 @@ def held():
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 @pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
 def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores):
@@ -59,6 +61,7 @@ def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores)
     assert held() == before
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 @pytest.mark.parametrize("cores", [True, False], ids=["cores", "threads"])
 def test_how_often_a_thread_is_met_is_its_share_of_cpu_time(cores):
@@ -99,6 +102,7 @@ def _cpu_s(pid, tid):
     return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 def test_time_in_the_kernel_has_its_functions():
     with (
@@ -116,6 +120,7 @@ def test_time_in_the_kernel_has_its_functions():
     assert any("libc" in location.module for location in in_kernel.locations)
 
 
+@SAMPLES
 def test_threads_that_come_are_met():
     stop = threading.Event()
 
@@ -147,6 +152,7 @@ def taken(profiler, least):
     return samples
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_of_too_many_threads_those_that_use_most_are_met(monkeypatch):
     monkeypatch.setattr(perf, "THREADS", 3)
@@ -175,6 +181,7 @@ while True:
 """
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 def test_what_was_in_threads_that_nobody_met_is_noted():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
@@ -193,6 +200,7 @@ def test_what_was_in_threads_that_nobody_met_is_noted():
     assert "% of the CPU time was in threads too short-lived or too many to be sampled" in note
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 def test_where_cores_are_asked_threads_are_met_however_short_they_live():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
@@ -218,6 +226,7 @@ def test_where_cores_are_asked_threads_are_met_however_short_they_live():
         assert len(samples) == pytest.approx(used_s * perf.FREQUENCY_HZ, rel=0.2)
 
 
+@SAMPLES_ALL
 def test_an_idle_core_says_nothing():
     """Else its samples would take the room of the process's."""
     cpu = min(os.sched_getaffinity(0))
@@ -245,6 +254,7 @@ def test_many_running_threads_are_asked_more_rarely():
     assert profiler._period_ns == round(1e9 / perf.FREQUENCY_HZ)
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_what_is_not_taken_in_time_is_counted():
     stop = threading.Event()
@@ -266,6 +276,7 @@ def test_what_is_not_taken_in_time_is_counted():
         events.close()
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_a_process_that_ends_leaves_what_was_seen_of_it():
     with misbehaving([compiled("burning")]) as program:
@@ -282,6 +293,7 @@ def test_a_process_that_ends_leaves_what_was_seen_of_it():
     assert program.tid in {sample.tid for sample in samples}
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
     with misbehaving([compiled("burning")]) as program:
@@ -342,6 +354,7 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
         assert "may not sample" in own
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a capability away")
 def test_where_the_kernels_addresses_are_hidden_it_says_why_its_functions_have_no_names():
@@ -373,6 +386,7 @@ print({{(at.module, at.function) for sample in samples for at in sample.location
         assert notes == "[]"
 
 
+@SAMPLES_ALL
 @pytest.mark.slow
 def test_out_of_descriptors_it_samples_what_it_can_and_says_so():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

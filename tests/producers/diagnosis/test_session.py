@@ -608,7 +608,7 @@ def test_of_a_thread_of_the_kernel_its_functions_are_told():
     if os.geteuid() == 0:
         assert thread.entry.function == "kthreadd"
         assert {location.module for location in thread.stacks[0].locations} == {"[kernel]"}
-    assert thread.stacks[0].wait_channel == "kthreadd"
+        assert thread.stacks[0].wait_channel == "kthreadd"
 
 
 def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
