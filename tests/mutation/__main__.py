@@ -43,8 +43,8 @@ ROOMS: Final = ("operators", "pipeline/engine", "pipeline/bus", "pipeline/record
 
 QUICK_S: Final = 1.0
 """A test that takes longer waits for all that do not."""
-LIMIT_S: Final = 20.0
-SLOW_LIMIT_S: Final = 120.0
+LIMIT_S: Final = 60.0
+SLOW_LIMIT_S: Final = 180.0
 """What a test may take, and one with processes of its own, beyond some times what it took without any mutant."""
 TIMES: Final = 6.0
 
