@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from tests.mutation.mutants import drawn, mutants_of
-from tests.mutation.trees import CannotWorkError, Tests, Tree, Verdict
+from tests.mutation.trees import CannotWorkError, Suite, Tree, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ class _Run:
     """Judges mutants, each in a tree that nobody else uses meanwhile."""
 
     def __init__(self, trees: Sequence[Tree], budget_s: float) -> None:
-        self._tests: dict[str, Future[Tests]] = {}
+        self._tests: dict[str, Future[Suite]] = {}
         self._budget_s = budget_s
         self._free: SimpleQueue[Tree] = SimpleQueue()
         for tree in trees:
@@ -133,7 +133,7 @@ class _Run:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
-    def _watched(self, room: str) -> Tests:
+    def _watched(self, room: str) -> Suite:
         tree, begin = self._free.get(), time.monotonic()
         try:
             tests = tree.watched(room, f"tests/{room}")
@@ -161,7 +161,7 @@ class _Run:
         return verdict
 
 
-def planned(mutant: Mutant, tests: Tests, budget_s: float) -> tuple[dict[str, float], int]:
+def planned(mutant: Mutant, tests: Suite, budget_s: float) -> tuple[dict[str, float], int]:
     """The tests that may see a mutant, in their order and with their limits, and how many more would take too long."""
     by_line = tests.lines.get(mutant.file, {})
     covering = frozenset[str]().union(*(by_line.get(line, frozenset()) for line in mutant.lines))
