@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from tests.mutation.mutants import drawn, mutants_of
-from tests.mutation.trees import CannotWorkError, Tests, Tree, Verdict
+from tests.mutation.trees import CannotWorkError, Suite, Tree, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +43,8 @@ ROOMS: Final = ("operators", "pipeline/engine", "pipeline/bus", "pipeline/record
 
 QUICK_S: Final = 1.0
 """A test that takes longer waits for all that do not."""
-LIMIT_S: Final = 20.0
-SLOW_LIMIT_S: Final = 120.0
+LIMIT_S: Final = 60.0
+SLOW_LIMIT_S: Final = 180.0
 """What a test may take, and one with processes of its own, beyond some times what it took without any mutant."""
 TIMES: Final = 6.0
 
@@ -114,7 +114,7 @@ class _Run:
     """Judges mutants, each in a tree that nobody else uses meanwhile."""
 
     def __init__(self, trees: Sequence[Tree], budget_s: float) -> None:
-        self._tests: dict[str, Future[Tests]] = {}
+        self._tests: dict[str, Future[Suite]] = {}
         self._budget_s = budget_s
         self._free: SimpleQueue[Tree] = SimpleQueue()
         for tree in trees:
@@ -133,7 +133,7 @@ class _Run:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
-    def _watched(self, room: str) -> Tests:
+    def _watched(self, room: str) -> Suite:
         tree, begin = self._free.get(), time.monotonic()
         try:
             tests = tree.watched(room, f"tests/{room}")
@@ -161,7 +161,7 @@ class _Run:
         return verdict
 
 
-def planned(mutant: Mutant, tests: Tests, budget_s: float) -> tuple[dict[str, float], int]:
+def planned(mutant: Mutant, tests: Suite, budget_s: float) -> tuple[dict[str, float], int]:
     """The tests that may see a mutant, in their order and with their limits, and how many more would take too long."""
     by_line = tests.lines.get(mutant.file, {})
     covering = frozenset[str]().union(*(by_line.get(line, frozenset()) for line in mutant.lines))

@@ -30,7 +30,7 @@ class CannotWorkError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class Suite:
     """The tests of a room.
 
     Attributes:
@@ -104,7 +104,7 @@ class Tree:
         environment.update(PYTHONPATH=str(self.root), TMPDIR=str(self.root / "tmp"), COVERAGE_CORE="ctrace")
         return environment
 
-    def watched(self, room: str, folder: str) -> Tests:
+    def watched(self, room: str, folder: str) -> Suite:
         """Run all tests of a folder without any mutant, and note which lines of the room each one runs.
 
         Raises:
@@ -122,7 +122,7 @@ class Tree:
         good = {name: test for name, test in told["tests"].items() if test["passed"]}
         seconds = {name: test["seconds"] for name, test in good.items()}
         slow = frozenset(name for name, test in good.items() if test["slow"])
-        return Tests(seconds, slow, [name for name in names if name not in good], lines)
+        return Suite(seconds, slow, [name for name in names if name not in good], lines)
 
     def judged(self, mutant: Mutant, limits: Mapping[str, float], left_out: int) -> Verdict:
         """Run these tests on a mutant until one fails; `limits` has them in their order, with their seconds."""

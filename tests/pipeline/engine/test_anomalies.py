@@ -11,16 +11,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from laggard.operators.calibration import QUIET_S
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state, encode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.engine.telemetry import Telemetry
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly, blamed, restored
+from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.records import Frame, Mark
-from laggard.pipeline.records.outputs import Anomaly, Blame
+from laggard.pipeline.records.outputs import Anomaly
 from tests.pipeline.engine.conftest import INPUT, NEVER, WIRED, append, at, drain, frame, record, runner, stop
 
 if TYPE_CHECKING:
@@ -193,69 +192,3 @@ def test_a_worker_that_takes_over_shows_the_anomaly_that_is_open(bus: EmbeddedBu
     assert after.pop("anomaly_score")[1] < before.pop("anomaly_score")[1]
     assert after == before
     stop(two)
-
-
-def row(name: str, *features: str, score: float = 2.0, waits: bool = False) -> RowScore:
-    told = tuple(FeatureScore(feature, 9.0, 1.0, 0.5, 20.0, recent=4.0) for feature in features)
-    return RowScore(f"{name}[1]", name, score, told, 60.0, waits=waits)
-
-
-def ranking(*rows: RowScore) -> Ranking:
-    return Ranking(1000.0, 2.0, rows, 60.0, young=False)
-
-
-def blame(row: RowScore, feature: int, *resources: str) -> Blame:
-    return Blame(row.row, row.name, row.features[feature].feature, 4.0, 1.0, 0.5, resources)
-
-
-def test_whom_the_sentence_names_first_is_blamed() -> None:
-    waits, takes = row("waits", "io_delay_ratio", score=3.0, waits=True), row("takes", "cpu_user_ratio")
-    assert blamed(ranking(waits, takes), "process") == blame(takes, 0, "cpu")
-    assert blamed(ranking(waits), "process") == blame(waits, 0, "disk")
-    leaks = row("leaks", "descriptors")
-    assert blamed(ranking(leaks), "process") == blame(leaks, 0)
-    assert blamed(ranking(row("a")), "process") == Blame("a[1]", "a")
-    assert blamed(ranking(), "process") is None
-
-
-def test_what_ails_a_host_is_blamed() -> None:
-    host = row("host", "load_1m", "cpu_steal_ratio")
-    assert blamed(ranking(host), "host") == blame(host, 1, "cpu")
-    for feature, resource in {
-        "load_1m": "cpu",
-        "pressure_io_some_ratio": "disk",
-        "swap_in_bytes_per_s": "memory",
-        "network_eth0_receive_bytes_per_s": "network",
-    }.items():
-        high = RowScore("host", "host", 2.0, (FeatureScore(feature, 9.0, 1.0, 0.5, 2.0),), 60.0)
-        found = blamed(ranking(high), "host")
-        assert found is not None
-        assert (found.feature, found.resources) == (feature, (resource,))
-
-
-def test_an_anomaly_opens_with_what_was_judged() -> None:
-    bare = OpenAnomaly("id", 1000.0, live=True)
-    assert bare.blaming(blame(row("a", "cpu_user_ratio"), 0)) == OpenAnomaly(
-        "id", 1000.0, True, "a[1]", "a", "cpu_user_ratio", 4.0, 1.0, 0.5
-    )
-    assert bare.blaming(Blame("a[1]", "a"))[:6] == ("id", 1000.0, True, "a[1]", "a", "")
-    assert bare.blaming(None) == bare
-
-
-def test_the_worst_value_is_on_the_side_that_it_opened_on() -> None:
-    low = OpenAnomaly("id", 0.0, True, "a[1]", "a", "cpu_ratio", 4.0, 10.0, 1.0)
-    values = {3.0: 3.0, 5.0: 4.0, 30.0: 4.0, math.nan: 4.0}
-    assert {value: low.after(frame("h1", 1, value)).value for value in values} == values
-    unknown = low._replace(usual=math.nan)
-    assert unknown.after(frame("h1", 1, 3.0)) == unknown
-    gone = low._replace(row="z[1]")
-    assert gone.after(frame("h1", 1, 3.0)) is gone
-
-
-def test_what_is_no_state_of_anomalies_is_refused() -> None:
-    one = Anomalies(3, OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5))
-    assert restored({"armed": False, **one.snapshot()}) == one
-    with pytest.raises(TypeError, match="unknown"):
-        restored({"armed": False, "incidents": {"opened": 1, "open": {"unknown": 1}}})
-    with pytest.raises(KeyError, match="open"):
-        restored({"armed": True, "incidents": {"opened": 1}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +72,15 @@ def test_in_markdown_what_was_unusual_is_a_list_below_the_sentence() -> None:
     assert "what gaussian saw\n```\n\n- 2 `hog[1@1]`\n  - `cpu_user_ratio`: " in text
     alone = markdown(one, Account((), 0, {}, ()), (), "", T0 + 60.0)
     assert alone.endswith("what gaussian saw\n```\n")
+
+
+def test_in_markdown_each_section_stands_between_empty_lines() -> None:
+    """Else some programs take what is below a list or a sentence for a part of it."""
+    one = replace(incident(1, T0), left_out=2)
+    mark = RankingOutput(T0 + 5.0, "web-1", "slow", EMPTY, "")
+    text = markdown(one, Account((), 0, {}, [mark]), (), "https://laggard.example/i", T0 + 60.0)
+    assert "\n```\n\n- From " in text
+    assert "\n- Page: <https://laggard.example/i>\n\n### Seen by\n\n**`gaussian`**" in text
+    assert text.endswith(
+        "\n```\n\nAnd by 2 more, which have ended.\n\n### Marks\n\n- 2023-11-14 22:13:25 UTC: `slow`\n"
+    )

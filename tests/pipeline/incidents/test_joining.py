@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly, blamed
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records.outputs import Incident, RankingOutput
 from laggard.pipeline.topics import ANOMALIES, Topics
@@ -69,21 +65,3 @@ def test_what_others_write_to_the_topic_is_passed_over() -> None:
     wrong = replace(outgoing(one, TOPICS), key="web-2")
     task.process(Incoming(WHERE, task.position, wrong.key, wrong.value, wrong.ts, wrong.headers))
     assert "expected the record's key 'web-2', got 'web-1'" in str(task.outputs[-1])
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_only_a_live_anomaly_is_shown_and_counted(live: bool) -> None:
-    assert Anomalies().live is None
-    opened = OpenAnomaly("id", T0, live=live)
-    after = Anomalies().opening(opened)
-    assert (after.live, after.opened) == ((opened, 1) if live else (None, 0))
-
-
-@pytest.mark.parametrize(("basis", "usual"), [("itself", 1.0), ("threshold", math.nan)])
-def test_a_limit_is_not_what_is_usual(basis: str, usual: float) -> None:
-    feature = FeatureScore("cpu_user_ratio", 9.0, 1.0, 0.5, 20.0)
-    row = RowScore("hog[1@1]", "hog", 20.0, (feature,), 60.0, basis=basis)  # type: ignore[arg-type]
-    found = blamed(Ranking(T0, 20.0, (row,), 60.0, young=False), "process")
-    assert found is not None
-    assert (found.row, found.feature, found.value) == ("hog[1@1]", "cpu_user_ratio", 9.0)
-    assert found.usual == pytest.approx(usual, nan_ok=True)
