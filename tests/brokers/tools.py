@@ -64,10 +64,10 @@ class Tools:
             raise BrokerError(f"{command} {' '.join(arguments)} ended with {done.returncode}:\n{said}")
         return done.stdout
 
-    def consume(self, topic: str, count: int | None = None, *, idle_s: float = 2.0) -> list[Printed]:
-        """The committed records of a topic from the beginning, as the console consumer prints them.
+    def consume(self, topic: str, count: int, *, idle_s: float = 60.0) -> list[Printed]:
+        """The first committed records of a topic, as the console consumer prints them; partitions in any order.
 
-        It stops after `count` records, or when none came for so long; partitions come in any order.
+        It stops after `count` records, or when none came for so long.
         """
         shown = {f"print.{part}": "true" for part in ("partition", "offset", "timestamp", "headers", "key")}
         shown |= {"key.separator": _FIELD, "headers.separator": _HEADER, "line.separator": _RECORD}
@@ -76,8 +76,7 @@ class Tools:
         printed = self.run(
             "kafka-console-consumer",
             *("--topic", topic, "--from-beginning", "--timeout-ms", str(int(idle_s * 1000))),
-            *("--isolation-level", "read_committed"),
-            *(("--max-messages", str(count)) if count is not None else ()),
+            *("--isolation-level", "read_committed", "--max-messages", str(count)),
             *properties,
         )
         return [_parsed(line) for line in printed.split(_RECORD)[:-1]]

@@ -44,7 +44,7 @@ SEEDS = {"web-1": 1, "db-1": 2, "cache-1": 3}
 EVERYWHERE = {"environment": ".*", "cluster": ".*"}
 HERE = LABELS
 NOWHERE = {"environment": "nowhere", "cluster": ".*"}
-MACROS = {"__range": "60s", "__range_s": "60", "__interval": "2s", "__rate_interval": "10s"}
+MACROS = {"__range": "600s", "__range_s": "600", "__interval": "2s", "__rate_interval": "10s"}
 
 EMPTY_BY_DESIGN: Mapping[str, str] = {}
 """Place of a query: why it has nothing to say in this scene."""
