@@ -50,7 +50,7 @@ REQUESTS_BEFORE_S: Final = 700
 """Requests are not young after 600 s, and 1,000 of them."""
 
 LEARNS_S: Final = 4.0
-"""As long this takes at most, as a rule; where it takes longer, the scene catches up."""
+"""As long as this takes on a quiet machine; where it takes longer, the scene begins later."""
 
 LONGEST_S: Final = 600
 
@@ -436,12 +436,13 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:
-    """Publish what happens in real time; what has happened while the models learned is caught up first.
+    """Publish what happens at its pace, later by as much as the models took too long to learn.
 
     Gives the time from which on all hosts have a frame that is the last.
     """
+    late_s = max(time.time() - begins, 0.0)  # caught up at once, a trouble would be between two scrapes
     for happened in happening(script, fleet, begins):
-        time.sleep(max(happened.due - time.time(), 0.0))
+        time.sleep(max(happened.due + late_s - time.time(), 0.0))
         for records in happened.records:
             bus.append(records)
     return happened.every_host_until - 0.001  # in whole milliseconds

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +15,14 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from tests.misbehaving.programs import burning_python, misbehaving
-from tests.pipeline.diagnoses.test_diagnosing_live import EAGER, check_closed
+from tests.pipeline.diagnoses.test_diagnosing_live import agent as local_agent
+from tests.pipeline.diagnoses.test_diagnosing_live import check_closed
 from tests.pipeline.records.test_schemas import VALIDATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import subprocess
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from laggard.pipeline.bus import Incoming
@@ -32,35 +31,23 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     # kafka-python leaves sockets that were refused to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 COUNTERS, DIAGNOSES = "looked.counters", "looked.diagnoses"
 HOST = "watched"
 
 
-@contextmanager
-def agent(cluster: Cluster, state: Path) -> Iterator[subprocess.Popen[str]]:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(state),
-        "LAGGARD_STATE": str(state),
+def agent(cluster: Cluster, state: Path, pid: int) -> AbstractContextManager[subprocess.Popen[str]]:
+    """An agent that publishes on these brokers and looks into this process alone."""
+    on_brokers = {
         "LAGGARD_HOST": HOST,
         "LAGGARD_BUS_LOCATION": cluster.location,
         "LAGGARD_TOPICS_PREFIX": "looked.",
-        **EAGER,
-        # One busy thread is looked into, whatever else this machine has to do.
-        "LAGGARD_CPU_THRESHOLD": "10%",
     }
-    with subprocess.Popen([*LAGGARD, "agent"], env=environ, stderr=subprocess.PIPE, text=True) as one:
-        try:
-            yield one
-        finally:
-            if one.poll() is None:
-                one.kill()
+    return local_agent(state, pid, **on_brokers)
 
 
 def records(bus: KafkaBus, topic: str) -> list[Incoming]:
@@ -68,7 +55,7 @@ def records(bus: KafkaBus, topic: str) -> list[Incoming]:
 
 
 def await_that(something: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 120.0
     while not something():
         assert time.monotonic() < until, what
         time.sleep(0.2)
@@ -78,7 +65,7 @@ def test_diagnoses_wait_for_their_topic_and_outlive_the_agent(broker: Cluster, t
     options = KafkaOptions(bootstrap=servers_of(broker.location), request_timeout_s=2.0)
     with KafkaBus(options) as bus, misbehaving(burning_python()) as program:
         bus.create([TopicSpec(COUNTERS, 2)])
-        with agent(broker, tmp_path) as first:
+        with agent(broker, tmp_path, program.pid) as first:
             await_that((tmp_path / "diagnoses.jsonl").exists, "nothing is looked into")
             frames = len(records(bus, COUNTERS))
             await_that(lambda: len(records(bus, COUNTERS)) >= frames + 6, "frames wait for the topic of diagnoses")
@@ -91,10 +78,10 @@ def test_diagnoses_wait_for_their_topic_and_outlive_the_agent(broker: Cluster, t
             found = [read_diagnosis(each.value, "test") for each in records(bus, DIAGNOSES)]
             return [each for each in found if each.pid == program.pid]
 
-        with agent(broker, tmp_path) as second:
+        with agent(broker, tmp_path, program.pid) as second:
             await_that(lambda: len({each.id for each in diagnoses()}) >= 2, "the killed one's and the next one's")
             second.send_signal(signal.SIGTERM)
-            assert second.wait(30) == 0
+            assert second.wait(60) == 0
         told = diagnoses()
         assert program.process.poll() is None
         for record in records(bus, DIAGNOSES):

@@ -312,8 +312,8 @@ def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path) -> None:
 
 
 @contextmanager
-def agent(state: Path, pid: int) -> Iterator[subprocess.Popen[str]]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(state), "LAGGARD_STATE": str(state), **EAGER}
+def agent(state: Path, pid: int, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(state), "LAGGARD_STATE": str(state), **EAGER, **settings}
     command = [sys.executable, "-P", "-c", AGENT, str(pid)]
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as one:
         try:
