@@ -365,8 +365,8 @@ def test_paths_of_any_depth_are_told() -> None:
 
 def test_of_more_members_than_a_dendrogram_has_leaves_it_shows_those_that_deviate() -> None:
     more = detector.MOST_LEAVES + 6
-    pool, values = pool_of(), healthy(200, more)
-    values[120:, -1, 0] += 0.8
+    pool, values = pool_of(), healthy(80, more)
+    values[50:, -1, 0] += 0.8
     feed(pool, layout(workers(more)), values)
     tree = pool.report(replicates=0).levels[0].dendrogram
     assert tree is not None
