@@ -46,7 +46,7 @@ class Served:
 @contextmanager
 def served(bus: Path, **given: str) -> Iterator[Served]:
     """Serve what is on a bus, with settings such as `serve_token="..."`."""
-    told = {"bus.location": str(bus), "host": "web-1", "serve.listen": "127.0.0.1:0"}
+    told = {"bus.location": str(bus), "state": str(bus.parent), "host": "web-1", "serve.listen": "127.0.0.1:0"}
     told |= {name.replace("_", ".", 1): value for name, value in given.items()}
     settings = read_settings(None, environ={}, flags=[Given(name, value, "a test") for name, value in told.items()])
     stop = threading.Event()

@@ -21,6 +21,7 @@ from laggard.producers.diagnosis.jvm import Jvm
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import HERE, burning_java, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.producers.diagnosis.rights import SAMPLES
 
 if TYPE_CHECKING:
     from laggard.producers.diagnosis.contract import Sample
@@ -58,6 +59,7 @@ JNI global refs: 15, weak refs: 0
 """  # noqa: E501 - as Java writes it
 
 
+@SAMPLES
 @pytest.mark.slow
 @COLLECTORS
 def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector):
@@ -113,6 +115,7 @@ def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     assert "a caller may be named" in profiler.notes[1]
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_dumps_become_rarer_as_they_take_longer():
     """The serial collector's safepoints wait for the end of loops: 20 to 70 ms a dump were measured."""
@@ -154,6 +157,7 @@ def _inner(task):
     return int(re.findall(r"^NSpid:.*?(\d+)$", (task / "status").read_text(), re.MULTILINE)[0])
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_a_map_that_somebody_else_has_written_is_used_and_left():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
@@ -172,6 +176,7 @@ def test_a_map_that_somebody_else_has_written_is_used_and_left():
             path.unlink()
 
 
+@SAMPLES
 def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
     """Else the machine would write where the link leads."""
     victim = tmp_path / "victim"
@@ -191,6 +196,7 @@ def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
     )
 
 
+@SAMPLES
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_a_map_of_anybody_elses_is_not_believed_and_told():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
@@ -238,6 +244,7 @@ def test_an_unknown_command_and_a_silent_machine_are_clear_errors(monkeypatch, t
             Jvm(17, root=str(tmp_path)).ask("threaddump")
 
 
+@SAMPLES
 def test_a_machine_that_ends_leaves_what_was_seen_of_it():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         profiler = jcmd.attach(program.pid)

@@ -305,6 +305,7 @@ def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
         assert profiler.take() == ()
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_no_process_is_a_clear_error():
     with subprocess.Popen(["true"]) as process:
@@ -314,6 +315,7 @@ def test_no_process_is_a_clear_error():
         perf.attach(process.pid).start()
 
 
+@SAMPLES
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as somebody else")
 def test_without_rights_it_says_which_are_missing_and_what_to_do():

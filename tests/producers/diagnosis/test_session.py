@@ -28,6 +28,7 @@ from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import burning_java, burning_python, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.conftest import Time
+from tests.producers.diagnosis.rights import SAMPLES
 from tests.programs import path_of
 
 OTHERS_UID = 65534
@@ -214,6 +215,7 @@ def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
     noted(found, "the bound of 30 samples was reached")
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_running_threads_are_told_by_the_profiler_that_suits_the_program():
     with misbehaving([compiled("burning")]) as program:
@@ -410,6 +412,7 @@ def test_a_zombie_is_called_one():
     assert not found.complete
 
 
+@SAMPLES
 def test_a_process_that_lost_its_first_thread_is_no_zombie():
     with misbehaving([compiled("headless")]) as program:
         wait_for_state(program.pid, "Z")
@@ -553,6 +556,7 @@ def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_w
     assert {stack.locations for thread in others for stack in thread.stacks} == {()}
 
 
+@SAMPLES
 @AS_ROOT
 def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
     with misbehaving(in_own_pid_namespace([compiled("burning")])) as program:
@@ -584,6 +588,7 @@ def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it(
     assert found.phases[0].threads[0].tid == program.tid
 
 
+@SAMPLES
 @pytest.mark.slow
 def test_of_a_deleted_program_functions_have_their_names(tmp_path):
     path = tmp_path / "burning"
@@ -694,6 +699,7 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget_as_time_r
     check_crowd(Real())
 
 
+@SAMPLES
 def test_threads_that_come_and_go_are_met():
     def is_the_mothers_work(found):
         most = max(found.phases[0].threads, key=lambda thread: thread.system_s, default=None)
@@ -778,7 +784,7 @@ while sys.stdin.readline():
 @pytest.mark.parametrize(
     ("command", "method"),
     [
-        (lambda: [compiled("burning")], "perf"),
+        pytest.param(lambda: [compiled("burning")], "perf", marks=SAMPLES),
         (lambda: [compiled("burning")], "eu-stack"),
         (burning_python, "py-spy"),
         (burning_java, "jcmd"),
