@@ -258,6 +258,7 @@ def test_a_machine_that_ends_leaves_what_was_seen_of_it():
     assert program.tid in {sample.tid for sample in samples}
 
 
+@SAMPLES
 def test_a_stopped_machine_is_no_hang(monkeypatch):
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         profiler = jcmd.attach(program.pid)
