@@ -61,11 +61,17 @@ class News:
         return len(self._listeners)
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
-        """Events for one listener, for as long as it is read."""
+        """Events for one listener, for as long as it is read; the first names all topics.
+
+        What a page has read is older than its listening: what came in between would else not be told.
+        """
         loop, woken, topics = asyncio.get_running_loop(), asyncio.Event(), set[str]()
         with self._changed:
             self._listeners[woken] = loop, topics
-            if self._thread is None:
+            if self._thread:
+                topics.update(topic.name for topic in TOPICS)
+                woken.set()
+            else:
                 self._thread = threading.Thread(target=self._look, name="news", daemon=True)
                 self._thread.start()
         try:
@@ -96,9 +102,8 @@ class News:
             except Exception:  # whoever listens still waits for the next one
                 _logger.exception("the ends of topics could not be looked at")
             else:
-                grown = {name for name, end in now.items() if name in before and end > before[name]}
+                self._tell({name for name, end in now.items() if end > before.get(name, -1)})
                 before |= now
-                self._tell(grown)
             with self._changed:
                 if not self._listeners:
                     self._thread = None

@@ -103,7 +103,7 @@ class Page {
     await this.#show();
   }
 
-  /** The connection has come or gone. After it has come again, what was missed is read. */
+  /** The connection has come or gone. What was missed is told as news once it is there. */
   #reached(connected) {
     const back = connected && !this.#connected;
     this.#connected = connected;
@@ -112,7 +112,6 @@ class Page {
     // Its script could not be had, and a browser may not ask for it again.
     if (!this.#view) location.reload();
     else if (this.#error) this.#load(new Set());
-    else this.#heard(this.#view.topics);
   }
 
   /** Show what went wrong; where nobody has said who asks, nothing else is shown any more. */

@@ -275,6 +275,7 @@ def test_the_stream_of_news_ends_with_its_session(
         assert news.status_code == 200
         lines = news.iter_lines()
         assert next(lines) == "retry: 2000"
+        assert any(line.startswith("data") for line in lines)
         assert browser.post("/api/v1/session/end", json={}, headers=proof).status_code == 200
         assert not [line for line in lines if line.startswith("data")], "and it ends"
 

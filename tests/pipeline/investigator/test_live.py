@@ -3,18 +3,36 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 from unittest import mock
 
 import pytest
 
 from laggard.pipeline.bus import BusUnavailable, Outgoing
+from laggard.pipeline.investigator.live import TOPICS
 from laggard.pipeline.records import Mark, encode
 from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+ALL: Final = {topic.name for topic in TOPICS}
+
+
+def news(lines: Iterator[str]) -> list[str]:
+    """The topics that the next event names."""
+    told = next(line for line in lines if line.startswith("data: "))
+    topics: list[str] = json.loads(told.removeprefix("data: "))["topics"]
+    return topics
+
+
+def test_who_comes_later_is_told_to_look_at_all_once(tmp_path: Path) -> None:
+    with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as first:
+        news(first.iter_lines())
+        with page.client.stream("GET", "/api/v1/live") as second:
+            assert set(news(second.iter_lines())) == ALL
 
 
 def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
@@ -22,11 +40,10 @@ def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
         assert live.headers["content-type"].startswith("text/event-stream")
         lines = live.iter_lines()
         assert next(lines).startswith("retry: ")
-        time.sleep(1.2)  # the ends of the topics have been looked at
+        assert set(news(lines)) == ALL
         mark = encode(Mark("web-1", 1.7e9, ""))
         page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
-        told = next(line for line in lines if line.startswith("data: "))
-        assert json.loads(told.removeprefix("data: ")) == {"topics": ["counters"]}
+        assert news(lines) == ["counters"]
 
 
 @pytest.mark.parametrize("failure", [BusUnavailable("away"), RuntimeError("a fault")])
@@ -34,7 +51,7 @@ def test_listeners_are_told_again_once_a_look_succeeds(tmp_path: Path, failure: 
     with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as live:
         lines = live.iter_lines()
         assert next(lines).startswith("retry: ")
-        time.sleep(1.2)  # the ends of the topics have been looked at
+        assert set(news(lines)) == ALL
         failed = threading.Event()
 
         def fail(*_: object) -> NoReturn:
@@ -45,8 +62,7 @@ def test_listeners_are_told_again_once_a_look_succeeds(tmp_path: Path, failure: 
             assert failed.wait(120)
         mark = encode(Mark("web-1", 1.7e9, ""))
         page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
-        told = next(line for line in lines if line.startswith("data: "))
-        assert json.loads(told.removeprefix("data: ")) == {"topics": ["counters"]}
+        assert news(lines) == ["counters"]
 
 
 def test_a_server_ends_at_once_though_somebody_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
