@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tracefs
 from tests.brokers.fixtures import broker, new_cluster
 from tests.misbehaving.programs import NotAllowedError
 from tests.monitoring import servers
@@ -53,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
+    tracefs.mount()
 
 
 _SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|long)\b", re.MULTILINE)
