@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from laggard.pipeline.bus import BusError, DamagedRecord, Partition, Polled
 from laggard.pipeline.bus.kafka.client import Membership
@@ -97,8 +97,10 @@ class LibrdkafkaMember:
         # Taken here and nowhere else: a membership newer than the partitions that were told could commit to some that
         # are somebody else's by now.
         self._membership = _membership(consumer.consumer_group_metadata())
-        # At the end there is nothing to fetch until `seek` says where to go on.
-        consumer.incremental_assign([TopicPartition(at.topic, at.partition, OFFSET_END) for at in assigned])
+        # At an offset, though `seek` says another one later: "the end" is to be asked of a broker, and librdkafka may
+        # come back to that after the seek. So it goes on past records that nobody has read:
+        # https://github.com/confluentinc/librdkafka/issues/2256
+        consumer.incremental_assign([TopicPartition(at.topic, at.partition, 0) for at in assigned])
         if assigned:
             consumer.pause(assigned)
         new = {Partition(at.topic, at.partition) for at in assigned}
