@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -703,7 +702,3 @@ def test_a_state_of_other_windows_is_refused() -> None:
     feed(pool, layout(workers(4)), healthy(30, 4))
     with pytest.raises(ValueError, match="expected the shape"):
         Covariance(windows=(6, 24, 48)).restore(pool.snapshot())
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(detector).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -226,7 +225,3 @@ def test_vectors_of_a_pool_that_behaves_alike_are_nearly_exact(samples: int, lea
     upper = np.triu_indices(80, 1)
     shares = lengths(tangent(covariances))[upper] / pairwise(covariances)[upper]
     assert shares.min() > least
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(distance).failed == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from laggard.operators.covariance import published as module
 from laggard.operators.covariance.published import Ranked, aggregated, covariance, published, rank
 
 GOOD = np.full(10, 99.0)
@@ -213,7 +211,3 @@ def test_waves_are_told_apart_by_what_stands_for_their_threads() -> None:
     assert found.dendrogram.labels == tuple(waves)
     assert found.ranking == (Ranked((7,), 6),)
     assert found.dendrogram.p_values.shape == (7,)
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(module).failed == 0

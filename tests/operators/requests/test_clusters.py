@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -140,10 +139,6 @@ def test_the_scale_is_that_of_scikit_learn() -> None:
     counts = np.column_stack((counts, np.full(500, 7.1), np.zeros(500)))
     mean, deviation = scale_of(counts)
     assert (counts - mean) / deviation == pytest.approx(StandardScaler().fit_transform(counts), abs=1e-9)
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(clusters).failed == 0
 
 
 def test_what_is_spread_evenly_varies_along_the_same_axes_as_much() -> None:
