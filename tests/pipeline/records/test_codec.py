@@ -33,6 +33,7 @@ from laggard.pipeline.records import (
     make_layout,
 )
 from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_RECORD_BYTES, MAX_TS
+from tests.pipeline.records.conftest import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     Parts = Callable[[Received], list[Any]]
 
 PLACE = "counters[3]@1042"
-RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
 JUNK = st.recursive(
     st.none()
     | st.booleans()
@@ -192,18 +192,6 @@ def test_a_decoder_holds_a_bounded_number_of_layouts(streams: int, most: int, mo
 
 
 # Versions.
-
-
-def test_fields_of_a_newer_minor_version_are_passed_over(parts: Parts) -> None:
-    fields = msgpack.unpackb(encode(frame()))
-    newer = msgpack.packb(fields | {"v": [1, 99], "spare": {"nested": [1, None, b""]}})
-    assert parts(Decoder().decode(newer, PLACE)) == parts(frame())
-
-
-def test_a_newer_major_version_is_named() -> None:
-    newer = msgpack.packb({"v": [2, 0], "kind": "frame", "everything": "else"})
-    with pytest.raises(RecordError, match=r"field 'v': expected 1\.x, got 2\.0, which is newer: update laggard"):
-        Decoder().decode(newer, PLACE)
 
 
 @pytest.mark.parametrize("version", [None, 1, [1], [1, 0, 0], [0, 9], [1, -1], ["1", "0"], [1.0, 0.5], [], {}])

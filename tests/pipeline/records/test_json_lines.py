@@ -31,6 +31,7 @@ from laggard.pipeline.records import (
     read_line,
     write_line,
 )
+from tests.pipeline.records.conftest import JUNK, RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,13 +39,6 @@ if TYPE_CHECKING:
     Parts = Callable[[Received], list[Any]]
 
 PLACE = "day.jsonl:17"
-RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
-NUMBERS = st.integers() | st.floats()
-JUNK = st.recursive(
-    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 def read(line: str | bytes) -> Any:

@@ -21,8 +21,7 @@ from laggard.pipeline.records.models import (
     model_id,
 )
 from laggard.pipeline.records.outputs import read_output, write_output
-from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES, VALIDATORS
 
 WAIT = Described("web-1", "web-1/nginx", "cpu_wait_ratio", "cpu", "time that `nginx` on web-1 waited for a free CPU")
 WAIT_JSON = {

@@ -14,8 +14,7 @@ from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import read_output, write_output
 from laggard.pipeline.records.pools import KINDS, Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
-from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import FEATURES, NUMBERS, VALIDATORS
+from tests.pipeline.records.conftest import FEATURES, KEYS, NAMES, NUMBERS, TEXTS, TIMES, VALIDATORS
 
 POOL = PoolOutput(
     id=pool_id("covariance", "workers", "laggard.pools[3]@1042"),

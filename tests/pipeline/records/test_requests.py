@@ -14,8 +14,7 @@ from laggard.pipeline.records import RecordError, Segment, Spent
 from laggard.pipeline.records.limits import MAX_SPENT
 from laggard.pipeline.records.outputs import read_output, write_output
 from laggard.pipeline.records.requests import REST, RequestOutput, bounded, request_id
-from tests.pipeline.records.conftest import AMOUNTS, KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.records.conftest import AMOUNTS, KEYS, NAMES, TEXTS, TIMES, VALIDATORS
 
 OUTLYING_REQUEST = RequestOutput(
     id=request_id("requests", "shop", "laggard.requests[3]@1042"),
