@@ -14,7 +14,7 @@ from laggard.operators.gaussian import Gaussian
 from laggard.operators.river import Blueprint, River
 
 from .conftest import lively as lively_stream
-from .conftest import names, plain
+from .conftest import names, plain, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,15 +92,6 @@ def answers(operator: Any, stream: list[Any]) -> list[Any]:
         found.append((scores.score, scores.ranking(5, 5)))
         operator.learn(ts, layout, values)
     return found
-
-
-def size(state: Any) -> int:
-    """The numbers and names in a state."""
-    if isinstance(state, np.ndarray):
-        return state.size
-    if isinstance(state, dict | list | tuple):
-        return sum(map(size, state.values() if isinstance(state, dict) else state))
-    return 1
 
 
 def test_the_same_input_gives_the_same_answers_bit_for_bit(make: Callable[[], Any], lively: Lively) -> None:

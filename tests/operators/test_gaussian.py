@@ -135,29 +135,24 @@ def test_only_data_from_before_the_question_is_used(chance: np.random.Generator)
     assert repr(late.score(*stream[30]).ranking(9, 9)) == answer
 
 
-def test_constant_features_are_left_out_and_few_that_vary_are_too_few(chance: np.random.Generator) -> None:
-    layout = names(["still[1]", "nine[2]", "ten[3]"], 25)
+@pytest.mark.parametrize(
+    ("features", "varying", "ranked"),
+    [(25, [0, 9, 10], ["2"]), (4, [1, 2], ["1"])],
+    ids=["ten of many", "half of few"],
+)
+def test_constant_features_are_left_out_and_few_that_vary_are_too_few(
+    features: int, varying: list[int], ranked: list[str], chance: np.random.Generator
+) -> None:
+    layout = names([f"{row}[1]" for row in range(len(varying))], features)
     gaussian = Gaussian()
     for tick in range(100):
-        values = np.full((3, 25), 4.0)
-        values[1, :9] = chance.normal(size=9)
-        values[2, :10] = chance.normal(size=10)
+        values = np.full((len(varying), features), 4.0)
+        for row, several in enumerate(varying):
+            values[row, :several] = chance.normal(size=several)
         scores = gaussian.score(5.0 * tick, layout, values)
         gaussian.learn(5.0 * tick, layout, values)
-    assert scores.counted.tolist() == [0, 9, 10]
-    assert [row.name for row in scores.ranking().rows] == ["ten"]
-
-
-def test_a_frame_of_few_features_needs_half_of_them(chance: np.random.Generator) -> None:
-    layout = names(["a[1]", "b[2]"], 4)
-    gaussian = Gaussian()
-    for tick in range(50):
-        values = np.full((2, 4), 1.0)
-        values[0, :2] = chance.normal(size=2)
-        values[1, :1] = chance.normal(size=1)
-        scores = gaussian.score(5.0 * tick, layout, values)
-        gaussian.learn(5.0 * tick, layout, values)
-    assert [row.name for row in scores.ranking().rows] == ["a"]
+    assert scores.counted.tolist() == varying
+    assert [row.name for row in scores.ranking().rows] == ranked
 
 
 def test_a_constant_that_moves_for_the_first_time_is_very_unusual(chance: np.random.Generator) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from laggard.operators.covariance import Covariance, detector
 from laggard.operators.covariance.published import published
-from tests.operators.conftest import Names, plain
+from tests.operators.conftest import Names, plain, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -563,14 +563,6 @@ def test_of_those_that_ended_the_oldest_go_first_and_who_finds_no_room_is_counte
     assert pool.refused == 3
     feed(pool, layout(rows[:6]), healthy(1, 6), 175)
     assert pool.refused == 0
-
-
-def size(state: Any) -> int:
-    if isinstance(state, np.ndarray):
-        return state.size
-    if isinstance(state, dict | list | tuple):
-        return sum(map(size, state.values() if isinstance(state, dict) else state))
-    return 1
 
 
 @pytest.mark.slow

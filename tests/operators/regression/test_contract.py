@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from laggard.operators.regression import Regression
-from tests.operators.conftest import plain
+from tests.operators.conftest import plain, size
 
-from .streams import RT, THR, Interval, Names, restless, run, size, stream, trait
+from .streams import RT, THR, Interval, Names, restless, run, stream, trait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
