@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from laggard.pipeline.engine import states, task
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
-from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
+from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, Request, encode
@@ -309,14 +307,6 @@ def test_the_id_follows_from_the_position() -> None:
     assert one.id == same.id != other.id
 
 
-def test_what_is_replayed_is_not_live() -> None:
-    spike = frame("h1", 3, 55.0)
-    assert not only(give(new_task(live=False), [*steady(3), spike]), Anomaly)[0].live
-    one = give(new_task(), steady(3))
-    one.process(replace(record(spike, 3), headers=((REPLAY_HEADER, b""),)))
-    assert not only(one, Anomaly)[0].live
-
-
 def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> str:
         raise ValueError("no words")
@@ -502,9 +492,3 @@ def test_replay_counts_nothing_and_gives_nothing() -> None:
     assert one.telemetry.records == 1
     assert len(seen.scores) == 1
     assert state(one)["operator"]["learned"] == 4
-
-
-def test_normal_operation_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    give(new_task(snapshot_records=3), [*steady(9), Mark("h1", at(9)), frame("h1", 10, float(np.nan))])
-    assert not caplog.records

@@ -158,16 +158,24 @@ def test_wish() -> None:
 # Features, names, numbers.
 
 
-def test_features_that_differ_by_row_are_joined_in_the_order_they_come() -> None:
-    frame = read('{"ts": 1, "host": "h", "rows": {"a": {"x": 1}, "b": {"y": 2, "x": 3}, "c": {}, "d": {"z": null}}}')
-    nan = math.nan
-    assert frame.layout.features == ("x", "y", "z")
-    np.testing.assert_array_equal(frame.values, [[1, nan, nan], [3, 2, nan], [nan, nan, nan], [nan, nan, nan]])
-
-
-def test_the_same_features_in_another_order_are_not_mixed_up() -> None:
-    frame = read('{"ts": 1, "host": "h", "rows": {"a": {"x": 1, "y": 2}, "b": {"y": 20, "x": 10}}}')
-    assert frame.values.tolist() == [[1.0, 2.0], [10.0, 20.0]]
+@pytest.mark.parametrize(
+    ("rows", "features", "values"),
+    [
+        (
+            '{"a": {"x": 1}, "b": {"y": 2, "x": 3}, "c": {}, "d": {"z": null}}',
+            ("x", "y", "z"),
+            [[1, math.nan, math.nan], [3, 2, math.nan], [math.nan] * 3, [math.nan] * 3],
+        ),
+        ('{"a": {"x": 1, "y": 2}, "b": {"y": 20, "x": 10}}', ("x", "y"), [[1, 2], [10, 20]]),
+    ],
+    ids=["some of them", "all in another order"],
+)
+def test_features_that_differ_by_row_are_joined_in_the_order_they_come(
+    rows: str, features: tuple[str, ...], values: list[list[float]]
+) -> None:
+    frame = read(f'{{"ts": 1, "host": "h", "rows": {rows}}}')
+    assert frame.layout.features == features
+    np.testing.assert_array_equal(frame.values, values)
 
 
 @pytest.mark.parametrize(

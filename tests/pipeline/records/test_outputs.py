@@ -27,9 +27,8 @@ from laggard.pipeline.records.outputs import (
     anomaly_id,
     incident_id,
     read_output,
-    write_output,
 )
-from tests.pipeline.records.conftest import JUNK, NUMBERS, OUTPUTS, TEXTS, VALIDATORS
+from tests.pipeline.records.conftest import JUNK, NUMBERS, OUTPUTS, TEXTS
 
 PLACE = "anomalies[0]@7"
 RANKING = Ranking(
@@ -154,30 +153,18 @@ ANSWER_JSON = {
 SCORE = ScoreOutput(1.7e9, "covariance", "pool", "workers", math.nan)
 
 
-@pytest.mark.parametrize(
-    ("output", "written"),
-    [
-        (ANOMALY, ANOMALY_JSON),
-        (PROGRESS, PROGRESS_JSON),
-        (
-            replace(PROGRESS, blame=None, silent_since_ts=math.nan),
-            PROGRESS_JSON | {"blame": None, "silent_since_ts": None},
-        ),
-        (INCIDENT, INCIDENT_JSON),
-        (ANSWER, ANSWER_JSON),
-        (SCORE, {"kind": "score", "ts": 1.7e9, "operator": "covariance", "pool": "workers", "score": None}),
-        (
-            DeadLetterOutput(math.nan, "day.jsonl:17", "expected JSON"),
-            {"kind": "dead_letter", "ts": None, "place": "day.jsonl:17", "reason": "expected JSON"},
-        ),
-    ],
-    ids=lambda value: getattr(value, "kind", ""),
-)
-def test_the_fields_of_each_kind(output: Output, written: dict[str, Any]) -> None:
-    assert output.to_json() == written
-    assert next(iter(output.to_json())) == "kind"
-    assert json.loads(write_output(output)) == written
-    assert read_output(json.dumps(written), PLACE).to_json() == written
+PINNED: list[tuple[Output, dict[str, Any]]] = [
+    (ANOMALY, ANOMALY_JSON),
+    (PROGRESS, PROGRESS_JSON),
+    (replace(PROGRESS, blame=None, silent_since_ts=math.nan), PROGRESS_JSON | {"blame": None, "silent_since_ts": None}),
+    (INCIDENT, INCIDENT_JSON),
+    (ANSWER, ANSWER_JSON),
+    (SCORE, {"kind": "score", "ts": 1.7e9, "operator": "covariance", "pool": "workers", "score": None}),
+    (
+        DeadLetterOutput(math.nan, "day.jsonl:17", "expected JSON"),
+        {"kind": "dead_letter", "ts": None, "place": "day.jsonl:17", "reason": "expected JSON"},
+    ),
+]
 
 
 # Any output.
@@ -193,16 +180,6 @@ def read_or_refuse(text: str | bytes) -> Output | None:
         if error.place != PLACE or not str(error).isprintable():
             raise AssertionError(repr(str(error))) from error
         return None
-
-
-@given(output=OUTPUTS | DEAD_LETTERS)
-def test_what_is_written_is_what_the_schema_says_and_nothing_else_and_comes_back(output: Output) -> None:
-    written = write_output(output)
-    if output.kind != "dead_letter":
-        VALIDATORS[output.kind].validate(json.loads(written))
-    read = read_output(written, PLACE)
-    # NaN differs from itself; the text that Python has for it does not.
-    assert repr(read) == repr(output)
 
 
 @given(output=OUTPUTS | DEAD_LETTERS, name=st.text(max_size=5), value=JUNK, data=st.data())

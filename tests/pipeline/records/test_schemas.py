@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.asyncapi import schema_document
 from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.outputs import read_output
+from laggard.pipeline.records.outputs import read_output, write_output
 from laggard.pipeline.records.schemas import SCHEMAS
-from tests.pipeline.records.conftest import VALIDATORS
+from tests.pipeline.records.conftest import OUTPUTS, VALIDATORS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
-from tests.pipeline.records.test_outputs import ANOMALY, ANSWER, INCIDENT, PROGRESS, SCORE
+from tests.pipeline.records.test_models import MODEL, MODEL_JSON, MODELS, PREDICTION, PREDICTION_JSON, PREDICTIONS
+from tests.pipeline.records.test_outputs import ANOMALY, ANSWER, DEAD_LETTERS, INCIDENT, PINNED, PROGRESS, SCORE
+from tests.pipeline.records.test_pools import POOL, POOL_JSON, POOLS
+from tests.pipeline.records.test_requests import OUTLYING_JSON, OUTLYING_REQUEST, outlying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +49,44 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     if isinstance(value, list):
         return [place for number, each in enumerate(value) for place in places(each, (*path, number))]
     return []
+
+
+WHOLE = [(MODEL, MODEL_JSON), (PREDICTION, PREDICTION_JSON), (POOL, POOL_JSON), (OUTLYING_REQUEST, OUTLYING_JSON)]
+
+
+@pytest.mark.parametrize(("output", "written"), [*PINNED, *WHOLE], ids=lambda value: getattr(value, "kind", ""))
+def test_the_fields_of_each_kind_are_what_they_were(output: Output, written: dict[str, Any]) -> None:
+    assert output.to_json() == written
+    assert next(iter(output.to_json())) == "kind"
+    assert json.loads(write_output(output)) == written
+    assert read_output(json.dumps(written), "here").to_json() == written
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [OUTPUTS | DEAD_LETTERS, MODELS | PREDICTIONS, POOLS, outlying()],
+    ids=["what operators tell", "models", "pools", "requests"],
+)
+@given(data=st.data())
+def test_what_is_written_is_what_the_schema_says_and_nothing_else_and_comes_back(
+    outputs: st.SearchStrategy[Output], data: st.DataObject
+) -> None:
+    output = data.draw(outputs)
+    written = write_output(output)
+    if output.kind != "dead_letter":
+        VALIDATORS[output.kind].validate(json.loads(written))
+    # NaN differs from itself; the text that Python has for it does not.
+    assert repr(read_output(written, "here")) == repr(output)
+
+
+@pytest.mark.parametrize("output", [output for output, _ in WHOLE], ids=lambda output: output.kind)
+def test_no_field_of_what_was_always_told_may_be_absent_or_something_else(output: Output) -> None:
+    written = output.to_json()
+    for name in written:
+        for document in ({field: written[field] for field in written if field != name}, written | {name: {"a": "map"}}):
+            assert not VALIDATORS[output.kind].is_valid(document), name
+            with pytest.raises(RecordError, match=f"here: .*{name}"):
+                read_output(json.dumps(document), "here")
 
 
 OPTIONAL = {
