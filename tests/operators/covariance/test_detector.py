@@ -450,19 +450,19 @@ def test_who_leaves_a_pool_of_fixed_size_is_told_until_it_is_back() -> None:
     assert deviating(pool) == []
 
 
-def test_who_is_not_among_the_rows_any_more_has_left_as_well() -> None:
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [(workers(5), [(("worker-5",), "left")]), ([*workers(5), "worker-9"], []), ([], [])],
+    ids=["who is not among the rows any more", "not whose place is taken", "nobody of a pool that ends"],
+)
+def test_who_has_left(rows: list[str], left: list[tuple[tuple[str, ...], str]]) -> None:
     pool, values = pool_of(), healthy(300, 6)
     feed(pool, layout(workers(6)), values[:200])
-    feed(pool, layout(workers(5)), values[200:, :5], 200)
-    assert [(each.rows, each.kind) for each in pool.report(replicates=0).ranking] == [(("worker-5",), "left")]
-
-
-def test_whose_place_is_taken_has_not_left() -> None:
-    pool, values = pool_of(), healthy(300, 6)
-    feed(pool, layout(workers(6)), values[:200])
-    told = feed(pool, layout([*workers(5), "worker-9"]), values[200:], 200)
-    assert not any(told)
-    assert deviating(pool) == []
+    told = feed(pool, layout(rows), values[200:, : len(rows)], 200)
+    report = pool.report(replicates=0)
+    assert [(each.rows, each.kind) for each in report.ranking] == left
+    assert any(told) == bool(left)
+    assert (report.members, report.ts) == (len(rows), 299 * INTERVAL_S)
 
 
 @pytest.mark.slow
@@ -482,14 +482,6 @@ def test_in_a_pool_that_scales_in_and_out_nobody_has_left(period: int) -> None:
         # Of the first that ever go nobody can say whether that is usual.
         if tick > 3 * period + 60:
             assert scores.deviations == (), tick
-
-
-def test_a_pool_that_ends_has_lost_nobody() -> None:
-    pool, values = pool_of(), healthy(300, 6)
-    feed(pool, layout(workers(6)), values[:200])
-    assert not any(feed(pool, layout([]), values[200:, :0], 200))
-    report = pool.report(replicates=0)
-    assert (report.ranking, report.members, report.ts) == ((), 0, 299 * INTERVAL_S)
 
 
 # Features.
