@@ -305,26 +305,6 @@ def test_a_quiet_frame_leaves_nothing_in_the_state() -> None:
     assert len(plain(operator.snapshot())) == len(plain(state))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"conditions": ["cpu", "disk"]}, "conditions: expected some of cpu, single_cpu, .*, got disk"),
-        ({"conditions": []}, "conditions: expected at least one"),
-        ({"threshold": 0.0}, "threshold: expected a number above 0, got 0"),
-        ({"duration_s": 0.0}, "duration_s: expected a time above 0, got 0"),
-        (
-            {"conditions": ["spikes"], "thresholds": {"spikes": 1 / 120}},
-            "spikes: expected more than one in 120 s, as each alone would be frequent, got 0.0083",
-        ),
-        ({"smoothing": "median"}, "smoothing: expected none, mean or trimmed, got 'median'"),
-        ({"smoothing": "mean", "window_s": 0.0}, "window_s: expected a time above 0, got 0"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused_by_name(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Cpu(**arguments)
-
-
 @given(st.lists(READINGS, min_size=1, max_size=20))
 def test_without_outliers_a_mean_is_that_of_what_hampels_identifier_keeps(ticks: list[list[float]]) -> None:
     smoothing = Smoothing("trimmed", window_s=100.0)

@@ -248,21 +248,6 @@ def test_a_model_says_that_it_is_young_and_how_old(chance: np.random.Generator) 
     assert not gaussian.score(ts, PROCESSES, usual(PROCESSES, chance)).ranking().young
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"likelihood": "x"},
-        {"context_s": 0.0},
-        {"minimum_features": 0},
-        {"evidence_s": -1.0},
-        {"false_alarms_per_day": 0.0},
-    ],
-)
-def test_a_wrong_parameter_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"expected"):
-        Gaussian(**wrong)  # type: ignore[arg-type] # that is the point
-
-
 def test_false_alarms_of_quiet_rows_are_near_their_budget() -> None:
     """A simulated day of nothing: rows that are bursty, but always in the same way."""
     chance = np.random.default_rng(3)

@@ -662,25 +662,6 @@ def test_as_published_it_ranks_what_the_published_method_ranks(seed: int) -> Non
     np.testing.assert_allclose(tree.p_values, expected.dendrogram.p_values, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"method": "another"}, "expected 'adaptive' or 'published', got 'another'"),
-        ({"windows": ()}, r"windows: expected lengths of 4 ticks and more, growing, got \[\]"),
-        ({"windows": (3, 12)}, r"got \[3, 12\]"),
-        ({"windows": (12, 6)}, r"got \[12, 6\]"),
-        ({"windows": (6, 6)}, r"got \[6, 6\]"),
-        ({"false_alarms_per_day": 0.0}, "false_alarms_per_day=0.0"),
-        ({"false_alarms_per_day": float("nan")}, "false_alarms_per_day=nan"),
-        ({"replicates": -1}, "replicates=-1"),
-        ({"limit": 2}, "limit=2"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Covariance(**arguments)
-
-
 def test_a_state_of_other_windows_is_refused() -> None:
     pool = pool_of()
     feed(pool, layout(workers(4)), healthy(30, 4))

@@ -19,7 +19,8 @@ from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records.outputs import Anomaly, Progress
 from tests.pipeline.engine.conftest import INPUT, NEVER, ONE_BY_ONE, WIRED, append, frame, record, runner, stop
-from tests.pipeline.engine.test_joining import BOTH, JOINED, drain, incidents, left
+from tests.pipeline.engine.test_joining import BOTH, drain, incidents, left
+from tests.pipeline.incidents.test_joining import JOINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -186,7 +186,7 @@ FOUND: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def found(draw: st.DrawFn, kind: type[Output], **more: st.SearchStrategy[Any]) -> Any:
+def found(draw: st.DrawFn, /, kind: Any, **more: st.SearchStrategy[Any]) -> Any:
     """An anomaly, or what becomes of one, of any ranking."""
     ranking = draw(st.builds(Ranking, TIMES, SCORES, st.lists(ROWS, max_size=3).map(tuple), AGES, st.booleans()))
     names = {each.name for each in fields(kind)}

@@ -99,36 +99,45 @@ def test_a_frame_of_a_service_is_counted_inside_and_no_line() -> None:
         write_line(frame)
 
 
-def test_mark() -> None:
-    assert read('{"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}') == Mark(
-        "web-1", 1700000007.5, "checkout hangs"
-    )
-
-
-def test_request() -> None:
-    line = '{"ts": 1, "service": "wordpress", "request": "r1", "duration_s": 0.122'
-    assert read(line + "}") == Request("wordpress", 1.0, "r1", 0.122)
-    more = ', "counts": {"RS": 200}, "times_s": {"RS": 0.02}, "syscalls": ["open", "read"], "sequence": 5}'
-    assert read(line + more) == Request(
-        "wordpress", 1.0, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), sequence=5
-    )
-
-
-def test_request_with_all_that_is_known_of_it() -> None:
-    line = (
-        '{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "host": "web-1", "name": "GET /cart", '
-        '"critical_s": {"RU": 0.5}, "spent": [{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", '
-        '"result": "ECONNREFUSED", "times": 57, "time_s": 0.02}, {"state": "BF", "by": "worker", "pid": 812, '
-        '"time_s": 0.01}], "threads": ["php-fpm[7]"], "path": [[0, 0, 0.5, "RU", ""]], "notes": ["clocks differ"]}'
-    )
-    assert read(line) == Request(
-        "shop", 1.0, "r1", 0.5, host="web-1", name="GET /cart", critical_s={"RU": 0.5},
-        spent=(
-            Spent("BN", "connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 57, 0.02),
-            Spent("BF", "", "", "worker", 812, "", 1, 0.01),
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        (
+            '{"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}',
+            Mark("web-1", 1700000007.5, "checkout hangs"),
         ),
-        threads=("php-fpm[7]",), path=(Segment(0, 0.0, 0.5, "RU", ""),), notes=("clocks differ",),
-    )  # fmt: skip
+        (
+            '{"ts": 1, "application": "shop", "wish": "ban", "metric": "web-1/nginx:cpu_wait_ratio", "sequence": 3}',
+            Wish("shop", 1.0, "web-1/nginx:cpu_wait_ratio", "ban", 3),
+        ),
+        (
+            '{"ts": 1, "service": "wordpress", "request": "r1", "duration_s": 0.122}',
+            Request("wordpress", 1.0, "r1", 0.122),
+        ),
+        (
+            ('{"ts": 1, "service": "wordpress", "request": "r1", "duration_s": 0.122, "counts": {"RS": 200}, '
+            '"times_s": {"RS": 0.02}, "syscalls": ["open", "read"], "sequence": 5}'),
+            Request("wordpress", 1.0, "r1", 0.122, {"RS": 200.0}, {"RS": 0.02}, ("open", "read"), sequence=5),
+        ),
+        (
+            ('{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "host": "web-1", "name": "GET /cart", '
+            '"critical_s": {"RU": 0.5}, "spent": [{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", '
+            '"result": "ECONNREFUSED", "times": 57, "time_s": 0.02}, {"state": "BF", "by": "worker", "pid": 812, '
+            '"time_s": 0.01}], "threads": ["php-fpm[7]"], "path": [[0, 0, 0.5, "RU", ""]], "notes": ["clocks differ"]}'),
+            Request(
+                "shop", 1.0, "r1", 0.5, host="web-1", name="GET /cart", critical_s={"RU": 0.5},
+                spent=(
+                    Spent("BN", "connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 57, 0.02),
+                    Spent("BF", "", "", "worker", 812, "", 1, 0.01),
+                ),
+                threads=("php-fpm[7]",), path=(Segment(0, 0.0, 0.5, "RU", ""),), notes=("clocks differ",),
+            ),
+        ),
+    ],
+    ids=["a mark", "a wish", "a request", "a request with what it did", "a request with all that is known of it"],
+)  # fmt: skip
+def test_a_line_is(line: str, record: Received) -> None:
+    assert read(line) == record
 
 
 @pytest.mark.parametrize(
@@ -144,15 +153,6 @@ def test_request_with_all_that_is_known_of_it() -> None:
 def test_what_the_time_was_spent_on_is_objects(spent: str, told: str) -> None:
     with pytest.raises(RecordError, match=re.escape(told)):
         read(f'{{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "spent": {spent}}}')
-
-
-def test_wish() -> None:
-    line = '{"ts": 1, "application": "shop", "wish": "ban", "metric": "web-1/nginx:cpu_wait_ratio", "sequence": 3}'
-    assert read(line) == Wish("shop", 1.0, "web-1/nginx:cpu_wait_ratio", "ban", 3)
-    with pytest.raises(RecordError, match=r"field 'wish': expected 'pin', 'ban' or 'free', got 'drop'"):
-        read(line.replace("ban", "drop"))
-    with pytest.raises(RecordError, match=r"field 'metric': expected a row and a feature such as .*, got 'cpu'"):
-        read(line.replace("web-1/nginx:cpu_wait_ratio", "cpu"))
 
 
 # Features, names, numbers.
@@ -241,6 +241,7 @@ FRAME = '{"ts": 1, "host": "h", '
 ROW = FRAME + '"rows": {"a": {}}, '
 APPLICATION = '{"ts": 1, "application": "a", '
 REQUEST = '{"ts": 1, "service": "s", "request": "r", "duration_s": 1, '
+WISH = '{"ts": 1, "application": "shop", '
 ZEROS = "0" * 400
 
 
@@ -307,6 +308,11 @@ ZEROS = "0" * 400
         (
             '{"ts": 1, "service": "s", "request": "r"}',
             "field 'duration_s': expected a finite...at least 0, got nothing",
+        ),
+        (WISH + '"wish": "drop", "metric": "web-1:x"}', "field 'wish': expected 'pin', 'ban' or 'free', got 'drop'"),
+        (
+            WISH + '"wish": "ban", "metric": "cpu"}',
+            "field 'metric': expected a row and a feature...got 'cpu'",
         ),
         (REQUEST + '"counts": []}', "field 'counts': expected a map of at most 10,000 states to numbers"),
         (REQUEST + '"times_s": {"R": -1}}', "field 'times_s['R']': expected a finite number of at least 0, got -1"),
