@@ -12,17 +12,17 @@ from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.producers.trace.own import own_frame
-from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, record
+from tests.pipeline.engine.conftest import UNLEARNABLE, UNSCORABLE, Drift, at, frame, new_task, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laggard.pipeline.bus import Incoming, Snapshot
     from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.engine.task import Task
     from laggard.pipeline.incidents.anomalies import Anomalies
 
 
@@ -48,10 +48,6 @@ class Seen(Observer):
 
     def received(self, frame: Frame) -> None:
         self.others.append(frame.scope)
-
-
-def new_task(**options: Any) -> Task:
-    return Task(WIRED, INPUT, **({"snapshot_records": 1000} | options))
 
 
 def give(one: Task, records: Iterable[Frame | Mark]) -> Task:

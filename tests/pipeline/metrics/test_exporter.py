@@ -451,8 +451,12 @@ def test_values_that_are_not_there_are_not_shown() -> None:
     page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * (len(AGENT_FEATURES) - 5)))
     page.exporter.received(frame(["nginx"]))
     page.exporter.received(dataclasses.replace(agent_frame([0.0] * len(AGENT_FEATURES)), values=np.zeros((0, 14))))
+    page.exporter.received(own_frame("web-1", TS, {"trace_events": 1e6, "trace_recorded_ratio": 0.97}))
     assert page.samples("laggard_agent_processes") == {("web-1",): 285}
     assert page.samples("laggard_agent_cpu_ratio") == {}
+    assert page.samples("laggard_trace_events_total") == {("web-1",): 1e6}
+    assert page.samples("laggard_trace_recorded_ratio") == {("web-1",): 0.97}
+    assert page.samples("laggard_trace_cpu_seconds_total") == {}
 
 
 def test_the_newest_frame_counts() -> None:
@@ -1047,11 +1051,3 @@ def test_an_outlying_request_is_the_example_of_its_cluster() -> None:
     assert found.exemplar is not None
     assert found.exemplar.labels["request"].startswith("newest")
     assert (found.exemplar.value, float(found.exemplar.timestamp)) == (SERVED.duration_s, TS)
-
-
-def test_what_tracing_tells_of_itself_is_shown_as_far_as_it_is_known() -> None:
-    page = Page()
-    page.exporter.received(own_frame("web-1", TS, {"trace_events": 1e6, "trace_recorded_ratio": 0.97}))
-    assert page.samples("laggard_trace_events_total") == {("web-1",): 1e6}
-    assert page.samples("laggard_trace_recorded_ratio") == {("web-1",): 0.97}
-    assert page.samples("laggard_trace_cpu_seconds_total") == {}

@@ -122,8 +122,9 @@ def test_a_frame_of_a_service_is_counted_inside_and_no_line() -> None:
         (
             ('{"ts": 1, "service": "shop", "request": "r1", "duration_s": 0.5, "host": "web-1", "name": "GET /cart", '
             '"critical_s": {"RU": 0.5}, "spent": [{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", '
-            '"result": "ECONNREFUSED", "times": 57, "time_s": 0.02}, {"state": "BF", "by": "worker", "pid": 812, '
-            '"time_s": 0.01}], "threads": ["php-fpm[7]"], "path": [[0, 0, 0.5, "RU", ""]], "notes": ["clocks differ"]}'),
+            '"result": "ECONNREFUSED", "times": 57, "time_s": 0.02}, {"state": "BF", "by": "worker", '
+            '"pid": 812, "time_s": 0.01}], "threads": ["php-fpm[7]"], "path": [[0, 0, 0.5, "RU", ""]], '
+            '"notes": ["clocks differ"]}'),
             Request(
                 "shop", 1.0, "r1", 0.5, host="web-1", name="GET /cart", critical_s={"RU": 0.5},
                 spent=(
