@@ -75,16 +75,23 @@ def test_the_row_that_is_unlike_itself_is_first_with_its_feature(
     assert ranking.score == pytest.approx(worst.score)
 
 
-def test_a_features_unit_decides_nothing(chance: np.random.Generator) -> None:
-    units = 10.0 ** chance.integers(-9, 12, 14)
+@pytest.mark.parametrize(
+    ("weights", "units"),
+    [({}, 10.0 ** np.arange(-9.0, 12.0, 1.5)), ({"feature_2": 0.5, "feature_5": 2.0}, np.ones(14))],
+    ids=["units", "weights"],
+)
+def test_a_features_unit_decides_nothing_and_its_weight_multiplies_its_score(
+    weights: dict[str, float], units: np.ndarray, chance: np.random.Generator
+) -> None:
     frames = [usual(PROCESSES, chance) * chance.lognormal(0.0, 0.5, (20, 14)) for _ in range(150)]
-    plain, scaled = Gaussian(), Gaussian()
+    plain, other = Gaussian(), Gaussian(weights=weights)
+    factors = np.array([weights.get(feature, 1.0) for feature in PROCESSES.features])
     for tick, values in enumerate(frames):
         first = plain.score(5.0 * tick, PROCESSES, values)
-        second = scaled.score(5.0 * tick, PROCESSES, values * units)
-        np.testing.assert_allclose(second.surprise, first.surprise, rtol=1e-6, atol=1e-9)
+        second = other.score(5.0 * tick, PROCESSES, values * units)
+        np.testing.assert_allclose(second.surprise, first.surprise * factors, rtol=1e-6, atol=1e-9)
         plain.learn(5.0 * tick, PROCESSES, values)
-        scaled.learn(5.0 * tick, PROCESSES, values * units)
+        other.learn(5.0 * tick, PROCESSES, values * units)
 
 
 @pytest.mark.parametrize("gaps", [False, True])
@@ -99,19 +106,6 @@ def test_a_rows_anomaly_is_the_largest_of_its_features_whatever_they_weigh(gaps:
         ranked += int(there.sum())
         gaussian.learn(ts, layout, given)
     assert ranked > 200
-
-
-def test_weights_multiply_the_scores(chance: np.random.Generator) -> None:
-    plain, weighed = Gaussian(), Gaussian(weights={"feature_2": 0.5, "feature_5": 2.0})
-    for tick in range(50):
-        values = usual(PROCESSES, chance)
-        first, second = plain.score(5.0 * tick, PROCESSES, values), weighed.score(5.0 * tick, PROCESSES, values)
-        expected = first.surprise.copy()
-        expected[:, 2] *= 0.5
-        expected[:, 5] *= 2.0
-        np.testing.assert_allclose(second.surprise, expected, rtol=1e-12)
-        plain.learn(5.0 * tick, PROCESSES, values)
-        weighed.learn(5.0 * tick, PROCESSES, values)
 
 
 def test_what_moves_towards_less_use_is_no_anomaly(chance: np.random.Generator) -> None:

@@ -518,20 +518,29 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
 
 
-def test_an_anomaly_without_evidence_is_one() -> None:
+@pytest.mark.parametrize(
+    ("opened", "shown"),
+    [
+        (
+            OpenAnomaly("", TS, live=True),
+            {
+                "anomalies_open": {("web-1",): 1},
+                "anomaly_score": {("web-1", "", ""): 1.5},
+                "anomaly_start_timestamp_seconds": {("web-1", "", ""): TS},
+            },
+        ),
+        (OpenAnomaly(ANOMALY, TS, live=False), {"anomalies_open": {("web-1",): 0}}),
+    ],
+    ids=["one without evidence", "none of recorded data"],
+)
+def test_an_anomaly_is_shown_as_far_as_it_is_known_and_live(
+    opened: OpenAnomaly, shown: dict[str, dict[tuple[str, ...], float]]
+) -> None:
     page = Page()
-    page.scored([("a", 0.5)], anomalies=Anomalies(1, OpenAnomaly("", TS, live=True)))
-    assert page.samples("laggard_anomaly_score") == {("web-1", "", ""): 1.5}
-    assert page.samples("laggard_anomaly_start_timestamp_seconds") == {("web-1", "", ""): TS}
-    assert page.samples("laggard_anomaly_usual") == {}
+    page.scored([("a", 0.5)], anomalies=Anomalies(int(opened.live), opened))
+    found = {name: page.samples(f"laggard_{name}") for name in ("anomalies_open", *ANOMALY_METRICS)}
+    assert {name: samples for name, samples in found.items() if samples} == shown
     assert " # " not in generate_openmetrics(page.registry).decode()
-
-
-def test_an_anomaly_of_recorded_data_is_none() -> None:
-    page = Page()
-    page.scored([("a", 0.5)], anomalies=Anomalies(0, OpenAnomaly(ANOMALY, TS, live=False)))
-    assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
-    assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
 
 
 def incident_samples(page: Page) -> dict[str, dict[tuple[str, ...], float]]:
