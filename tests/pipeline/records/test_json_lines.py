@@ -6,8 +6,6 @@ import json
 import math
 import re
 import threading
-import time
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +23,13 @@ from laggard.pipeline.records import (
     Segment,
     Spent,
     Wish,
-    encode,
     make_layout,
     name_of,
     read_line,
     write_line,
 )
 from tests.pipeline.records.conftest import JUNK, RECORDS
+from tests.pipeline.records.test_hostile import LINES, read_or_refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,22 +41,6 @@ PLACE = "day.jsonl:17"
 
 def read(line: str | bytes) -> Any:
     return read_line(line, PLACE)
-
-
-def read_or_refuse(line: str | bytes) -> Received | None:
-    """Any other error than the one is for the test to fail on."""
-    try:
-        record = read_line(line, PLACE)
-    except RecordError as error:
-        told = str(error)
-        fits = error.place == PLACE and error.expected and told.startswith(f"{PLACE}: ")
-        if not fits or not told.isprintable() or len(told) > 2000:
-            raise AssertionError(repr(told)) from error
-        return None
-    # What was taken can be passed on, in either form.
-    encode(record)
-    write_line(record)
-    return record
 
 
 # The five forms.
@@ -357,69 +339,13 @@ def test_a_line_is_strict_json(record: Received) -> None:
     json.loads(write_line(record), parse_constant=refuse)
 
 
-@given(line=st.text() | st.binary())
-def test_any_text_gives_a_record_or_one_error(line: str | bytes) -> None:
-    read_or_refuse(line)
-
-
 @given(value=JUNK, record=RECORDS, data=st.data())
 def test_any_field_may_hold_anything(value: Any, record: Received, data: st.DataObject) -> None:
     fields = json.loads(write_line(record))
     name = data.draw(
         st.sampled_from([*fields, "names", "commands", "users", "hosts", "scope", "sequence", "performance"])
     )
-    read_or_refuse(json.dumps(fields | {name: value}))
-    read_or_refuse(json.dumps(value))
+    read_or_refuse(LINES, json.dumps(fields | {name: value}))
+    read_or_refuse(LINES, json.dumps(value))
     if isinstance(fields.get("rows"), dict):
-        read_or_refuse(json.dumps(fields | {"rows": {**fields["rows"], "a": value, "b": {"x": value}}}))
-
-
-@given(record=RECORDS, edits=st.lists(st.tuples(st.integers(0), st.integers(0, 9), st.binary(max_size=4)), min_size=1))
-def test_a_damaged_line_gives_a_record_or_one_error(record: Received, edits: list[tuple[int, int, bytes]]) -> None:
-    line = write_line(record).encode()
-    for at, gone, come in edits:
-        start = at % (len(line) + 1)
-        line = line[:start] + come + line[start + gone :]
-    read_or_refuse(line)
-
-
-@given(record=RECORDS, cut=st.integers(0))
-def test_a_line_that_is_cut_off_is_refused(record: Received, cut: int) -> None:
-    line = write_line(record)
-    assert read_or_refuse(line[: cut % len(line)]) is None
-
-
-# Hostile lines: each would become far more than it is, in memory or in time.
-
-MIB = 1 << 20
-START = '{"ts": 1, "host": "h", "rows": '
-HOSTILE = {
-    "lists nested deeply": "[" * MIB,
-    "objects nested deeply": '{"a":' * MIB,
-    "rows nested deeply": START + '{"a":' * 100_000 + "1" + "}" * 100_001,
-    "many empty lists": START + "[" + "[]," * 4 * MIB + "[]]}",
-    "many empty objects": START + "[" + "{}," * 4 * MIB + "{}]}",
-    "many numbers": START + "[" + "1.5," * 6 * MIB + "1]}",
-    "a long integer": '{"ts": ' + "9" * 4 * MIB + "}",
-    "a long fraction": '{"ts": 0.' + "9" * 4 * MIB + ', "host": "h", "rows": []}',
-    "a name many times": "{" + '"a":1,' * 100_000 + '"b":1}',
-    "many names and one twice": "{" + ",".join(f'"{number}":1' for number in range(100_000)) + ',"7":1}',
-    "each row with its own feature": START + "{" + ",".join(f'"{n}":{{"{n}":1}}' for n in range(9_000)) + "}}",
-    "too many features": START + '{"a":{' + ",".join(f'"{number}":1' for number in range(10_001)) + "}}}",
-    "too many rows": START + "{" + ",".join(f'"{number}":{{}}' for number in range(100_001)) + "}}",
-    "escapes": START + '"' + "\\ud83d\\udc0c" * 200_000 + '"}',
-    "too long": " " * ((64 << 20) + 1),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_lines_cost_bounded_memory_and_time(line: str) -> None:
-    tracemalloc.start()
-    begin = time.process_time()
-    try:
-        assert read_or_refuse(line) is None
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 130 * MIB
-    assert time.process_time() - begin < 20.0
+        read_or_refuse(LINES, json.dumps(fields | {"rows": {**fields["rows"], "a": value, "b": {"x": value}}}))
