@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.claims import Claim
@@ -35,10 +34,11 @@ from tests.pipeline.incidents.joined import NGINX, closed, incident
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus.embedded import EmbeddedBus
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.topics import Topic
@@ -59,13 +59,6 @@ def append(bus: Bus, *incidents: Incident, topics: Topics = TOPICS) -> None:
 def asked(bus: Bus, since: float = NOW - DAY_S, **more: str) -> list[tuple[str, int]]:
     """Ids and numbers of what is found."""
     return [(one.id, one.number) for one in past_incidents(bus, TOPICS, since, **more).incidents]
-
-
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[EmbeddedBus]:
-    with EmbeddedBus(tmp_path / "laggard.db") as bus:
-        bus.create(TOPICS.specs())
-        yield bus
 
 
 TELLINGS = st.builds(
