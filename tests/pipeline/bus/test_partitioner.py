@@ -22,6 +22,7 @@ def test_published_vectors(key: bytes) -> None:
     assert murmur2(key) == PUBLISHED[key] & 0xFFFFFFFF
 
 
-def test_the_sign_bit_is_left_out() -> None:
+def test_the_sign_bit_is_left_out_and_a_single_partition_takes_every_key() -> None:
     assert partition_number("21", 7) == ((-973932308) & 0x7FFFFFFF) % 7
     assert partition_number("ö", 5) == (murmur2("ö".encode()) & 0x7FFFFFFF) % 5
+    assert {partition_number(key, 1) for key in ("", "a", "ö", "\0")} == {0}
