@@ -17,7 +17,7 @@ from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from tests.misbehaving.programs import burning_python, misbehaving
 from tests.pipeline.diagnoses.test_diagnosing_live import agent as local_agent
 from tests.pipeline.diagnoses.test_diagnosing_live import check_closed
-from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.records.conftest import VALIDATORS
 
 if TYPE_CHECKING:
     import subprocess

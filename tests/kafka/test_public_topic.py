@@ -13,7 +13,7 @@ from kafka import KafkaConsumer
 from laggard.pipeline.asyncapi import asyncapi_document
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
 from tests.kafka.scene import Scene
-from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.records.conftest import VALIDATORS
 from tests.pipeline.test_asyncapi import component, told
 
 if TYPE_CHECKING:

@@ -86,6 +86,15 @@ def plain(state: Any) -> Any:
     return repr(state)
 
 
+def size(state: Any) -> int:
+    """The numbers and names in a state."""
+    if isinstance(state, np.ndarray):
+        return state.size
+    if isinstance(state, dict | list | tuple):
+        return sum(map(size, state.values() if isinstance(state, dict) else state))
+    return 1
+
+
 @pytest.fixture
 def chance() -> np.random.Generator:
     return np.random.default_rng(7)

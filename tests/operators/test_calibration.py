@@ -209,11 +209,3 @@ def test_a_clock_that_steps_back_and_a_machine_that_was_off_stop_nothing() -> No
             calibration.learn(start + 5.0 * tick, chance.exponential(10.0))
     # A day has 10 that pass exp(-limit / 10) of the ticks: 75.
     assert 65.0 < calibration.limit < 95.0
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"per_day": 0.0}, {"memory_s": -1.0}, {"prior": (1.0, 0.0)}, {"prior_s": 0.0}, {"per_day": math.nan}]
-)
-def test_a_wrong_parameter_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"expected"):
-        Calibration(**wrong)  # type: ignore[arg-type] # that is the point

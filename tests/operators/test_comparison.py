@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from laggard.operators import comparison
 from laggard.operators.comparison import compare
 
 
@@ -73,7 +71,3 @@ def test_no_difference_at_all_is_none() -> None:
 def test_what_cannot_be_compared_is_refused(treated: list[float], untreated: list[float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         compare(treated, untreated)
-
-
-def test_the_example_in_the_docstring() -> None:
-    assert doctest.testmod(comparison).failed == 0

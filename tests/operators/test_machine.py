@@ -162,6 +162,30 @@ def test_every_transition_of_the_text_is_made() -> None:
     assert set(pairwise(states(readings))) - {(each, each) for each in State} == TRANSITIONS
 
 
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("readings", "interval_s", "expected"),
+    [
+        ([0.0, 0.85], 1.0, "NH"),
+        ([0.0, math.nextafter(0.85, 0.0)], 1.0, "NN"),
+        ([0, 1, *[NAN] * 5], 1.0, "NHHHHHN"),
+        ([0, 1, 1, NAN, NAN, 1, 1, 1], 1.0, "NHHHHHHD"),
+        ([0, 0, 1, 1], 600.0, "NNHD"),
+    ],
+    ids=[
+        "high at the threshold",
+        "not high below it",
+        "without readings a state is kept for as long as the duration",
+        "time without readings is no time of high use",
+        "ticks that are far apart tell of a minute",
+    ],
+)
+def test_readings_go_through_the_states(readings: list[float], interval_s: float, expected: str) -> None:
+    assert states(readings, interval_s) == [{"N": N, "H": H, "D": D}[each] for each in expected]
+
+
 def test_what_returns_from_normal_wait_begins_its_timer_anew() -> None:
     # Low for four seconds for sure, high for one, low for four, ...: never five in a row.
     readings = [0, *[1] * 5, *[0, 0, 0, 0, 0, 1] * 6, *[0] * 6]
@@ -169,11 +193,6 @@ def test_what_returns_from_normal_wait_begins_its_timer_anew() -> None:
     assert found.index(D) == 5
     assert N not in found[6:-1]
     assert found[-1] == N
-
-
-@pytest.mark.parametrize(("reading", "high"), [(0.85, True), (math.nextafter(0.85, 0.0), False)])
-def test_use_is_high_at_the_threshold_or_above(*, reading: float, high: bool) -> None:
-    assert states([0.0, reading]) == [N, H if high else N]
 
 
 @pytest.mark.parametrize(("last_s", "state"), [(4.999998, H), (5.0, D), (5.1, D)])
@@ -217,16 +236,6 @@ def test_the_case_of_the_figure_is_one_event(interval_s: float, offset_s: float)
     assert found == [H, D, W, D, W, D, W, N]
 
 
-@pytest.mark.parametrize(("gap", "state"), [(1, H), (4, H), (5, N)])
-def test_without_readings_a_state_is_kept_for_as_long_as_the_duration(gap: int, state: State) -> None:
-    assert states([0.0, 1.0, *[math.nan] * gap])[-1] == state
-
-
-def test_time_without_readings_is_no_time_of_high_use() -> None:
-    assert states([0.0, 1.0, 1.0, math.nan, math.nan, 1.0, 1.0]) == [N, H, H, H, H, H, H]
-    assert states([0.0, 1.0, 1.0, math.nan, math.nan, 1.0, 1.0, 1.0])[-1] == D
-
-
 @pytest.mark.parametrize(("interval_s", "expected"), [(1.0, [H, H, H, H, D, D]), (5.0, [H, D, D, D, D, D])])
 def test_what_was_while_nobody_looked_is_no_time_of_high_use(interval_s: float, expected: list[State]) -> None:
     """After an hour in which the machine was suspended, say."""
@@ -237,10 +246,6 @@ def test_what_was_while_nobody_looked_is_no_time_of_high_use(interval_s: float, 
         machine.step(3600.0 + tick * interval_s, [1.0])
         found.append(State(machine.states[0]))
     assert found == expected
-
-
-def test_ticks_that_are_far_apart_tell_of_a_minute() -> None:
-    assert states([0.0, 0.0, 1.0, 1.0], interval_s=600.0) == [N, N, H, D]
 
 
 def test_a_transition_tells_how_long_what_made_it_has_lasted() -> None:

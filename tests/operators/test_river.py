@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -248,8 +247,3 @@ def test_a_state_of_another_detector_is_refused() -> None:
     first, second = (MAKERS[f"river, {name}"]() for name in ("LODA", "OneClassSVM"))
     with pytest.raises(ValueError, match="detector: expected a state of OneClassSVM, got one of LODA"):
         second.restore(first.snapshot())
-
-
-@pytest.mark.slow
-def test_the_example_in_the_docstring() -> None:
-    assert doctest.testmod(detector).failed == 0

@@ -28,11 +28,12 @@ from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.engine.conftest import frame, record
+from tests.pipeline.records.conftest import VALIDATORS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
 from tests.pipeline.records.test_models import MODEL
+from tests.pipeline.records.test_outputs import ANOMALY
 from tests.pipeline.records.test_pools import POOL
 from tests.pipeline.records.test_requests import OUTLYING_REQUEST
-from tests.pipeline.records.test_schemas import ANOMALY, VALIDATORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

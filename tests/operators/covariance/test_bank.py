@@ -109,17 +109,18 @@ def test_members_are_compared_with_those_of_their_group_only(chance: np.random.G
     np.testing.assert_allclose(np.nan_to_num(apart[levels][:, :4]), np.nan_to_num(alike[levels][:, :4]), atol=3.0)
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_nothing_is_said_of_fewer_than_three(members: int, chance: np.random.Generator) -> None:
-    bank = fed(chance.normal(size=(100, members, 2)))
-    assert np.isnan(looked(bank, chance.normal(size=(members, 2)))).all()
-
-
-def test_nothing_is_said_of_whom_is_not_settled(chance: np.random.Generator) -> None:
-    bank = fed(chance.normal(size=(SETTLED - 1, 5, 2)))
-    assert np.isnan(looked(bank, np.full((5, 2), 9.0))).all()
-    bank = fed(chance.normal(size=(SETTLED, 5, 2)))
-    assert np.isfinite(looked(bank, np.full((5, 2), 9.0))[: bank.levels]).any()
+@pytest.mark.parametrize(
+    ("members", "ticks", "said"),
+    [(1, 100, False), (2, 100, False), (5, SETTLED - 1, False), (5, SETTLED, True)],
+    ids=["one", "two", "who is not settled", "who is"],
+)
+def test_nothing_is_said_of_fewer_than_three_nor_of_whom_is_not_settled(
+    members: int, ticks: int, said: bool, chance: np.random.Generator
+) -> None:
+    bank = fed(chance.normal(size=(ticks, members, 2)))
+    found = looked(bank, np.full((members, 2), 9.0))
+    assert np.isfinite(found[: bank.levels]).any() == said
+    assert said or np.isnan(found).all()
 
 
 @pytest.mark.parametrize("level", [0.0, -3.0, 1e9])

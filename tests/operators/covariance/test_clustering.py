@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 from typing import Any
 
@@ -208,7 +207,3 @@ def test_merges_of_other_data_are_refused() -> None:
         au_p_values(np.zeros((3, 3)), ward(np.eye(2)), replicates=10)
     with pytest.raises(ValueError, match="expected a replicate"):
         au_p_values(np.eye(2), ward(np.eye(2)), replicates=0)
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(clustering).failed == 0

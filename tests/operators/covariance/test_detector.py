@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from laggard.operators.covariance import Covariance, detector
 from laggard.operators.covariance.published import published
-from tests.operators.conftest import Names, plain
+from tests.operators.conftest import Names, plain, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -451,19 +450,19 @@ def test_who_leaves_a_pool_of_fixed_size_is_told_until_it_is_back() -> None:
     assert deviating(pool) == []
 
 
-def test_who_is_not_among_the_rows_any_more_has_left_as_well() -> None:
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [(workers(5), [(("worker-5",), "left")]), ([*workers(5), "worker-9"], []), ([], [])],
+    ids=["who is not among the rows any more", "not whose place is taken", "nobody of a pool that ends"],
+)
+def test_who_has_left(rows: list[str], left: list[tuple[tuple[str, ...], str]]) -> None:
     pool, values = pool_of(), healthy(300, 6)
     feed(pool, layout(workers(6)), values[:200])
-    feed(pool, layout(workers(5)), values[200:, :5], 200)
-    assert [(each.rows, each.kind) for each in pool.report(replicates=0).ranking] == [(("worker-5",), "left")]
-
-
-def test_whose_place_is_taken_has_not_left() -> None:
-    pool, values = pool_of(), healthy(300, 6)
-    feed(pool, layout(workers(6)), values[:200])
-    told = feed(pool, layout([*workers(5), "worker-9"]), values[200:], 200)
-    assert not any(told)
-    assert deviating(pool) == []
+    told = feed(pool, layout(rows), values[200:, : len(rows)], 200)
+    report = pool.report(replicates=0)
+    assert [(each.rows, each.kind) for each in report.ranking] == left
+    assert any(told) == bool(left)
+    assert (report.members, report.ts) == (len(rows), 299 * INTERVAL_S)
 
 
 @pytest.mark.slow
@@ -483,14 +482,6 @@ def test_in_a_pool_that_scales_in_and_out_nobody_has_left(period: int) -> None:
         # Of the first that ever go nobody can say whether that is usual.
         if tick > 3 * period + 60:
             assert scores.deviations == (), tick
-
-
-def test_a_pool_that_ends_has_lost_nobody() -> None:
-    pool, values = pool_of(), healthy(300, 6)
-    feed(pool, layout(workers(6)), values[:200])
-    assert not any(feed(pool, layout([]), values[200:, :0], 200))
-    report = pool.report(replicates=0)
-    assert (report.ranking, report.members, report.ts) == ((), 0, 299 * INTERVAL_S)
 
 
 # Features.
@@ -564,14 +555,6 @@ def test_of_those_that_ended_the_oldest_go_first_and_who_finds_no_room_is_counte
     assert pool.refused == 3
     feed(pool, layout(rows[:6]), healthy(1, 6), 175)
     assert pool.refused == 0
-
-
-def size(state: Any) -> int:
-    if isinstance(state, np.ndarray):
-        return state.size
-    if isinstance(state, dict | list | tuple):
-        return sum(map(size, state.values() if isinstance(state, dict) else state))
-    return 1
 
 
 @pytest.mark.slow
@@ -679,31 +662,8 @@ def test_as_published_it_ranks_what_the_published_method_ranks(seed: int) -> Non
     np.testing.assert_allclose(tree.p_values, expected.dendrogram.p_values, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"method": "another"}, "expected 'adaptive' or 'published', got 'another'"),
-        ({"windows": ()}, r"windows: expected lengths of 4 ticks and more, growing, got \[\]"),
-        ({"windows": (3, 12)}, r"got \[3, 12\]"),
-        ({"windows": (12, 6)}, r"got \[12, 6\]"),
-        ({"windows": (6, 6)}, r"got \[6, 6\]"),
-        ({"false_alarms_per_day": 0.0}, "false_alarms_per_day=0.0"),
-        ({"false_alarms_per_day": float("nan")}, "false_alarms_per_day=nan"),
-        ({"replicates": -1}, "replicates=-1"),
-        ({"limit": 2}, "limit=2"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Covariance(**arguments)
-
-
 def test_a_state_of_other_windows_is_refused() -> None:
     pool = pool_of()
     feed(pool, layout(workers(4)), healthy(30, 4))
     with pytest.raises(ValueError, match="expected the shape"):
         Covariance(windows=(6, 24, 48)).restore(pool.snapshot())
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(detector).failed == 0

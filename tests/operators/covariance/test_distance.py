@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -101,24 +100,20 @@ def test_affine_maps_change_nothing_where_members_are_singular(seed: int, metric
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_units_of_any_size_change_nothing() -> None:
-    covariances = pool(np.random.default_rng(5), 8, 4)
-    units = np.diag([1e12, 1.0, 1e-9, 1024.0])
-    np.testing.assert_allclose(pairwise(units @ covariances @ units), pairwise(covariances), rtol=1e-7)
-
-
-def test_a_metric_that_is_constant_for_all_says_nothing() -> None:
-    covariances = pool(np.random.default_rng(6), 7, 3)
-    more = np.zeros((7, 5, 5))
-    more[:, 1:4, 1:4] = covariances
-    assert whiten(more).shape == (7, 3, 3)
-    np.testing.assert_allclose(pairwise(more), pairwise(covariances), rtol=1e-10)
-
-
-def test_a_metric_that_follows_from_others_for_all_says_nothing() -> None:
-    covariances = pool(np.random.default_rng(7), 7, 3)
-    copied = np.vstack([np.eye(3), [1.0, 0.0, 0.0], [2.0, -1.0, 0.5]])
-    np.testing.assert_allclose(pairwise(copied @ covariances @ copied.T), pairwise(covariances), rtol=1e-7)
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        np.diag([1e12, 1.0, 1e-9]),
+        np.eye(5, 3, -1),
+        np.vstack([np.eye(3), [1.0, 0.0, 0.0], [2.0, -1.0, 0.5]]),
+    ],
+    ids=["units of any size", "metrics that are constant for all", "metrics that follow from others for all"],
+)
+def test_what_says_nothing_changes_nothing(mapped: np.ndarray) -> None:
+    covariances = pool(np.random.default_rng(5), 8, 3)
+    more = mapped @ covariances @ mapped.T
+    assert whiten(more).shape == covariances.shape
+    np.testing.assert_allclose(pairwise(more), pairwise(covariances), rtol=1e-7)
 
 
 def test_a_metric_that_is_constant_for_one_sets_it_apart_as_far_as_the_floor_has_it() -> None:
@@ -226,7 +221,3 @@ def test_vectors_of_a_pool_that_behaves_alike_are_nearly_exact(samples: int, lea
     upper = np.triu_indices(80, 1)
     shares = lengths(tangent(covariances))[upper] / pairwise(covariances)[upper]
     assert shares.min() > least
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(distance).failed == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from laggard.operators.covariance import published as module
 from laggard.operators.covariance.published import Ranked, aggregated, covariance, published, rank
 
 GOOD = np.full(10, 99.0)
@@ -27,21 +25,6 @@ def tree(*merges: tuple[int, int, float]) -> np.ndarray:
 def machines(below: float) -> np.ndarray:
     """Figure 1: machine1 and machine3 merge at `below`, then with machine2 at 0.55, with machine4 at 2.5."""
     return tree((0, 2, below), (1, 4, 0.55), (3, 5, 2.5))
-
-
-def test_the_worked_example() -> None:
-    assert rank(machines(0.35), GOOD) == (Ranked((3,), 2),)
-
-
-def test_the_worked_example_by_its_own_numbers_ranks_machine2_too() -> None:
-    """0.55 less 0.3 (as is said there) is 0.25: not less than 10 % of 2.5, so lines 14 and 15 hold."""
-    assert rank(machines(0.25), GOOD) == (Ranked((3,), 2), Ranked((1,), 1))
-
-
-def test_small_clusters_are_ranked_whole_while_there_are_few() -> None:
-    """Eight waves, two of which are alike and unlike the others: 2 < 15 / 4 (section VI.B)."""
-    merges = tree((6, 7, 0.4), (0, 1, 0.1), (2, 3, 0.1), (4, 9, 0.2), (5, 10, 0.2), (11, 12, 0.3), (8, 13, 4.0))
-    assert rank(merges, GOOD) == (Ranked((6, 7), 6),)
 
 
 @pytest.mark.parametrize(("alone", "whole"), [(3, True), (4, False)])
@@ -68,22 +51,32 @@ def test_a_cluster_that_is_no_good_fit_is_looked_into() -> None:
     assert len(rank(merges, fit)) == 1
 
 
-def test_a_cluster_as_high_as_a_third_is_looked_into() -> None:
-    merges = tree((0, 1, 0.33), (2, 6, 0.333), (3, 7, 0.333), (4, 8, 0.34), (5, 9, 1.0))
-    assert rank(merges, GOOD) == (Ranked((5,), 4), Ranked((4,), 3))
-    assert rank(merges, GOOD, max_height=1.03) == (Ranked((5,), 4),)
+def with_part(below: float) -> np.ndarray:
+    return tree((0, 1, 0.1), (2, 6, 0.15), (3, 7, below), (4, 8, 0.3), (5, 9, 1.0))
 
 
-@pytest.mark.parametrize(("below", "looked_into"), [(0.201, False), (0.199, True)])
-def test_a_part_that_is_much_lower_is_looked_into(below: float, looked_into: bool) -> None:
-    """Line 15, by 10 % of 1; a third is 0.333."""
-    merges = tree((0, 1, 0.1), (2, 6, 0.15), (3, 7, below), (4, 8, 0.3), (5, 9, 1.0))
-    assert rank(merges, GOOD)[1:] == ((Ranked((4,), 3),) if looked_into else ())
+WAVES = tree((6, 7, 0.4), (0, 1, 0.1), (2, 3, 0.1), (4, 9, 0.2), (5, 10, 0.2), (11, 12, 0.3), (8, 13, 4.0))
+THIRD = tree((0, 1, 0.33), (2, 6, 0.333), (3, 7, 0.333), (4, 8, 0.34), (5, 9, 1.0))
+ALIKE = tree((0, 1, 0.1), (2, 3, 0.2), (4, 5, 0.2), (6, 7, 0.25), (8, 9, 0.3))
+RANKINGS: dict[str, tuple[np.ndarray, float | None, tuple[Ranked, ...]]] = {
+    "the worked example": (machines(0.35), None, (Ranked((3,), 2),)),
+    # 0.55 less 0.3 (as is said there) is 0.25: not less than 10 % of 2.5, so lines 14 and 15 hold.
+    "the worked example by its own numbers": (machines(0.25), None, (Ranked((3,), 2), Ranked((1,), 1))),
+    # Eight waves, two of which are alike and unlike the others: 2 < 15 / 4 (section VI.B).
+    "small clusters whole while there are few": (WAVES, None, (Ranked((6, 7), 6),)),
+    "a cluster as high as a third": (THIRD, None, (Ranked((5,), 4), Ranked((4,), 3))),
+    "none as high as that": (THIRD, 1.03, (Ranked((5,), 4),)),
+    # Line 15, by 10 % of 1; a third is 0.333.
+    "a part that is much lower": (with_part(0.199), None, (Ranked((5,), 4), Ranked((4,), 3))),
+    "no part that is hardly lower": (with_part(0.201), None, (Ranked((5,), 4),)),
+    "nothing where another pool is ten times as high": (ALIKE, 3.0, ()),
+}
 
 
-def test_nothing_is_ranked_where_another_pool_is_ten_times_as_high() -> None:
-    merges = tree((0, 1, 0.1), (2, 3, 0.2), (4, 5, 0.2), (6, 7, 0.25), (8, 9, 0.3))
-    assert rank(merges, GOOD, max_height=3.0) == ()
+@pytest.mark.parametrize("what", RANKINGS)
+def test_what_is_ranked(what: str) -> None:
+    merges, max_height, ranked = RANKINGS[what]
+    assert rank(merges, GOOD, max_height=max_height) == ranked
 
 
 def test_nobody_is_ranked_where_all_are_alike_to_the_last_digits() -> None:
@@ -213,7 +206,3 @@ def test_waves_are_told_apart_by_what_stands_for_their_threads() -> None:
     assert found.dendrogram.labels == tuple(waves)
     assert found.ranking == (Ranked((7,), 6),)
     assert found.dendrogram.p_values.shape == (7,)
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(module).failed == 0

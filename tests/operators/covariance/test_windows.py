@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections import deque
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.operators.covariance import windows as module
 from laggard.operators.covariance.windows import CYCLE, LIFE, Windows
 from tests.operators.conftest import plain
 
@@ -259,7 +257,3 @@ def test_values_that_do_not_fit_are_refused() -> None:
         Windows(2, (4,)).restore(state)
     with pytest.raises(ValueError, match="at most 1 slots, got 2"):
         Windows(2, (2,), limit=1).restore({"used": [True, True]})
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(module).failed == 0

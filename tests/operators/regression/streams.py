@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -93,12 +93,3 @@ def restless(intervals: int, seed: int, *, change: int | None = None) -> list[In
 def run(operator: Regression, intervals: Sequence[Interval]) -> list[tuple[Judgement, tuple[Model, ...]]]:
     """Score, then learn, each interval."""
     return [(operator.score(*interval), operator.learn(*interval)) for interval in intervals]
-
-
-def size(state: Any) -> int:
-    """The numbers and names in a state."""
-    if isinstance(state, np.ndarray):
-        return state.size
-    if isinstance(state, dict | list | tuple):
-        return sum(map(size, state.values() if isinstance(state, dict) else state))
-    return 1

@@ -1,46 +1,27 @@
-"""What every operator promises, checked for each method and kind of performance model."""
+"""What is promised of intervals of applications, checked for each method and kind of performance model."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from laggard.operators.regression import Regression
-from tests.operators.conftest import plain
+from tests.operators.conftest import size
+from tests.operators.test_contract import REGRESSIONS, each_of, with_wishes
 
-from .streams import RT, THR, Interval, Names, restless, run, size, stream, trait
+from .streams import RT, THR, Interval, Names, restless, run, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAKERS: dict[str, Callable[[], Regression]] = {
-    "adaptive": lambda: Regression(trait=trait),
-    "adaptive, without traits": lambda: Regression(window=6, history=20),
-    "adaptive, neighbours": lambda: Regression(trait=trait, kind="neighbours", candidates=2),
-    "published": lambda: Regression(method="published"),
-    "published, of 20": lambda: Regression(method="published", window=20),
-    "published, r2": lambda: Regression(method="published", criterion="r2", candidates=10),
-    "published, tree": lambda: Regression(method="published", kind="tree", candidates=2),
-    "published, boosting": lambda: Regression(method="published", kind="boosting", candidates=1, performance=(RT,)),
-}
-"""Of the kinds that scikit-learn fits one for each method, and boosting: each fit takes 1 to 30 ms."""
-
-SLOW = {"adaptive, neighbours", "published, boosting"}
+    from laggard.operators.regression import Regression
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MAKERS])
+@pytest.fixture(params=each_of(REGRESSIONS))
 def make(request: pytest.FixtureRequest) -> Callable[[], Regression]:
-    made = MAKERS[str(request.param)]
-
-    def with_wishes() -> Regression:
-        operator = made()
-        operator.ban("web-1/other-3:value")
-        operator.pin("web-1:cpu_busy_ratio")
-        return operator
-
-    return with_wishes
+    return partial(with_wishes, REGRESSIONS[str(request.param)])
 
 
 @pytest.fixture
@@ -48,57 +29,9 @@ def intervals(make: Callable[[], Regression]) -> list[Interval]:
     return restless(50, 1, change=28)
 
 
-def test_the_same_input_gives_the_same_answers_bit_for_bit(
-    make: Callable[[], Regression], intervals: list[Interval]
-) -> None:
-    first, second = make(), make()
-    found = run(first, intervals)
-    assert repr(found) == repr(run(second, intervals))
-    assert plain(first.snapshot()) == plain(second.snapshot())
-    assert any(models for _, models in found)
-
-
-def test_scoring_changes_nothing(make: Callable[[], Regression], intervals: list[Interval]) -> None:
-    scored, silent = make(), make()
-    for at, interval in enumerate(intervals):
-        before = plain(scored.snapshot())
-        scored.score(*interval)
-        scored.score(interval[0] + 1.0, *intervals[at // 2][1:])
-        assert plain(scored.snapshot()) == before
-        scored.learn(*interval)
-        silent.learn(*interval)
-    assert plain(scored.snapshot()) == plain(silent.snapshot())
-
-
-@pytest.mark.parametrize("cut", [1, 29, 44])
-def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(
-    make: Callable[[], Regression], intervals: list[Interval], cut: int
-) -> None:
-    whole, first, second = make(), make(), make()
-    expected = run(whole, intervals)
-    found = run(first, intervals[:cut])
-    snapshot = first.snapshot()
-    second.restore(snapshot)
-    assert plain(second.snapshot()) == plain(snapshot)
-    assert repr(found + run(second, intervals[cut:])) == repr(expected)
-    assert plain(second.snapshot()) == plain(whole.snapshot())
-    assert (second.pinned, second.banned) == (whole.pinned, whole.banned)
-
-
-def test_a_snapshot_is_a_copy(make: Callable[[], Regression], intervals: list[Interval]) -> None:
-    operator, restored = make(), make()
-    run(operator, intervals[:35])
-    snapshot = operator.snapshot()
-    before = plain(snapshot)
-    restored.restore(snapshot)
-    run(operator, intervals[35:])
-    run(restored, intervals[35:])
-    assert plain(snapshot) == before
-
-
 def test_a_snapshot_is_plain_data(make: Callable[[], Regression], intervals: list[Interval]) -> None:
     operator = make()
-    run(operator, intervals[:35])
+    assert any(models for _, models in run(operator, intervals[:35]))
 
     def check(state: Any) -> None:
         if isinstance(state, dict):
@@ -110,26 +43,6 @@ def test_a_snapshot_is_plain_data(make: Callable[[], Regression], intervals: lis
             assert state is None or type(state) in {str, int, float, bool, np.ndarray}, type(state)
 
     check(operator.snapshot())
-
-
-def test_values_that_are_given_are_not_changed(make: Callable[[], Regression], intervals: list[Interval]) -> None:
-    operator = make()
-    for interval in intervals:
-        copy = interval[2].copy()
-        interval[2].setflags(write=False)
-        operator.score(*interval)
-        operator.learn(*interval)
-        assert interval[2].tobytes() == copy.tobytes()
-
-
-def test_answers_stay_what_they_are_when_the_operator_learns_on(
-    make: Callable[[], Regression], intervals: list[Interval]
-) -> None:
-    operator = make()
-    found = run(operator, intervals[:35])
-    before = repr(found)
-    run(operator, intervals[35:])
-    assert repr(found) == before
 
 
 def test_a_state_that_does_not_fit_is_refused_by_name(

@@ -253,22 +253,3 @@ def test_of_two_identical_metrics_the_first_is_chosen_and_the_other_is_of_its_fa
         for term in model.terms:
             if term.metric == BUSY:
                 assert "web-1/copy:cpu_busy_ratio" in term.family
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"candidates": 0}, "candidates=0"),
-        ({"window": 3}, "window=3"),
-        ({"history": 9}, "history=9"),
-        ({"limit": 0}, "limit=0"),
-        ({"significance": 1.0}, "significance=1.0"),
-        ({"minimum_gain": -0.1}, "minimum_gain=-0.1"),
-        ({"kind": "cubic"}, "kind='cubic'"),
-        ({"method": "other"}, "method='other'"),
-        ({"criterion": "aic"}, "criterion='aic'"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused_by_name(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=f"expected .*{said}"):
-        Regression(**wrong)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -115,24 +114,27 @@ def test_what_cannot_be_clustered_is_refused() -> None:
         k_means(np.zeros((3, 1)), 0)
     with pytest.raises(ValueError, match="1 clusters of 0 distinct points"):
         clustered(np.empty((0, 2)))
+    with pytest.raises(ValueError, match="no inertias"):
+        elbow([])
     with pytest.raises(ValueError, match="expected finite points"):
         clustered(np.array([[math.nan]]))
 
 
-def test_the_elbow_of_the_published_inertias() -> None:
-    """As scikit-learn gives them for the 157 published outliers, for 1 to 10 clusters."""
-    published = [115207.15, 53673.57, 18645.25, 12167.07, 8333.21, 5152.5, 3279.49, 2524.63, 2263.2, 2054.61]
-    assert elbow(published) == 3
-
-
-def test_elbows_of_few_values_and_of_straight_lines() -> None:
-    assert elbow([5.0]) == 1
-    assert elbow([5.0, 0.0]) == 1
-    assert elbow([0.0, 0.0, 0.0]) == 1
-    assert elbow([4.0, 3.0, 2.0, 1.0]) == 1
-    assert elbow([100.0, 1.0, 0.5, 0.2]) == 2
-    with pytest.raises(ValueError, match="no inertias"):
-        elbow([])
+@pytest.mark.parametrize(
+    ("inertias", "clusters"),
+    [
+        # As scikit-learn gives them for the 157 published outliers, for 1 to 10 clusters.
+        ([115207.15, 53673.57, 18645.25, 12167.07, 8333.21, 5152.5, 3279.49, 2524.63, 2263.2, 2054.61], 3),
+        ([100.0, 1.0, 0.5, 0.2], 2),
+        ([5.0], 1),
+        ([5.0, 0.0], 1),
+        ([0.0, 0.0, 0.0], 1),
+        ([4.0, 3.0, 2.0, 1.0], 1),
+    ],
+    ids=["published", "sharp", "of one", "of two", "of nothing", "of a straight line"],
+)
+def test_the_elbow_is_where_more_clusters_bring_little(inertias: list[float], clusters: int) -> None:
+    assert elbow(inertias) == clusters
 
 
 def test_the_scale_is_that_of_scikit_learn() -> None:
@@ -140,10 +142,6 @@ def test_the_scale_is_that_of_scikit_learn() -> None:
     counts = np.column_stack((counts, np.full(500, 7.1), np.zeros(500)))
     mean, deviation = scale_of(counts)
     assert (counts - mean) / deviation == pytest.approx(StandardScaler().fit_transform(counts), abs=1e-9)
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(clusters).failed == 0
 
 
 def test_what_is_spread_evenly_varies_along_the_same_axes_as_much() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from laggard.operators.requests import detector
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.results import Judged, Traced, Use
 
@@ -164,16 +162,6 @@ def test_score_and_learn_go_together() -> None:
     judged = Judged(0.0, odd=False, cluster=0, evidence=None, usual_s={}, eps_s=0.025, young=True)
     with pytest.raises(TypeError, match="what score"):
         requests.learn(_normal(np.random.default_rng(1), 1), judged)
-
-
-@pytest.mark.parametrize("given", [{"eps_s": 0.0}, {"minimum_points": 0}, {"reference": 50}])
-def test_parameters_out_of_their_range_are_refused(given: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        Requests(**given)  # type: ignore[arg-type]
-
-
-def test_its_example_runs() -> None:
-    assert doctest.testmod(detector).failed == 0
 
 
 @pytest.mark.parametrize("what", ["fast", "ends early", "states"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 from sklearn.manifold import Isomap
 
-from laggard.operators.requests import isomap as module
 from laggard.operators.requests.isomap import isomap, picture, threshold
 
 
@@ -87,7 +85,3 @@ def test_thresholds_by_hand() -> None:
             threshold(durations, wrong)
     with pytest.raises(ValueError, match="expected one each"):
         threshold(np.empty(0), np.empty(0, bool))
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections import Counter
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from laggard.operators.requests import ngrams as module
 from laggard.operators.requests import representations
 from laggard.operators.requests.ngrams import STEADY, distinctions, ngrams, usual
 from laggard.operators.requests.representations import bag_of_words, coded
@@ -120,7 +118,3 @@ def test_none_and_others_are_refused() -> None:
     for shape in ((0, 3), (2, 4)):
         with pytest.raises(ValueError, match="expected at least one request, of 3 features"):
             distinctions(np.ones(shape), known)
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import sys
 
@@ -146,7 +145,3 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(ModuleNotFoundError, match=r"an isolation forest needs scikit-learn, `laggard\[models\]`"):
         isolated(np.zeros((5, 2)), 0.1)
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(outliers).failed == 0

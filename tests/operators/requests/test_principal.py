@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from laggard.operators.requests import principal as module
 from laggard.operators.requests.principal import principal
 
 
@@ -31,7 +29,3 @@ def test_what_spreads_along_fewer_axes_has_0_along_the_others(shape: tuple[int, 
 def test_no_place_is_given_to_what_is_not_finite() -> None:
     with pytest.raises(ValueError, match="expected finite"):
         principal(np.array([[1.0, math.nan]]))
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0

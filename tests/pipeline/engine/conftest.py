@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from laggard.pipeline.bus import Bus, BusUnavailable, Incoming, Outgoing, Partit
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import UNNUMBERED, Frame, Mark, encode, make_layout
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import Wired
@@ -109,6 +110,19 @@ def frame(
 def record(one: Frame | Mark, offset: int = 0) -> Incoming:
     key = one.key if isinstance(one, Frame) else one.host
     return Incoming(INPUT, offset, key, encode(one), one.ts)
+
+
+def new_task(**options: Any) -> Task:
+    return Task(WIRED, INPUT, **({"snapshot_records": 1000} | options))
+
+
+def told(one: Task, frames: Iterable[Frame], headers: tuple[tuple[str, bytes], ...] = ()) -> list[Any]:
+    """What comes out when it is given these."""
+    for offset, each in enumerate(frames, start=one.position):
+        one.process(replace(record(each, offset), headers=headers))
+    outputs = list(one.outputs)
+    one.outputs.clear()
+    return outputs
 
 
 def append(bus: Bus, records: Iterable[Frame | Mark | bytes]) -> None:

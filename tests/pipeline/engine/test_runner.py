@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -350,41 +351,42 @@ def test_outputs_are_cloud_events(bus: EmbeddedBus) -> None:
 # Snapshots and input that are not what they were.
 
 
-@pytest.mark.parametrize("key", ["h0", "h1", BASE_KEY])
-def test_a_snapshot_that_is_damaged_is_made_again_from_the_input(
-    bus: EmbeddedBus, want: Result, key: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    append(bus, RECORDS)
-    one = runner(bus)
-    for _ in range(30):
-        one.step(NEVER)
+def unreadable(bus: EmbeddedBus) -> None:
+    damage(bus, "UPDATE snapshots SET value = x'28b52ffd00'")
+
+
+def junk(key: str, bus: EmbeddedBus) -> None:
     (newest,) = (each for each in bus.snapshots("drift", INPUT) if each.key == key)
-    with_junk = replace(newest, value=b"junk")
     with closing(bus.subscribe(TOPICS.group("drift"), [INPUT.topic])) as other:
         other.poll(0.0)
-        other.commit(Commit({}, (), [with_junk]))
-    two = runner(bus)
-    drain(two, bus)
-    stop(two)
-    assert "a snapshot cannot be used" in caplog.text
-    assert f"'{key}'" in caplog.text
-    got = result(bus)
-    assert got.outputs == want.outputs
-    assert got.states == want.states
+        other.commit(Commit({}, (), [replace(newest, value=b"junk")]))
 
 
-def test_snapshots_that_the_bus_cannot_read_are_made_again(
-    bus: EmbeddedBus, want: Result, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (unreadable, ("the snapshots cannot be read",)),
+        *((partial(junk, key), ("a snapshot cannot be used", f"'{key}'")) for key in ("h0", "h1", BASE_KEY)),
+    ],
+    ids=["all, for the bus", "that of h0", "that of h1", "the base"],
+)
+def test_snapshots_that_are_damaged_are_made_again_from_the_input(
+    bus: EmbeddedBus,
+    want: Result,
+    spoil: Callable[[EmbeddedBus], None],
+    told: tuple[str, ...],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     append(bus, RECORDS)
     one = runner(bus)
     for _ in range(30):
         one.step(NEVER)
-    damage(bus, "UPDATE snapshots SET value = x'28b52ffd00'")
+    spoil(bus)
     two = runner(bus)
     drain(two, bus)
     stop(two)
-    assert "the snapshots cannot be read" in caplog.text
+    for part in told:
+        assert part in caplog.text
     got = result(bus)
     assert got.outputs == want.outputs
     assert got.states == want.states

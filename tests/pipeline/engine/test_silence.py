@@ -15,18 +15,31 @@ from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.states import SILENT_RECORDS
 from laggard.pipeline.engine.stream import SILENT_TICKS
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records.outputs import Anomaly, Progress
-from tests.pipeline.engine.conftest import INPUT, NEVER, ONE_BY_ONE, WIRED, append, frame, record, runner, stop
-from tests.pipeline.engine.test_joining import BOTH, JOINED, drain, incidents, left
+from tests.pipeline.engine.conftest import (
+    INPUT,
+    NEVER,
+    ONE_BY_ONE,
+    WIRED,
+    append,
+    frame,
+    new_task,
+    record,
+    runner,
+    stop,
+    told,
+)
+from tests.pipeline.engine.test_joining import BOTH, drain, incidents, left
+from tests.pipeline.incidents.test_joining import JOINED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.bus.embedded import EmbeddedBus
     from laggard.pipeline.engine.runner import Runner
+    from laggard.pipeline.engine.task import Task
     from laggard.pipeline.records import Frame
 
 TICK_S = 400.0
@@ -42,18 +55,6 @@ def tick(host: str, number: int, value: float = 5.0) -> Frame:
 def troubled(host: str) -> list[Frame]:
     """A host in trouble from its fourth tick on."""
     return [*(tick(host, number) for number in range(3)), tick(host, 3, 25.0)]
-
-
-def new_task(**options: Any) -> Task:
-    return Task(WIRED, INPUT, **({"snapshot_records": 1000} | options))
-
-
-def give(one: Task, frames: Iterable[Frame]) -> list[Any]:
-    for offset, each in enumerate(frames, start=one.position):
-        one.process(record(each, offset))
-    outputs = list(one.outputs)
-    one.outputs.clear()
-    return outputs
 
 
 @pytest.fixture
@@ -73,17 +74,17 @@ def others(count: int, every_s: float = TICK_S, *, host: str = "h2", ahead_s: fl
 def test_what_a_host_left_open_ends_when_others_are_far_past_it(every_s: float, before: int) -> None:
     """By an hour, and by many records of each."""
     one = new_task()
-    (anomaly,) = give(one, troubled("h1"))
+    (anomaly,) = told(one, troubled("h1"))
     frames = others(1000, every_s)
-    assert give(one, frames[:before]) == []
-    assert [each.id for each in give(one, frames[before : before + 1])] == [anomaly.id]
-    assert give(one, frames[before + 1 :]) == []
+    assert told(one, frames[:before]) == []
+    assert [each.id for each in told(one, frames[before : before + 1])] == [anomaly.id]
+    assert told(one, frames[before + 1 :]) == []
 
 
 def test_it_is_told_not_to_have_been_seen_to_end() -> None:
     one = new_task()
-    (anomaly,) = give(one, troubled("h1"))
-    (ended,) = give(one, others(500))
+    (anomaly,) = told(one, troubled("h1"))
+    (ended,) = told(one, others(500))
     assert isinstance(ended, Progress)
     assert (ended.id, ended.change, ended.key, ended.number) == (anomaly.id, "ended", "h1", 1)
     # All times are the host's own: the clocks of others may be wrong.
@@ -96,12 +97,12 @@ def test_it_is_told_not_to_have_been_seen_to_end() -> None:
 
 def test_what_goes_on_when_the_host_is_back_is_another_anomaly() -> None:
     one = new_task()
-    first, *_ = give(one, troubled("h1"))
-    give(one, others(500))
-    (second,) = give(one, [tick("h1", 600, 90.0)])
+    first, *_ = told(one, troubled("h1"))
+    told(one, others(500))
+    (second,) = told(one, [tick("h1", 600, 90.0)])
     assert isinstance(second, Anomaly)
     assert second.id != first.id
-    (ended,) = give(one, [tick("h1", 601, 35.0)])
+    (ended,) = told(one, [tick("h1", 601, 35.0)])
     assert (ended.id, ended.change) == (second.id, "ended")
     assert math.isnan(ended.silent_since_ts)
     assert ended.sentence.startswith("It was over at once.")
@@ -109,29 +110,29 @@ def test_what_goes_on_when_the_host_is_back_is_another_anomaly() -> None:
 
 def test_who_is_alone_ends_what_it_left_open_when_it_is_back() -> None:
     one = new_task()
-    (first,) = give(one, troubled("h1"))
-    ended, second = give(one, [tick("h1", 13, 90.0)])
+    (first,) = told(one, troubled("h1"))
+    ended, second = told(one, [tick("h1", 13, 90.0)])
     assert (ended.id, ended.change, ended.silent_since_ts) == (first.id, "ended", first.ts)
     assert isinstance(second, Anomaly)
 
 
 def test_who_is_back_within_the_hour_has_not_fallen_silent() -> None:
     one = new_task()
-    (first,) = give(one, troubled("h1"))
+    (first,) = told(one, troubled("h1"))
     back = [frame("h1", 4, 90.0, ts=first.ts + SILENT_S - 1.0)]
-    (goes_on,) = give(one, back)
+    (goes_on,) = told(one, back)
     assert (goes_on.id, goes_on.change) == (first.id, "extended")
 
 
 def test_a_clock_that_is_far_ahead_silences_nobody() -> None:
     one = new_task()
-    give(one, troubled("h1"))
+    told(one, troubled("h1"))
     # The other host is a year ahead, and tells of itself ten times as often.
     wrong = iter(others(2000, 40.0, ahead_s=365 * 86_400.0))
     found = []
     for number in range(4, 40):
-        found += give(one, [next(wrong) for _ in range(10)])
-        found += give(one, [tick("h1", number, 25.0 + 40.0 * number)])
+        found += told(one, [next(wrong) for _ in range(10)])
+        found += told(one, [tick("h1", number, 25.0 + 40.0 * number)])
     assert {each.key for each in found} == {"h1"}
     assert {each.change for each in found} == {"extended"}
 
@@ -139,11 +140,11 @@ def test_a_clock_that_is_far_ahead_silences_nobody() -> None:
 def test_a_host_with_long_ticks_is_waited_for() -> None:
     hours = [frame("h1", number, value, ts=T0 + 7200.0 * number) for number, value in enumerate((5.0, 5.0, 5.0, 25.0))]
     one = new_task()
-    (first,) = give(one, hours)
+    (first,) = told(one, hours)
     waited_s = SILENT_TICKS * 7200.0
     until = [frame("h2", number, 5.0, ts=first.ts + number * waited_s / 900.0) for number in range(900)]
-    assert give(one, until) == []
-    (ended,) = give(one, [frame("h2", 900, 5.0, ts=first.ts + waited_s)])
+    assert told(one, until) == []
+    (ended,) = told(one, [frame("h2", 900, 5.0, ts=first.ts + waited_s)])
     assert (ended.id, ended.silent_since_ts) == (first.id, first.ts)
 
 
@@ -242,7 +243,7 @@ def test_any_hosts_and_any_commits(turns: list[tuple[str, float, int, float]], c
             frames.append(frame(host, len(frames), value, ts=ts))
     records = [record(each, offset) for offset, each in enumerate(frames)]
     whole = new_task(snapshot_records=8)
-    want = give(whole, frames)
+    want = told(whole, frames)
     one, got = new_task(snapshot_records=8), []
     saved: dict[str, Any] = {}
     done = 0

@@ -16,17 +16,14 @@ def take(stream: Stream, tick: int, value: float = 5.0) -> None:
     stream.accept(one, tick, scores, stream.trigger.after(one.ts, scores.score, 60.0)[1])
 
 
-def test_no_sequence_was_here() -> None:
-    assert 0 not in Sequences()
-    assert UNNUMBERED not in Sequences([1, 2])
-
-
 def test_sequences_are_told_from_gaps() -> None:
     seen = Sequences()
+    assert 0 not in seen
     for number in (3, 5, 9):
         seen.add(number)
     assert [number in seen for number in (2, 3, 4, 5, 9, 10)] == [False, True, False, True, True, False]
     seen.add(UNNUMBERED)
+    assert UNNUMBERED not in seen
     assert seen.snapshot() == [3, 5, 9]
 
 
@@ -38,28 +35,31 @@ def test_what_is_too_long_ago_to_remember_was_here() -> None:
     assert 9 not in seen
 
 
-def fired(scores: list[tuple[float, float]], quiet_s: float = 60.0) -> list[float]:
+@pytest.mark.parametrize(
+    ("scores", "fired"),
+    [
+        ([(0, 0.5), (5, 1.1), (10, 3.0), (15, 0.9), (20, 1.2)], [5]),
+        ([(0, 1.1), (10, 0.9), (40, 1.0), (70, 1.0), (75, 1.01)], [0, 75]),
+        ([(0, 1.1), (10, 0.9), (40, 1.5), (60, 0.1), (90, 1.5)], [0]),
+        ([(0, 1.0), (5, math.nan), (10, math.inf)], [10]),
+        ([(0, 2.0), (3600, 0.5), (7200, 2.0)], [0, 7200]),
+        ([(0, 2.0), (3600, 2.0)], [0]),
+    ],
+    ids=[
+        "once",
+        "again after a minute of calm",
+        "not after less",
+        "not at one, nor at no score",
+        "again after one long tick of calm",
+        "not between long ticks",
+    ],
+)
+def test_a_trigger_fires_once_until_it_was_quiet(scores: list[tuple[float, float]], fired: list[float]) -> None:
     trigger, times = Trigger(), []
     for ts, score in scores:
-        fires, trigger = trigger.after(ts, score, quiet_s)
-        if fires:
-            times.append(ts)
-    return times
-
-
-def test_a_trigger_fires_once_until_it_was_quiet() -> None:
-    assert fired([(0, 0.5), (5, 1.1), (10, 3.0), (15, 0.9), (20, 1.2)]) == [5]
-    assert fired([(0, 1.1), (10, 0.9), (40, 1.0), (70, 1.0), (75, 1.01)]) == [0, 75]
-    assert fired([(0, 1.1), (10, 0.9), (40, 1.5), (60, 0.1), (90, 1.5)]) == [0]
-
-
-def test_a_trigger_with_ticks_longer_than_the_quiet_time() -> None:
-    assert fired([(0, 2.0), (3600, 0.5), (7200, 2.0)]) == [0, 7200]
-    assert fired([(0, 2.0), (3600, 2.0)]) == [0]
-
-
-def test_one_is_not_above_one_and_nan_is_no_score() -> None:
-    assert fired([(0, 1.0), (5, math.nan), (10, math.inf)]) == [10]
+        fires, trigger = trigger.after(ts, score, 60.0)
+        times += [ts] * fires
+    assert times == fired
 
 
 def test_first_frame_is_new_whatever_it_says() -> None:

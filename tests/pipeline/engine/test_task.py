@@ -1,30 +1,28 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from laggard.pipeline.engine import states, task
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
-from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
+from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.producers.trace.own import own_frame
-from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, record
+from tests.pipeline.engine.conftest import UNLEARNABLE, UNSCORABLE, Drift, at, frame, new_task, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laggard.pipeline.bus import Incoming, Snapshot
     from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.engine.task import Task
     from laggard.pipeline.incidents.anomalies import Anomalies
 
 
@@ -50,10 +48,6 @@ class Seen(Observer):
 
     def received(self, frame: Frame) -> None:
         self.others.append(frame.scope)
-
-
-def new_task(**options: Any) -> Task:
-    return Task(WIRED, INPUT, **({"snapshot_records": 1000} | options))
 
 
 def give(one: Task, records: Iterable[Frame | Mark]) -> Task:
@@ -194,24 +188,33 @@ def test_after_a_clock_was_set_back_a_stream_begins_anew(caplog: pytest.LogCaptu
     assert stream.operator.learned == 5
 
 
-def test_an_agent_that_was_started_anew_after_its_clock_was_set_back_is_heard() -> None:
-    """Its numbers go by the clock: they are less than all that are remembered, as those of duplicates are."""
-    anew = [replace(each, sequence=each.sequence - 10**7) for each in set_back(SET_BACK_FRAMES)]
-    one = give(new_task(), [*ahead(2 * REMEMBERED_SEQUENCES), *anew])
-    assert (one.telemetry.clocks_set_back, one.telemetry.duplicates) == (1, 0)
+HALF = SET_BACK_FRAMES - 1
+HOURS = [frame("h1", tick, 5.0, ts=3600.0 * tick) for tick in range(40)]
 
 
-def test_late_frames_between_those_of_now_are_no_clock_that_was_set_back() -> None:
-    now, late = ahead(4), set_back(2 * SET_BACK_FRAMES - 2)
-    half = SET_BACK_FRAMES - 1
-    one = give(new_task(), [*now[:3], *late[:half], now[3], *late[half:]])
-    assert (one.telemetry.late, one.telemetry.clocks_set_back) == (len(late), 0)
-
-
-def test_what_comes_again_from_long_ago_is_no_clock_that_was_set_back() -> None:
-    hours = [frame("h1", tick, 5.0, ts=3600.0 * tick) for tick in range(40)]
-    one = give(new_task(), [*hours, *hours, *hours])
-    assert (one.telemetry.duplicates, one.telemetry.late, one.telemetry.clocks_set_back) == (80, 0, 0)
+@pytest.mark.parametrize(
+    ("frames", "clocks_set_back", "duplicates", "late"),
+    [
+        (
+            # Its numbers go by the clock: they are less than all that are remembered, as those of duplicates are.
+            [
+                *ahead(2 * REMEMBERED_SEQUENCES),
+                *(replace(each, sequence=each.sequence - 10**7) for each in set_back(SET_BACK_FRAMES)),
+            ],
+            1,
+            0,
+            HALF,
+        ),
+        ([*ahead(3), *set_back(HALF), ahead(4)[3], *set_back(2 * HALF)[HALF:]], 0, 0, 2 * HALF),
+        ([*HOURS, *HOURS, *HOURS], 0, 80, 0),
+    ],
+    ids=["an agent started anew", "not late ones between those of now", "not what comes again from long ago"],
+)
+def test_a_clock_that_was_set_back_is_told_from_what_comes_late(
+    frames: list[Frame], clocks_set_back: int, duplicates: int, late: int
+) -> None:
+    counted = give(new_task(), frames).telemetry
+    assert (counted.clocks_set_back, counted.duplicates, counted.late) == (clocks_set_back, duplicates, late)
 
 
 @pytest.mark.parametrize("stopped", range(1, SET_BACK_FRAMES + 2))
@@ -300,14 +303,6 @@ def test_the_id_follows_from_the_position() -> None:
     assert one.id == same.id != other.id
 
 
-def test_what_is_replayed_is_not_live() -> None:
-    spike = frame("h1", 3, 55.0)
-    assert not only(give(new_task(live=False), [*steady(3), spike]), Anomaly)[0].live
-    one = give(new_task(), steady(3))
-    one.process(replace(record(spike, 3), headers=((REPLAY_HEADER, b""),)))
-    assert not only(one, Anomaly)[0].live
-
-
 def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> str:
         raise ValueError("no words")
@@ -321,10 +316,6 @@ def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pyt
 # Marks.
 
 
-def ranked(one: Task) -> list[float]:
-    return [output.ranking.ts for output in only(one, RankingOutput)]
-
-
 def test_a_mark_is_answered_from_the_newest_frame() -> None:
     one = give(new_task(), [*steady(4), Mark("h1", at(3) + 7.0, "checkout hangs")])
     (output,) = one.outputs
@@ -334,28 +325,28 @@ def test_a_mark_is_answered_from_the_newest_frame() -> None:
     assert [row.row for row in output.ranking.rows] == ["a[1]", "b[2]"]
 
 
-def test_a_mark_of_a_host_without_frames_has_an_empty_answer() -> None:
-    one = give(new_task(), [Mark("h1", 5.0, "hm"), *steady(1), Mark("h2", 5.0)])
-    assert [output.ranking.rows for output in only(one, RankingOutput)] == [(), ()]
-    assert len(one.states) == 1
-
-
-def test_a_mark_far_from_every_frame_has_an_empty_answer() -> None:
-    one = give(
-        new_task(), [*steady(4), Mark("h1", at(3) + 120.5), Mark("h1", at(3) - 120.5), Mark("h1", at(3) + 119.5)]
-    )
-    assert [len(output.ranking.rows) for output in only(one, RankingOutput)] == [0, 0, 2]
-
-
-def test_two_long_ticks_are_not_far() -> None:
-    slow = [replace(each, ts=3600.0 * (1 + number)) for number, each in enumerate(steady(3))]
-    one = give(new_task(), [*slow, Mark("h1", 3600.0 * 3 + 7000.0)])
-    assert len(only(one, RankingOutput)[0].ranking.rows) == 2
-
-
-def test_only_process_frames_answer_marks() -> None:
-    one = give(new_task(), [frame("h1", 1, 5.0, scope="host"), Mark("h1", at(1))])
-    assert only(one, RankingOutput)[0].ranking.rows == ()
+@pytest.mark.parametrize(
+    ("records", "rows"),
+    [
+        ([Mark("h1", 5.0, "hm"), *steady(1), Mark("h2", 5.0)], [0, 0]),
+        ([*steady(4), Mark("h1", at(3) + 120.5), Mark("h1", at(3) - 120.5), Mark("h1", at(3) + 119.5)], [0, 0, 2]),
+        (
+            [
+                *(replace(each, ts=3600.0 * (1 + number)) for number, each in enumerate(steady(3))),
+                Mark("h1", 3600.0 * 3 + 7000.0),
+            ],
+            [2],
+        ),
+        ([frame("h1", 1, 5.0, scope="host"), Mark("h1", at(1))], [0]),
+    ],
+    ids=["no frames", "none within two minutes", "two long ticks are not far", "none of processes"],
+)
+def test_a_mark_without_a_frame_of_processes_near_it_has_an_empty_answer(
+    records: list[Frame | Mark], rows: list[int]
+) -> None:
+    one = give(new_task(), records)
+    assert [len(output.ranking.rows) for output in only(one, RankingOutput)] == rows
+    assert one.states.get("h2") is None, "a mark makes no state"
 
 
 def test_a_numbered_mark_that_comes_twice_is_answered_once() -> None:
@@ -497,9 +488,3 @@ def test_replay_counts_nothing_and_gives_nothing() -> None:
     assert one.telemetry.records == 1
     assert len(seen.scores) == 1
     assert state(one)["operator"]["learned"] == 4
-
-
-def test_normal_operation_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    give(new_task(snapshot_records=3), [*steady(9), Mark("h1", at(9)), frame("h1", 10, float(np.nan))])
-    assert not caplog.records

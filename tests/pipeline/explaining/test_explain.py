@@ -52,14 +52,6 @@ def test_how_far_a_value_is_from_its_usual(value, mean, deviation, expected):
     assert comparison(FeatureScore("threads", value, mean, deviation, 1.0)) == expected
 
 
-def test_a_feature_nobody_knows_is_told_by_its_name_and_unit():
-    assert clause("cache_misses_per_s", 1200.0) == "its cache_misses_per_s is 1,200/s"
-
-
-def test_a_rate_is_told_as_times_a_second():
-    assert clause("timeslices_per_s", 1234.5) == "it is scheduled 1,234 times a second"
-
-
 def test_every_phrase_has_one_place_for_the_value():
     for scope, known in PHRASES.items():
         for feature, phrase in known.items():
@@ -77,9 +69,18 @@ def test_a_device_is_named(kind, end):
     assert told.count("/s") + told.count(" a second") == end.endswith("_per_s")
 
 
-def test_a_device_may_have_any_name():
-    assert clause("disk_{}{device}_busy_ratio", 0.5, "host") == "disk {device} is busy 50 % of the time"
-    assert clause("disk_busy_ratio", 0.5, "host") == "its disk_busy_ratio is 50 %"
+@pytest.mark.parametrize(
+    ("feature", "value", "scope", "told"),
+    [
+        ("cache_misses_per_s", 1200.0, "process", "its cache_misses_per_s is 1,200/s"),
+        ("timeslices_per_s", 1234.5, "process", "it is scheduled 1,234 times a second"),
+        ("disk_{}{device}_busy_ratio", 0.5, "host", "disk {device} is busy 50 % of the time"),
+        ("disk_busy_ratio", 0.5, "host", "its disk_busy_ratio is 50 %"),
+    ],
+    ids=["a feature that nobody knows", "a rate as times a second", "a device of any name", "a device without one"],
+)
+def test_a_value_is_told_in_words(feature, value, scope, told):
+    assert clause(feature, value, scope) == told
 
 
 def test_every_counter_of_the_agent_has_its_phrase():

@@ -39,26 +39,138 @@ def about_host(*features, score=3.0):
     return ranking(row("host", score, features))
 
 
-def test_the_worst_row_is_named_with_its_value_its_usual_and_how_far_it_is_from_that():
-    assert sentence(ranking(row()), {NAMED: "python3 hog.py"}) == (
-        "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to disk, "
-        "2,100 times the usual 100 ± 300 kB/s."
-    )
+HOG = "`hog` (pid 4711) is most unlike itself: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s"
+NEAREST = "Most unlike itself is `hog` (pid 4711): it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s."
+SCAN = " So is `scan` (pid 12): it reads 20 MB/s from disk, 200 times the usual 100 ± 300 kB/s."
+WAITS = "waits for the disk 62 % of the time, usually 2 ± 1 %"
+LOAD = FeatureScore("load_1m", 9.0, 1.0, 0.1, 5.0)
+FAINT = FeatureScore("cpu_user_ratio", 0.021, 0.02, 0.01, 0.1)
+SENTENCES = {
+    "the worst row with its value, its usual and how far that is": (row(), f"{HOG}."),
+    "what is over but still counts": (
+        row(features=(FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6),)),
+        (
+            "`hog` (pid 4711) is most unlike itself: over the last seconds it writes 30 MB/s to disk, "
+            "300 times the usual 100 ± 300 kB/s, and now 0 B/s."
+        ),
+    ),
+    "what is as usual again": (
+        row(features=(FeatureScore("cpu_wait_ratio", 0.0, 0.0, 0.0, 40.0, recent=0.12),)),
+        (
+            "`hog` (pid 4711) is most unlike itself: over the last seconds it waits for a free core 12 % of the time, "
+            "usually 0 %, and now as usual again."
+        ),
+    ),
+    "no row": ((), "Nothing can be judged yet: no row has been seen for long enough."),
+    "nothing unusual, with the nearest": (
+        row(score=0.4, features=(NOTABLE,)),
+        f"Nothing is unusual enough for an alert. {NEAREST}",
+    ),
+    "what is within chance": (row(score=0.04, features=(FAINT,)), "Nothing is unusual."),
+    "no feature": (row(score=0.04, features=()), "Nothing is unusual."),
+    "who stands out, however strict the budget is": (row(score=0.001), f"{HOG}. It is not enough for an alert."),
+    "a second feature about another resource": (
+        row(features=(WRITES, READS, USES)),
+        f"{HOG}; and it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %.",
+    ),
+    "no second feature that says far less": (
+        row(features=(WRITES, FeatureScore("cpu_user_ratio", 0.03, 0.02, 0.01, 1.0))),
+        f"{HOG}.",
+    ),
+    "a row without features": (
+        row(features=()),
+        "`hog` (pid 4711) is most unlike itself: all of it together, no feature alone.",
+    ),
+    # Culprits and victims.
+    "a second row that is nearly as unusual": ((row(), row("scan[12@5]", 7.0, (READS,))), f"{HOG}.{SCAN}"),
+    "no second row that is far less unusual": ((row(), row("scan[12@5]", 2.0, (READS,))), f"{HOG}."),
+    "two culprits below the budget": (
+        (row(score=0.3), row("scan[12@5]", 0.2, (READS,))),
+        f"{HOG}.{SCAN} It is not enough for an alert.",
+    ),
+    "culprits of one name together": (
+        [
+            row(f"burn[{pid}@5]", 8.0, (replace(USES, value=value),))
+            for pid, value in enumerate((0.97, 0.95, 0.96, 0.94), 11)
+        ],
+        (
+            "`burn` (pid 11) is most unlike itself: it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %. "
+            "So are 3 more `burn` (pids 12, 13, 14), with 94 % to 96 %."
+        ),
+    ),
+    "who waits for the culprit, behind it even if it is more unusual": (
+        (waiting("nginx[7@5]", 9.0), row(), waiting("cron[8@5]")),
+        f"{HOG}. Then wait for it: `nginx` (pid 7, {WAITS}) and `cron` (pid 8, {WAITS}).",
+    ),
+    "who waits for something else": (
+        (row(), waiting("nginx[7@5]", feature=CROWDED)),
+        (
+            f"{HOG}. For something else wait, longer than usual: "
+            "`nginx` (pid 7, waits for a free core 43 % of the time, usually 2 ± 1 %)."
+        ),
+    ),
+    "not who waits a little for something else": (
+        (row(), waiting("nginx[7@5]", feature=replace(CROWDED, score=0.3))),
+        f"{HOG}.",
+    ),
+    "nobody to blame where all wait": (
+        (waiting("nginx[7@5]", 9.0), row("cat[3@1]", 0.3, (NOTABLE,))),
+        (
+            "No process takes far more than usual. Of those that take, most unlike itself is `cat` (pid 3): "
+            "it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s. "
+            f"Longer than usual wait: `nginx` (pid 7, {WAITS})."
+        ),
+    ),
+    "no faint waiting": (waiting("nginx[7@5]", 0.1, replace(DELAYED, score=0.1)), "Nothing is unusual."),
+}
 
 
-def test_what_is_over_but_still_counts_is_told_as_that():
-    over = FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6)
-    assert (
-        "over the last seconds it writes 30 MB/s to disk, 300 times the usual 100 ± 300 kB/s, and now 0 B/s"
-        in sentence(ranking(row(features=(over,))), {})
-    )
+@pytest.mark.parametrize("what", SENTENCES)
+def test_of_a_ranking_is_told(what):
+    rows, told = SENTENCES[what]
+    assert sentence(ranking(*([rows] if isinstance(rows, RowScore) else rows)), {}) == told
 
 
-def test_what_is_as_usual_again_is_not_told_twice():
-    over = FeatureScore("cpu_wait_ratio", 0.0, 0.0, 0.0, 40.0, recent=0.12)
-    told = sentence(ranking(row(features=(over,))), {})
-    assert (
-        "over the last seconds it waits for a free core 12 % of the time, usually 0 %, and now as usual again." in told
+@pytest.mark.parametrize(
+    ("score", "feature", "told"),
+    [
+        (0.4, NOTABLE, f"Nothing is certain yet. {NEAREST}"),
+        (0.04, FAINT, "Nothing is unusual so far."),
+        (0.001, WRITES, f"{HOG}. It is not enough for an alert."),
+    ],
+    ids=["what is nearest", "what is within chance", "who stands out"],
+)
+def test_a_young_model_does_not_say_that_nothing_is_unusual(score, feature, told):
+    assert sentence(ranking(row(score=score, features=(feature,)), young=True), {}) == told
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ranking(row("host", name="host", features=(LOAD,))),
+            "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1.",
+        ),
+        (
+            about_host(LOAD, score=0.2),
+            (
+                "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
+                "It is not enough for an alert."
+            ),
+        ),
+        (about_host(STOLEN), "On the host the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."),
+        (about_host(score=0.2), "Nothing is unusual."),
+        (ranking(), "Nothing can be judged yet: no row has been seen for long enough."),
+    ],
+    ids=["as the host", "below the budget", "by its cause", "as usual", "as unknown"],
+)
+def test_a_host_alone_is_told(given, told):
+    assert sentence(given, {}, "host") == told
+
+
+def test_a_command_is_told_beside_the_process_id():
+    assert sentence(ranking(row()), {NAMED: "python3 hog.py"}).startswith(
+        "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s"
     )
 
 
@@ -86,69 +198,11 @@ def test_any_numbers_are_told():
         assert sentence(ranking(row(features=features)), {}).endswith(".")
 
 
-def test_without_rows_it_says_that_nothing_can_be_judged():
-    assert "Nothing can be judged yet" in sentence(ranking(), {})
-
-
-def test_when_nothing_is_unusual_it_says_so_and_shows_the_nearest():
-    told = sentence(ranking(row(score=0.4, features=(NOTABLE,))), {})
-    assert told.startswith(
-        "Nothing is unusual enough for an alert. Most unlike itself is `hog` (pid 4711): it writes 2 MB/s"
-    )
-
-
-@pytest.mark.parametrize(("young", "told"), [(False, "Nothing is unusual."), (True, "Nothing is unusual so far.")])
-def test_what_is_within_chance_is_not_told(young, told):
-    faint = FeatureScore("cpu_user_ratio", 0.021, 0.02, 0.01, 0.1)
-    assert sentence(ranking(row(score=0.04, features=(faint,)), young=young), {}) == told
-    assert sentence(ranking(row(score=0.04, features=()), young=young), {}) == told
-
-
-def test_what_stands_out_is_told_however_strict_the_budget_is():
-    for young in (False, True):
-        told = sentence(ranking(row(score=0.001), young=young), {})
-        assert told.startswith("`hog` (pid 4711) is most unlike itself: it writes 212 MB/s")
-        assert told.endswith("It is not enough for an alert.")
-
-
-def test_a_young_model_does_not_say_that_nothing_is_unusual():
-    told = sentence(ranking(row(score=0.4, features=(NOTABLE,)), young=True), {})
-    assert told.startswith("Nothing is certain yet. Most unlike itself is `hog` (pid 4711): it writes 2 MB/s")
-
-
-def test_a_second_feature_is_told_when_it_is_about_another_resource():
-    told = sentence(ranking(row(features=(WRITES, READS, USES))), {})
-    assert "reads" not in told
-    assert "and it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %" in told
-
-
-def test_a_second_feature_that_says_far_less_is_left_out():
-    weak = FeatureScore("cpu_user_ratio", 0.03, 0.02, 0.01, 1.0)
-    assert "core" not in sentence(ranking(row(features=(WRITES, weak))), {})
-
-
-@pytest.mark.parametrize(("score", "told"), [(7.0, True), (2.0, False)])
-def test_a_second_row_is_told_when_it_is_nearly_as_unusual(score, told):
-    text = sentence(ranking(row(), row("scan[12@5]", score, (READS,))), {})
-    assert ("So is `scan` (pid 12): it reads 20 MB/s from disk" in text) == told
-
-
-def test_a_row_without_features_is_still_named():
-    assert "`hog`" in sentence(ranking(row(features=())), {})
-
-
 def test_a_name_is_data():
     evil = row("\x1b[31m[bold]x\n\u202e[7@1]", name="\x1b[31m[bold]x\n\u202e")
     told = sentence(ranking(evil), {evil.row: "rm\x00 -rf\t\udc80"})
     assert told.isprintable()
     assert "`\\x1b[31m[bold]x\\n\\u202e` (pid 7, `rm\\x00 -rf\\t\\udc80`)" in told
-
-
-def test_a_host_is_not_told_by_the_name_of_its_row():
-    told = sentence(
-        ranking(row("host", name="host", features=(FeatureScore("load_1m", 9.0, 1.0, 0.1, 5.0),))), {}, "host"
-    )
-    assert told == "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1."
 
 
 # Rows without a past of their own.
@@ -179,30 +233,6 @@ def test_a_row_without_a_past_is_told_with_what_it_is_compared_with(basis, age_s
         assert "unlike itself" not in text
 
 
-# Culprits and victims.
-
-
-def test_two_culprits_together_are_both_told():
-    text = sentence(ranking(row(), row("scan[12@5]", 7.0, (READS,))), {})
-    assert text.startswith("`hog` (pid 4711) is most unlike itself: it writes 212 MB/s to disk, ")
-    assert "So is `scan` (pid 12): it reads 20 MB/s from disk, " in text
-
-
-def test_two_culprits_are_both_told_below_the_budget_too():
-    text = sentence(ranking(row(score=0.3), row("scan[12@5]", 0.2, (READS,))), {})
-    assert "So is `scan` (pid 12)" in text
-    assert text.endswith("It is not enough for an alert.")
-
-
-def test_culprits_of_one_name_are_told_together():
-    values = (0.97, 0.95, 0.96, 0.94)
-    rows = [row(f"burn[{pid}@5]", 8.0, (replace(USES, value=value),)) for pid, value in enumerate(values, 11)]
-    assert sentence(ranking(*rows), {}) == (
-        "`burn` (pid 11) is most unlike itself: it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %. "
-        "So are 3 more `burn` (pids 12, 13, 14), with 94 % to 96 %."
-    )
-
-
 def test_very_many_culprits_are_counted():
     alike = [row(f"burn[{pid}@5]", 8.0, (USES,)) for pid in range(100, 130)]
     assert "So are 29 more `burn` (pids 101, 102, 103, 104, 105, 106, 107, 108, ...), with 97 %." in sentence(
@@ -212,42 +242,11 @@ def test_very_many_culprits_are_counted():
     assert sentence(ranking(*different), {}).endswith("So are 26 more processes.")
 
 
-def test_who_waits_for_the_culprit_is_told_behind_it_even_if_it_is_more_unusual():
-    text = sentence(ranking(waiting("nginx[7@5]", 9.0), row(), waiting("cron[8@5]")), {})
-    assert text.startswith("`hog` (pid 4711) is most unlike itself")
-    assert text.endswith(
-        " Then wait for it: `nginx` (pid 7, waits for the disk 62 % of the time, usually 2 ± 1 %) and "
-        "`cron` (pid 8, waits for the disk 62 % of the time, usually 2 ± 1 %)."
-    )
-
-
-def test_who_waits_for_something_else_is_not_said_to_wait_for_the_culprit():
-    text = sentence(ranking(row(), waiting("nginx[7@5]", feature=CROWDED)), {})
-    assert "Then wait" not in text
-    assert "For something else wait, longer than usual: `nginx` (pid 7, waits for a free core 43 %" in text
-    little = replace(CROWDED, score=0.3)
-    assert "nginx" not in sentence(ranking(row(), waiting("nginx[7@5]", feature=little)), {})
-
-
 def test_victims_of_one_name_are_told_together_and_many_are_counted():
     rows = [waiting(f"web[{pid}@5]") for pid in range(3)] + [waiting(f"other-{n}[{n + 9}@5]") for n in range(9)]
     text = sentence(ranking(row(), *rows), {})
     assert "3 `web` (one waits for the disk 62 % of the time, usually 2 ± 1 %), `other-0` (pid 9, " in text
     assert text.endswith(" and 6 more.")
-
-
-def test_where_all_wait_nobody_is_blamed():
-    text = sentence(ranking(waiting("nginx[7@5]", 9.0), row("cat[3@1]", 0.3, (NOTABLE,))), {})
-    assert text == (
-        "No process takes far more than usual. Of those that take, most unlike itself is `cat` (pid 3): "
-        "it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s. "
-        "Longer than usual wait: `nginx` (pid 7, waits for the disk 62 % of the time, usually 2 ± 1 %)."
-    )
-
-
-def test_faint_waiting_is_as_usual_as_anything():
-    faint = replace(DELAYED, score=0.1)
-    assert sentence(ranking(waiting("nginx[7@5]", 0.1, faint)), {}) == "Nothing is unusual."
 
 
 def test_it_is_said_since_when():
@@ -294,13 +293,3 @@ def test_a_boot_is_told_for_ten_minutes(age_s, told):
     booted = FeatureScore("boot_timestamp_seconds", 1_700_000_000.0 - age_s, math.nan, math.nan, 0.0)
     lines = host_lines(judge(ranking(row(score=0.1, features=())), about_host(booted)))
     assert lines == (["The machine booted 10 min before."] if told is None else told)
-
-
-def test_a_host_alone_is_told_by_its_cause():
-    assert sentence(about_host(STOLEN), {}, "host") == (
-        "On the host the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."
-    )
-    assert sentence(about_host(score=0.2), {}, "host") == "Nothing is unusual."
-    load = FeatureScore("load_1m", 9.0, 1.0, 0.1, 5.0)
-    assert sentence(about_host(load, score=0.2), {}, "host").endswith("It is not enough for an alert.")
-    assert "Nothing can be judged" in sentence(ranking(), {}, "host")

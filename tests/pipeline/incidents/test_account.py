@@ -6,10 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.incidents.account import AFTER_S, BEFORE_S, Account, account
 from laggard.pipeline.incidents.joiner import Joiner
@@ -20,20 +17,11 @@ from tests.pipeline.incidents.joined import closed, incident
 from tests.pipeline.incidents.test_joiner import T0, anomaly, blame, ended, extended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+    from laggard.pipeline.bus.embedded import EmbeddedBus
     from laggard.pipeline.records.outputs import Anomaly, Progress
 
 TOPICS = Topics()
 EMPTY = Ranking(math.nan, math.nan, (), 0.0, young=True)
-
-
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[EmbeddedBus]:
-    with EmbeddedBus(tmp_path / "laggard.db") as bus:
-        bus.create(TOPICS.specs())
-        yield bus
 
 
 def told(bus: EmbeddedBus, *written: Anomaly | Progress) -> Account:

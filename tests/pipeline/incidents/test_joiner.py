@@ -220,19 +220,16 @@ def test_the_evidence_is_bounded() -> None:
 # What is out of order, said twice or never.
 
 
-def test_what_is_said_twice_changes_nothing() -> None:
+def test_what_is_said_twice_and_the_end_of_what_nobody_knows_change_nothing() -> None:
     one = anomaly(0, blame("hog"))
     assert changes(joined(one, one, ended(one, 60), ended(one, 60))) == ["opened", "closed"]
+    assert joined(ended(one, 60)) == []
 
 
 def test_progress_of_what_nobody_knows_opens_an_incident() -> None:
     one = anomaly(0, blame("hog"))
     (told,) = joined(extended(one, 900))
     assert (told.change, told.opened_ts, told.ts) == ("opened", T0, T0 + 900)
-
-
-def test_the_end_of_what_nobody_knows_is_nothing() -> None:
-    assert joined(ended(anomaly(0, blame("hog")), 60)) == []
 
 
 def test_what_an_operator_tells_that_is_far_behind_begins_where_the_other_one_closed() -> None:

@@ -62,67 +62,59 @@ def test_it_says_what_reading_anew_says(deeds: list[tuple[int, float, str, str, 
             assert ledger.since(since, "web-2")[0] == [each for each in entries if each.key == "web-2"]
 
 
-def test_only_what_is_new_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        bus.append([outgoing(incident(number, NOW + number), TOPICS) for number in range(50)])
-        read: list[tuple[int, int]] = []
-        tellings = past.tellings
+def test_only_what_is_new_is_read_again(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus.append([outgoing(incident(number, NOW + number), TOPICS) for number in range(50)])
+    read: list[tuple[int, int]] = []
+    tellings = past.tellings
 
-        def counted(reader: object, start: int, end: int) -> object:
-            read.append((start, end))
-            return tellings(reader, start, end)  # type: ignore[arg-type]
+    def counted(reader: object, start: int, end: int) -> object:
+        read.append((start, end))
+        return tellings(reader, start, end)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(module, "tellings", counted)
-        ledger = Ledger(bus, TOPICS)
-        assert len(ledger.since(NOW)[0]) == 50
-        assert sum(end - start for start, end in read) == 50
-        read.clear()
-        bus.append([outgoing(closed(3, NOW + 3, NOW + 99), TOPICS)])
-        known = ledger.known(incident(3, 0.0).id)
-        assert known is not None
-        (one,) = ledger.read([known])
-        assert (one.change, one.number) == ("closed", 2)
-        assert len(ledger.since(NOW + 9)[0]) == 50
-        assert sum(end - start for start, end in read) == 1
-        assert ledger.known("nothing") is None
+    monkeypatch.setattr(module, "tellings", counted)
+    ledger = Ledger(bus, TOPICS)
+    assert len(ledger.since(NOW)[0]) == 50
+    assert sum(end - start for start, end in read) == 50
+    read.clear()
+    bus.append([outgoing(closed(3, NOW + 3, NOW + 99), TOPICS)])
+    known = ledger.known(incident(3, 0.0).id)
+    assert known is not None
+    (one,) = ledger.read([known])
+    assert (one.change, one.number) == ("closed", 2)
+    assert len(ledger.since(NOW + 9)[0]) == 50
+    assert sum(end - start for start, end in read) == 1
+    assert ledger.known("nothing") is None
 
 
 def test_the_newest_are_kept_with_their_records_and_the_others_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "KEPT", 3)
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        ledger = Ledger(bus, TOPICS)
-        for number in range(20):
-            bus.append([outgoing(incident(number, NOW + number), TOPICS)])
-        entries, _ = ledger.since(NOW)
-        kept = [bool(each.told.value) for each in entries]
-        assert kept == sorted(kept, reverse=True)
-        assert 3 <= sum(kept) <= 6
-        assert [each.opened_ts for each in ledger.read(entries)] == [NOW + number for number in range(19, -1, -1)]
+    ledger = Ledger(bus, TOPICS)
+    for number in range(20):
+        bus.append([outgoing(incident(number, NOW + number), TOPICS)])
+    entries, _ = ledger.since(NOW)
+    kept = [bool(each.told.value) for each in entries]
+    assert kept == sorted(kept, reverse=True)
+    assert 3 <= sum(kept) <= 6
+    assert [each.opened_ts for each in ledger.read(entries)] == [NOW + number for number in range(19, -1, -1)]
 
 
-def test_it_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_bounded(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        ledger = Ledger(bus, TOPICS)
-        for number in range(30):
-            bus.append([outgoing(incident(number, NOW + number), TOPICS)])
-            entries, begins = ledger.since(NOW)
-            assert len(entries) == min(number + 1, 10)
-        assert [each.told.opened_ts for each in entries] == [NOW + number for number in range(29, 19, -1)]
-        assert begins == NOW + 20
-
-
-def test_what_opened_long_before_is_read_only_when_it_is_asked_about(tmp_path: Path) -> None:
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        bus.append([outgoing(incident(number, NOW - past.REACH_S + 60 * number), TOPICS) for number in (-1, 1, 2)])
-        ledger = Ledger(bus, TOPICS)
+    ledger = Ledger(bus, TOPICS)
+    for number in range(30):
+        bus.append([outgoing(incident(number, NOW + number), TOPICS)])
         entries, begins = ledger.since(NOW)
-        assert (len(entries), begins) == (2, NOW - past.REACH_S + 60)
-        entries, begins = ledger.since(-math.inf)
-        assert (len(entries), math.isnan(begins)) == (3, True)
+        assert len(entries) == min(number + 1, 10)
+    assert [each.told.opened_ts for each in entries] == [NOW + number for number in range(29, 19, -1)]
+    assert begins == NOW + 20
+
+
+def test_what_opened_long_before_is_read_only_when_it_is_asked_about(bus: EmbeddedBus) -> None:
+    bus.append([outgoing(incident(number, NOW - past.REACH_S + 60 * number), TOPICS) for number in (-1, 1, 2)])
+    ledger = Ledger(bus, TOPICS)
+    entries, begins = ledger.since(NOW)
+    assert (len(entries), begins) == (2, NOW - past.REACH_S + 60)
+    entries, begins = ledger.since(-math.inf)
+    assert (len(entries), math.isnan(begins)) == (3, True)

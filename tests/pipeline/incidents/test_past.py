@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.claims import Claim
@@ -35,11 +34,14 @@ from tests.pipeline.incidents.joined import NGINX, closed, incident
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from laggard.pipeline.bus import Bus
+    from laggard.pipeline.bus.embedded import EmbeddedBus
+    from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.topics import Topic
     from tests.brokers import Cluster
 
     Called = Callable[..., tuple[int, str, str]]
@@ -57,13 +59,6 @@ def append(bus: Bus, *incidents: Incident, topics: Topics = TOPICS) -> None:
 def asked(bus: Bus, since: float = NOW - DAY_S, **more: str) -> list[tuple[str, int]]:
     """Ids and numbers of what is found."""
     return [(one.id, one.number) for one in past_incidents(bus, TOPICS, since, **more).incidents]
-
-
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[EmbeddedBus]:
-    with EmbeddedBus(tmp_path / "laggard.db") as bus:
-        bus.create(TOPICS.specs())
-        yield bus
 
 
 TELLINGS = st.builds(
@@ -242,23 +237,19 @@ def test_a_line_for_each_with_its_sentence(bus: EmbeddedBus, call: Called) -> No
     assert lines[-1] == f"Next: `laggard incidents {still.id[:8]}` for what each operator saw of it"
 
 
-def test_programs_get_the_records(bus: EmbeddedBus, call: Called) -> None:
-    before, still = two(bus)
-    code, out, _ = call("--json")
-    assert code == 0
-    assert [read_output(line, "out") for line in out.splitlines()] == [still, before]
-    assert [read_output(line, "out") for line in call("--json", still.id)[1].splitlines()] == [still]
-
-
-def test_only_those_that_are_open_of_a_host_or_of_lately(bus: EmbeddedBus, call: Called) -> None:
+def test_programs_get_the_records_of_those_that_were_asked_for(bus: EmbeddedBus, call: Called) -> None:
     before, still = two(bus)
     for arguments, expected in (
+        ([], [still, before]),
+        ([still.id], [still]),
         (["--open"], [still]),
         (["--host", "db-1"], [before]),
         (["--since", "1h"], [still]),
         (["--since", "1h", "--host", "web-1", "--open"], [still]),
     ):
-        assert [read_output(line, "out") for line in call("--json", *arguments)[1].splitlines()] == expected, arguments
+        code, out, _ = call("--json", *arguments)
+        assert code == 0
+        assert [read_output(line, "out") for line in out.splitlines()] == expected, arguments
 
 
 def test_where_there_is_none_that_is_said(bus: EmbeddedBus, call: Called) -> None:
@@ -272,14 +263,59 @@ def test_where_there_is_none_that_is_said(bus: EmbeddedBus, call: Called) -> Non
     assert call("--json") == (0, "", "")
 
 
-def test_a_host_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
-    layout = make_layout(["a[1@1]"], ["a"], ["threads"])
-    frame = Frame("host", "web-1", "process", NOW, 1, layout, np.array([[1.0]]))
-    bus.append([Outgoing(TOPICS.name(COUNTERS), "web-1", encode(frame), NOW)])
-    assert call("--host", "web-1")[0] == 0
-    code, out, err = call("--host", "web-7")
+def row_of(keyed_by: KeyedBy, key: str, scope: str, feature: str, ts: float = NOW) -> Frame:
+    """A frame of one row with one value."""
+    return Frame(keyed_by, key, scope, ts, 1, make_layout(["a[1@1]"], ["a"], [feature]), np.array([[1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("keyed_by", "topic", "record", "nothing", "missed"),
+    [
+        ("host", COUNTERS, row_of("host", "shop", "process", "threads"), None, "host shap; recorded are shop"),
+        (
+            "application",
+            APPLICATIONS,
+            row_of("application", "shop", "performance", "response_time_mean_s"),
+            "nothing is recorded of application shop, nor of any other",
+            "application shap; recorded are shop",
+        ),
+        (
+            "pool",
+            POOLS,
+            row_of("pool", "shop", "member", "cpu_user_ratio"),
+            "nothing is recorded of any pool; ",
+            "pool shap; near it are shop",
+        ),
+        (
+            "service",
+            REQUESTS,
+            Request("shop", NOW, "r1", 0.1),
+            "no request is recorded; ",
+            "service shap; near it are shop",
+        ),
+    ],
+    ids=["host", "application", "pool", "service"],
+)
+def test_who_nobody_knows_is_told_from_who_has_no_incidents(
+    bus: EmbeddedBus,
+    call: Called,
+    *,
+    keyed_by: str,
+    topic: Topic,
+    record: Frame | Request,
+    nothing: str | None,
+    missed: str,
+) -> None:
+    if nothing is not None:
+        code, _, err = call(f"--{keyed_by}", "shop")
+        assert (code, nothing in err) == (NO_DATA, True)
+    bus.append([Outgoing(TOPICS.name(topic), "shop", encode(record), NOW)])
+    assert call(f"--{keyed_by}", "shop")[0] == 0
+    code, out, err = call(f"--{keyed_by}", "shap")
     assert (code, out) == (NO_DATA, "")
-    assert "nothing is recorded of host web-7; recorded are web-1" in err
+    assert f"nothing is recorded of {missed}" in err
+    another = "pool" if keyed_by == "host" else "host"
+    assert call(f"--{keyed_by}", "shop", f"--{another}", "workers")[0] == USAGE
 
 
 def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
@@ -314,10 +350,9 @@ def test_where_a_page_is_served_its_address_is_told(
 def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: Called) -> None:
     _, still = two(bus)
     now = time.time()
-    layout = make_layout(["a[1@1]"], ["a"], ["threads"])
 
     def send(*frames: tuple[str, float]) -> None:
-        made = [Frame("host", host, "process", ts, n, layout, np.array([[1.0]])) for n, (host, ts) in enumerate(frames)]
+        made = [row_of("host", host, "process", "threads", ts) for host, ts in frames]
         bus.append([Outgoing(TOPICS.name(COUNTERS), each.key, encode(each), each.ts) for each in made])
 
     send(("web-1", now - 730.0), ("web-1", now - 725.0), ("web-1", now - 720.0))
@@ -336,9 +371,8 @@ def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: C
 def test_a_host_with_long_ticks_is_not_told_to_be_silent(bus: EmbeddedBus, call: Called) -> None:
     two(bus)
     now = time.time()
-    layout = make_layout(["a[1@1]"], ["a"], ["threads"])
-    for number, ago_s in enumerate((1500.0, 900.0)):
-        frame = Frame("host", "web-1", "process", now - ago_s, number, layout, np.array([[1.0]]))
+    for ago_s in (1500.0, 900.0):
+        frame = row_of("host", "web-1", "process", "threads", now - ago_s)
         bus.append([Outgoing(TOPICS.name(COUNTERS), "web-1", encode(frame), frame.ts)])
     assert "silent" not in call()[1]
 
@@ -434,18 +468,6 @@ def test_an_incident_of_an_application_is_told_with_its_models_and_the_host_to_b
     assert "Most likely web-1 was short of CPU. Seen by regression (performance)" in told
 
 
-def test_an_application_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
-    code, _, err = call("--application", "shop")
-    assert (code, "nothing is recorded of application shop, nor of any other" in err) == (NO_DATA, True)
-    layout = make_layout(["shop"], ["shop"], ["response_time_mean_s"])
-    frame = Frame("application", "shop", "performance", NOW, 1, layout, np.array([[1.0]]))
-    bus.append([Outgoing(TOPICS.name(APPLICATIONS), "shop", encode(frame), NOW)])
-    assert call("--application", "shop")[0] == 0
-    code, _, err = call("--application", "shap")
-    assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
-    assert call("--application", "shop", "--host", "web-1")[0] == USAGE
-
-
 def test_an_incident_of_a_pool_is_told_with_who_is_unlike_the_others(bus: EmbeddedBus, call: Called) -> None:
     opened = time.time() - 60.0
     told = incident(1, opened, operators=("covariance",))
@@ -458,18 +480,6 @@ def test_an_incident_of_a_pool_is_told_with_who_is_unlike_the_others(bus: Embedd
     assert out.startswith("pool workers from ")
     assert "`laggard pools workers` for who is unlike the others now" in out
     assert f"`laggard pools workers --at {opened:.0f}` for when it began" in out
-
-
-def test_a_pool_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
-    code, _, err = call("--pool", "workers")
-    assert (code, "nothing is recorded of any pool; " in err) == (NO_DATA, True)
-    layout = make_layout(["w-1"], ["w-1"], ["cpu_user_ratio"])
-    frame = Frame("pool", "workers", "member", NOW, 1, layout, np.array([[1.0]]))
-    bus.append([Outgoing(TOPICS.name(POOLS), "workers", encode(frame), NOW)])
-    assert call("--pool", "workers")[0] == 0
-    code, _, err = call("--pool", "worker")
-    assert (code, "nothing is recorded of pool worker; near it are workers" in err) == (NO_DATA, True)
-    assert call("--pool", "workers", "--host", "web-1")[0] == USAGE
 
 
 def of_service(number: int, opened: float, **changes: object) -> Incident:
@@ -509,14 +519,3 @@ def test_an_incident_of_a_service_is_told_with_the_cause_and_how_to_see_its_requ
     assert ended_sentence(over.blame, "request", 50.0, math.nan) == (
         "It is over; it lasted 50 s. The main cause was `lock x.lock`."
     )
-
-
-def test_a_service_that_nobody_knows_is_told_from_one_without_incidents(bus: EmbeddedBus, call: Called) -> None:
-    code, _, err = call("--service", "shop")
-    assert (code, "no request is recorded; " in err) == (NO_DATA, True)
-    request = Request("shop", NOW, "r1", 0.1)
-    bus.append([Outgoing(TOPICS.name(REQUESTS), "shop", encode(request), NOW)])
-    assert call("--service", "shop")[0] == 0
-    code, _, err = call("--service", "shap")
-    assert (code, "nothing is recorded of service shap; near it are shop" in err) == (NO_DATA, True)
-    assert call("--service", "shop", "--pool", "workers")[0] == USAGE

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
@@ -64,6 +64,7 @@ from tests.programs import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[3]
 CALM = Anomalies()
@@ -155,10 +156,12 @@ class Page:
     def text(self) -> str:
         return generate_latest(self.registry).decode()
 
-    def samples(self, name: str) -> dict[tuple[str, ...], float]:
-        """Values of the labels host, row and feature -> value; read as Prometheus does."""
+    def samples(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+        """Values of these labels, or of host, row and feature -> value; read as Prometheus does."""
         return {
-            tuple(sample.labels[key] for key in ("host", "row", "feature") if key in sample.labels): sample.value
+            tuple(
+                sample.labels[key] for key in labels or ("host", "row", "feature") if key in sample.labels
+            ): sample.value
             for family in parse_text(self.text())
             for sample in family.samples
             if sample.name == name
@@ -270,6 +273,7 @@ def busy() -> Page:
 def test_the_page_is_what_it_was(golden: Callable[[Path, str], None]) -> None:
     page = re.sub(r"(?m)^laggard_build_info{.*}", "laggard_build_info{}", busy().text())
     golden(Path(__file__).parent / "golden/metrics.txt", page)
+    assert "@1" not in page, "not one id of a process is a label"
 
 
 def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
@@ -283,11 +287,8 @@ def promtool_says(page: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_promtool_has_nothing_to_say() -> None:
+def test_promtool_which_finds_fault_with_other_pages_has_nothing_to_say() -> None:
     assert promtool_says(busy().text()) == (0, "")
-
-
-def test_promtool_speaks() -> None:
     code, said = promtool_says("# TYPE laggard_ticks counter\nlaggard_ticks 1\n")
     assert code != 0
     assert "laggard_ticks" in said
@@ -311,13 +312,6 @@ def test_every_metric_is_shown_once_with_its_labels() -> None:
 def keyed_by_host(labels: Iterable[str]) -> tuple[str, ...]:
     """Names of labels as if the stream were keyed by a host."""
     return tuple("host" if each in {"application", "pool", "service"} else each for each in labels)
-
-
-def test_both_formats_are_read_back() -> None:
-    page = busy()
-    plain = {family.name for family in parse_text(page.text())}
-    open_metrics = {family.name for family in parse_openmetrics(generate_openmetrics(page.registry).decode())}
-    assert {name.removesuffix("_info") for name in plain} == open_metrics == {f"laggard_{m.name}" for m in METRICS}
 
 
 @pytest.mark.parametrize(("open_metrics", "oracle"), [(False, generate_latest), (True, generate_openmetrics)])
@@ -351,12 +345,15 @@ def test_nothing_that_is_counted_is_hidden() -> None:
         assert {metric.feature for metric in METRICS if metric.feature and metric.labels == labels} == set(features)
 
 
-def test_sources_of_an_application_are_shown_each() -> None:
+@pytest.mark.parametrize("keyed_by", ["application", "pool"])
+def test_each_source_is_shown_by_what_it_is_a_source_of(keyed_by: Literal["application", "pool"]) -> None:
     page = Page()
     for number, name in enumerate(("log", "prometheus")):
-        page.exporter.received(source_frame(name, range(10 * number, 10 * number + len(SOURCE_FEATURES))))
+        given = source_frame(name, range(10 * number, 10 * number + len(SOURCE_FEATURES)))
+        page.exporter.received(replace(given, keyed_by=keyed_by))
+    page.exporter.received(replace(frame(["a"], "member", "shop"), keyed_by="pool"))
     shown = {
-        (sample.name, sample.labels["application"], sample.labels["source"]): sample.value
+        (sample.name, sample.labels[keyed_by], sample.labels["source"]): sample.value
         for family in page.exporter.collect()
         for sample in family.samples
         if sample.name.startswith("laggard_source_")
@@ -364,15 +361,7 @@ def test_sources_of_an_application_are_shown_each() -> None:
     assert len(shown) == 2 * len(SOURCE_FEATURES)
     assert shown["laggard_source_expected_places", "shop", "log"] == 0
     assert shown["laggard_source_failures_total", "shop", "prometheus"] == 15
-
-
-def test_sources_of_a_pool_are_shown_as_those_of_an_application() -> None:
-    page = Page()
-    page.exporter.received(replace(source_frame("log", range(len(SOURCE_FEATURES))), keyed_by="pool", key="checkout"))
-    page.exporter.received(replace(frame(["a"], "member", "checkout"), keyed_by="pool"))
-    text = page.text()
-    assert len(re.findall(r'(?m)^laggard_source_\w+{pool="checkout",source="log"} ', text)) == len(SOURCE_FEATURES)
-    assert "laggard_score" not in text
+    assert "laggard_score" not in page.text(), "of what was not scored"
 
 
 def test_the_process_itself_is_shown_beside() -> None:
@@ -457,17 +446,17 @@ def test_rows_that_are_compared_with_a_limit_are_shown_where_they_come_near_it_a
     assert page.samples("laggard_feature_usual") == {}
 
 
-def test_not_one_id_is_a_label() -> None:
-    assert "@1" not in busy().text()
-
-
 def test_values_that_are_not_there_are_not_shown() -> None:
     page = Page()
     page.exporter.received(agent_frame([math.nan] * 4 + [285.0] + [math.nan] * (len(AGENT_FEATURES) - 5)))
     page.exporter.received(frame(["nginx"]))
     page.exporter.received(dataclasses.replace(agent_frame([0.0] * len(AGENT_FEATURES)), values=np.zeros((0, 14))))
+    page.exporter.received(own_frame("web-1", TS, {"trace_events": 1e6, "trace_recorded_ratio": 0.97}))
     assert page.samples("laggard_agent_processes") == {("web-1",): 285}
     assert page.samples("laggard_agent_cpu_ratio") == {}
+    assert page.samples("laggard_trace_events_total") == {("web-1",): 1e6}
+    assert page.samples("laggard_trace_recorded_ratio") == {("web-1",): 0.97}
+    assert page.samples("laggard_trace_cpu_seconds_total") == {}
 
 
 def test_the_newest_frame_counts() -> None:
@@ -529,20 +518,29 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
 
 
-def test_an_anomaly_without_evidence_is_one() -> None:
+@pytest.mark.parametrize(
+    ("opened", "shown"),
+    [
+        (
+            OpenAnomaly("", TS, live=True),
+            {
+                "anomalies_open": {("web-1",): 1},
+                "anomaly_score": {("web-1", "", ""): 1.5},
+                "anomaly_start_timestamp_seconds": {("web-1", "", ""): TS},
+            },
+        ),
+        (OpenAnomaly(ANOMALY, TS, live=False), {"anomalies_open": {("web-1",): 0}}),
+    ],
+    ids=["one without evidence", "none of recorded data"],
+)
+def test_an_anomaly_is_shown_as_far_as_it_is_known_and_live(
+    opened: OpenAnomaly, shown: dict[str, dict[tuple[str, ...], float]]
+) -> None:
     page = Page()
-    page.scored([("a", 0.5)], anomalies=Anomalies(1, OpenAnomaly("", TS, live=True)))
-    assert page.samples("laggard_anomaly_score") == {("web-1", "", ""): 1.5}
-    assert page.samples("laggard_anomaly_start_timestamp_seconds") == {("web-1", "", ""): TS}
-    assert page.samples("laggard_anomaly_usual") == {}
+    page.scored([("a", 0.5)], anomalies=Anomalies(int(opened.live), opened))
+    found = {name: page.samples(f"laggard_{name}") for name in ("anomalies_open", *ANOMALY_METRICS)}
+    assert {name: samples for name, samples in found.items() if samples} == shown
     assert " # " not in generate_openmetrics(page.registry).decode()
-
-
-def test_an_anomaly_of_recorded_data_is_none() -> None:
-    page = Page()
-    page.scored([("a", 0.5)], anomalies=Anomalies(0, OpenAnomaly(ANOMALY, TS, live=False)))
-    assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
-    assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
 
 
 def incident_samples(page: Page) -> dict[str, dict[tuple[str, ...], float]]:
@@ -623,15 +621,6 @@ def test_of_incidents_that_look_alike_the_oldest_has_the_series() -> None:
     which = ("cpu_user_ratio", "nginx\ufffd", "process")
     assert incident_samples(page)["incident_start_timestamp_seconds"] == {which: TS + 1}
     assert incident_samples(page)["incidents_open"] == {(): 2}
-
-
-def test_the_keys_whose_incidents_are_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown_incidents, "MAX_STREAMS", 50)
-    page = Page()
-    for number in range(1000):
-        page.exporter.joined("host", f"h{number}", [], 1)
-    assert len(page.samples("laggard_incidents_total")) == 50
-    assert ("h999",) in page.samples("laggard_incidents_total")
 
 
 def test_examples_are_in_open_metrics_alone() -> None:
@@ -743,6 +732,26 @@ def test_marks_are_counted_once_whoever_sees_them() -> None:
     assert page.samples("laggard_marks_total") == {("web-1",): 2, ("web-2",): 0}
 
 
+@pytest.mark.parametrize(
+    ("module", "show", "name", "label"),
+    [
+        (shown_incidents, lambda page, key: page.exporter.joined("host", key, [], 1), "incidents_total", "host"),
+        (shown_models, explain, "performance_value", "application"),
+        (shown_pools, lambda page, key: compare(page, key=key), "pool_members", "pool"),
+        (shown_requests, lambda page, key: serve(page, service=key), "requests_total", "service"),
+    ],
+    ids=["incidents of hosts", "models of applications", "pools", "services"],
+)
+def test_of_more_keys_than_there_is_room_for_those_that_were_heard_last_are_shown(
+    module: ModuleType, show: Callable[[Page, str], None], name: str, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
+    page = Page()
+    for key in ("a", "b", "a", "c"):
+        show(page, key)
+    assert page.samples(f"laggard_{name}", label).keys() == {("a",), ("c",)}
+
+
 def test_the_hosts_whose_marks_are_counted_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter, "MAX_STREAMS", 50)
     page = Page()
@@ -754,37 +763,14 @@ def test_the_hosts_whose_marks_are_counted_are_bounded(monkeypatch: pytest.Monke
     assert len(page.exporter._marks) == 50
 
 
-def test_the_budget_is_that_of_the_operator() -> None:
-    page = Page()
-    for operator in ("gaussian", "another"):
-        for scope in ("process", "host"):
-            page.exporter.scored(operator, frame(["a"], scope), Given([("a", 0.5)]), CALM)
-    assert 'laggard_false_alarms_budget_per_day{host="web-1",operator="gaussian"} 0.5' in page.text()
-    assert len(page.samples("laggard_false_alarms_budget_per_day")) == 1
-
-
-def explained(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
-    """Values of the labels of these names -> value; read as Prometheus does."""
-    return {
-        tuple(sample.labels[key] for key in names): sample.value
-        for family in parse_text(page.text())
-        for sample in family.samples
-        if sample.name == f"laggard_performance_{name}"
-    }
-
-
-def test_an_application_is_shown_beside_what_its_model_says() -> None:
+def test_what_a_model_says_is_shown_also_where_nothing_was_measured() -> None:
     page = Page()
     explain(page)
     page.exporter.predicted(replace(predicted(math.nan, "throughput_per_s"), predicted=90.0))
-    assert explained(page, "value", "application", "performance") == {("shop", "response_time_mean_s"): 0.4}
-    assert explained(page, "predicted", "performance") == {("response_time_mean_s",): 0.35, ("throughput_per_s",): 90.0}
-    assert explained(page, "model_p_value", "performance")["response_time_mean_s",] == 0.2
-    assert explained(page, "model_r2", "performance")["response_time_mean_s",] == 0.9
-    assert explained(page, "model_built_timestamp_seconds", "application") == {("shop",): TS - 100.0}
-    assert explained(page, "model_term_info", "position", "host", "row", "feature", "resource") == {
-        ("1", "web-1", "web-1/nginx", "cpu_wait_ratio", "cpu"): 1.0,
-        ("2", "db-1", "db-1", "disk_vda_busy_ratio", "disk"): 1.0,
+    shown = {name: page.samples(f"laggard_performance_{name}", "performance") for name in ("value", "predicted")}
+    assert shown == {
+        "value": {("response_time_mean_s",): 0.4},
+        "predicted": {("response_time_mean_s",): 0.35, ("throughput_per_s",): 90.0},
     }
 
 
@@ -792,10 +778,10 @@ def test_models_are_counted_by_reason_and_those_that_were_there_are_not() -> Non
     page = Page()
     explain(page, built=False)
     reasons = ("first", "grown", "changed", "poor", "wish")
-    assert explained(page, "models_built_total", "reason") == {(each,): 0.0 for each in reasons}
+    assert page.samples("laggard_performance_models_built_total", "reason") == {(each,): 0.0 for each in reasons}
     explain(page)
     explain(page, model=replace(MODEL, reason="changed"))
-    assert explained(page, "models_built_total", "reason") == {
+    assert page.samples("laggard_performance_models_built_total", "reason") == {
         **{(each,): 0.0 for each in reasons},
         ("grown",): 1.0,
         ("changed",): 1.0,
@@ -806,7 +792,7 @@ def test_of_many_metrics_in_a_model_some_are_shown() -> None:
     page = Page()
     terms = tuple(replace(TERM, metric=f"web-{number}:cpu_busy_ratio") for number in range(20))
     explain(page, model=replace(MODEL, terms=terms))
-    shown = explained(page, "model_term_info", "host")
+    shown = page.samples("laggard_performance_model_term_info", "host")
     assert list(shown) == [(f"web-{number}",) for number in range(TOP_TERMS)]
 
 
@@ -815,59 +801,15 @@ def test_models_of_an_application_that_is_silent_or_elsewhere_are_not_shown() ->
     explain(page)
     explain(page, "blog")
     page.exporter.lost("gaussian", ["shop"])
-    assert explained(page, "value", "application").keys() == {("shop",), ("blog",)}
+    assert page.samples("laggard_performance_value", "application").keys() == {("shop",), ("blog",)}
     page.exporter.lost("regression", ["shop"])
-    assert explained(page, "value", "application").keys() == {("blog",)}
+    assert page.samples("laggard_performance_value", "application").keys() == {("blog",)}
     explain(page, built=False)
-    assert sum(explained(page, "models_built_total", "application", "reason").values()) == 1.0, "shop's count is anew"
+    assert sum(page.samples("laggard_performance_models_built_total", "application", "reason").values()) == 1.0, (
+        "shop's count is anew"
+    )
     page.clock.now += STALE_S + 1.0
-    assert explained(page, "value", "application") == {}
-
-
-def test_the_applications_whose_models_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown_models, "MAX_STREAMS", 2)
-    models = shown_models.ShownModels()
-    for key in ("a", "b", "a", "c"):
-        models.predicted(predicted(key=key))
-    assert {one.labels["application"] for one in models.samples({"a", "b", "c"})} == {"a", "c"}
-
-
-def deviating(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
-    """Values of the labels of these names -> value; read as Prometheus does."""
-    return {
-        tuple(sample.labels[key] for key in names): sample.value
-        for family in parse_text(page.text())
-        for sample in family.samples
-        if sample.name == f"laggard_pool_{name}"
-    }
-
-
-def test_a_member_that_deviates_is_shown_with_how_and_by_what() -> None:
-    page = Page()
-    compare(page, LEAK)
-    which = ("checkout", "gunicorn", "leak", "memory_rss_bytes")
-    shown = {
-        name: deviating(page, f"deviation_{name}", "pool", "member", "kind", "feature")
-        for name in ("score", "value", "usual", "usual_deviation", "start_timestamp_seconds")
-    }
-    assert shown == {
-        "score": {which: 2.5},
-        "value": {which: 1.9e9},
-        "usual": {which: 2.1e8},
-        "usual_deviation": {which: 1.2e7},
-        "start_timestamp_seconds": {which: TS - 360.0},
-    }
-    assert deviating(page, "members", "pool") == {("checkout",): 3}
-
-
-def test_scores_of_members_are_shown_and_features_only_of_those_that_deviate() -> None:
-    page = Page()
-    compare(page)
-    text = page.text()
-    assert 'laggard_score{operator="covariance",pool="checkout",scope="member"} 1.5' in text
-    assert 'laggard_row_score{operator="covariance",pool="checkout",row="gunicorn",scope="member"} 2.5' in text
-    assert "laggard_feature_" not in text
-    assert "laggard_pool_deviation_score{" not in text
+    assert page.samples("laggard_performance_value", "application") == {}
 
 
 def test_members_are_counted_once_by_each_kind_and_a_kind_that_is_over_is_zero() -> None:
@@ -878,21 +820,23 @@ def test_members_are_counted_once_by_each_kind_and_a_kind_that_is_over_is_zero()
     young = replace(LEAK, rows=rows[1:], kind="younger", score=0.2)
     unremarkable = replace(LEAK, rows=("gunicorn[1@1]",), kind="stuck", score=1.0)
     compare(page, wave, LEAK, busy, unremarkable, young)
-    assert deviating(page, "deviating", "kind") == {("leak",): 2, ("busy",): 1, ("younger",): 1}
-    assert [kind for (kind,) in deviating(page, "deviation_score", "kind")] == ["leak", "busy", "younger"]
+    assert page.samples("laggard_pool_deviating", "kind") == {("leak",): 2, ("busy",): 1, ("younger",): 1}
+    assert [kind for (kind,) in page.samples("laggard_pool_deviation_score", "kind")] == ["leak", "busy", "younger"]
     compare(page, busy)
-    assert deviating(page, "deviating", "kind") == {("leak",): 0, ("busy",): 1, ("younger",): 0}
+    assert page.samples("laggard_pool_deviating", "kind") == {("leak",): 0, ("busy",): 1, ("younger",): 0}
 
 
 def test_no_process_id_is_a_label_and_what_looks_alike_is_one_series() -> None:
     page = Page()
     groups = [replace(LEAK, name=f"web-1/java[{pid}@993]", score=9.0 - pid) for pid in range(3)]
     compare(page, *groups, replace(LEAK, name="pool[a]", features=()), replace(LEAK, name="\x01", begin_ts=math.nan))
-    assert deviating(page, "deviation_score", "member", "feature") == {
+    assert page.samples("laggard_pool_deviation_score", "member", "feature") == {
         ("web-1/java", "memory_rss_bytes"): 9.0,
         ("pool[a]", ""): 2.5,
     }
-    assert deviating(page, "deviations_left_out", "pool") == {("checkout",): 1}, "of three names, two are shown"
+    assert page.samples("laggard_pool_deviations_left_out", "pool") == {("checkout",): 1}, (
+        "of three names, two are shown"
+    )
     blame = Blame("java[812@993]/exec-1[815@994]", "java[812@993]/exec", "cpu_user_ratio", 0.9, 0.1, 0.05)
     page.exporter.joined("pool", "checkout", [replace(joined(1, blame=blame), keyed_by="pool", key="checkout")], 1)
     opened = OpenAnomaly(ANOMALY, TS, True, blame.row, blame.name, "cpu_user_ratio", 0.9, 0.1, 0.05)
@@ -907,32 +851,14 @@ def test_pools_that_are_silent_or_elsewhere_are_not_shown() -> None:
     compare(page, key="carts")
     compare(page, key="checkout", operator="another")
     page.exporter.lost("gaussian", ["checkout", "carts"])
-    assert deviating(page, "members", "pool").keys() == {("checkout",), ("carts",)}
+    assert page.samples("laggard_pool_members", "pool").keys() == {("checkout",), ("carts",)}
     page.exporter.lost("covariance", ["checkout"])
-    assert deviating(page, "deviation_score", "pool") == {}
-    assert deviating(page, "members", "pool").keys() == {("checkout",), ("carts",)}, "another operator has it still"
+    assert page.samples("laggard_pool_deviation_score", "pool") == {}
+    assert page.samples("laggard_pool_members", "pool").keys() == {("checkout",), ("carts",)}, (
+        "another operator has it still"
+    )
     page.clock.now += STALE_S + 1.0
-    assert deviating(page, "members", "pool") == {}
-
-
-def test_the_pools_that_are_known_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown_pools, "MAX_STREAMS", 2)
-    pools = shown_pools.ShownPools()
-    for key in ("a", "b", "a", "c"):
-        pools.compared("covariance", key, 3, [])
-    shown = pools.samples({("covariance", key) for key in "abc"}, 10)
-    assert {one.labels["pool"] for one in shown} == {"a", "c"}
-
-
-def test_of_an_application_the_resource_is_a_label() -> None:
-    shown = {
-        one.name: one for family in parse_text(busy().text()) for one in family.samples if "resource" in one.labels
-    }
-    of = {"application": "shop", "scope": "performance", "row": "web-1", "resource": "cpu"}
-    incident, anomaly = shown["laggard_incident_score"], shown["laggard_anomaly_value"]
-    assert (incident.labels, incident.value) == ({**of, "feature": "cpu_wait_ratio", "operator": "regression"}, 1.5)
-    assert anomaly.labels == {**of, "feature": "pressure_cpu_some_ratio", "operator": "regression"}
-    assert anomaly.value == 0.62
+    assert page.samples("laggard_pool_members", "pool") == {}
 
 
 def test_what_another_worker_has_is_not_shown() -> None:
@@ -1056,16 +982,6 @@ def test_scrapes_while_frames_come() -> None:
     assert len(page.samples("laggard_score")) == 300
 
 
-def requests_shown(page: Page, name: str, *names: str) -> dict[tuple[str, ...], float]:
-    """Values of the labels of these names -> value; read as Prometheus does."""
-    return {
-        tuple(sample.labels[key] for key in names): sample.value
-        for family in parse_text(page.text())
-        for sample in family.samples
-        if sample.name == f"laggard_{name}"
-    }
-
-
 def test_requests_are_counted_by_whether_they_are_out_of_line_and_by_their_cluster() -> None:
     page = Page()
     for number in range(5):
@@ -1073,20 +989,20 @@ def test_requests_are_counted_by_whether_they_are_out_of_line_and_by_their_clust
     for number in range(3):
         serve(page, 2.0 + number, "lock x.lock", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
     serve(page, 1.5, "", service="shop")
-    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 8, ("shop",): 1}
-    assert requests_shown(page, "requests_outlying_total", "service", "row") == {
+    assert page.samples("laggard_requests_total", "service") == {("wordpress",): 8, ("shop",): 1}
+    assert page.samples("laggard_requests_outlying_total", "service", "row") == {
         ("wordpress", "lock x.lock"): 3,
         ("shop", ""): 1,
     }
-    durations = requests_shown(page, "request_duration_seconds_bucket", "service", "outlying", "le")
+    durations = page.samples("laggard_request_duration_seconds_bucket", "service", "outlying", "le")
     assert durations["wordpress", "0", "0.1"] == 0
     assert durations["wordpress", "0", "0.25"] == durations["wordpress", "0", "+Inf"] == 5
     assert durations["wordpress", "1", "0.5"] == 0
     assert durations["wordpress", "1", "1.0"] == durations["wordpress", "1", "+Inf"] == 3
     assert durations["shop", "0", "+Inf"] == 0, "it is there before the first one, so that this is an increase"
-    sums = requests_shown(page, "request_duration_seconds_sum", "service", "outlying")
+    sums = page.samples("laggard_request_duration_seconds_sum", "service", "outlying")
     assert sums["wordpress", "1"] == pytest.approx(1.53)
-    states = requests_shown(page, "request_state_seconds_total", "service", "state", "outlying")
+    states = page.samples("laggard_request_state_seconds_total", "service", "state", "outlying")
     assert states["wordpress", "BT", "1"] == pytest.approx(1.44)
     assert states["wordpress", "RU", "0"] == pytest.approx(0.51)
     assert sum(
@@ -1098,14 +1014,14 @@ def test_the_score_of_a_service_is_that_of_its_worst_request_lately() -> None:
     page = Page()
     serve(page, 7.5, ts=TS)
     serve(page, 0.2, ts=TS + 1.0)
-    assert requests_shown(page, "request_score", "service") == {("wordpress",): 7.5}
+    assert page.samples("laggard_request_score", "service") == {("wordpress",): 7.5}
     serve(page, 0.4, ts=TS + WORST_S)
-    assert requests_shown(page, "request_score", "service") == {("wordpress",): 7.5}
+    assert page.samples("laggard_request_score", "service") == {("wordpress",): 7.5}
     serve(page, math.nan, ts=TS + 2 * WORST_S)
-    assert requests_shown(page, "request_score", "service") == {("wordpress",): 0.4}
+    assert page.samples("laggard_request_score", "service") == {("wordpress",): 0.4}
     serve(page, 0.3, ts=TS)
     serve(page, 0.1, ts=TS + 100 * WORST_S)
-    assert requests_shown(page, "request_score", "service") == {("wordpress",): 0.1}
+    assert page.samples("laggard_request_score", "service") == {("wordpress",): 0.1}
 
 
 def test_names_of_clusters_and_states_are_bounded_and_lose_no_request() -> None:
@@ -1113,11 +1029,11 @@ def test_names_of_clusters_and_states_are_bounded_and_lose_no_request() -> None:
     for number in range(3 * MAX_CLUSTERS):
         serve(page, 2.0, f"lock {number}\x01", times_s={f"S{number}": 0.5})
         serve(page, times_s={f"S{number}": 0.5})
-    clusters = requests_shown(page, "requests_outlying_total", "row")
+    clusters = page.samples("laggard_requests_outlying_total", "row")
     assert len(clusters) == MAX_CLUSTERS + 1
     assert clusters["...",] == 2 * MAX_CLUSTERS
     assert clusters["lock 0\ufffd",] == 1
-    states = requests_shown(page, "request_state_seconds_total", "outlying", "state")
+    states = page.samples("laggard_request_state_seconds_total", "outlying", "state")
     assert len({state for _, state in states}) == MAX_STATES + 1
     assert sum(states.values()) == pytest.approx(3 * MAX_CLUSTERS)
 
@@ -1126,23 +1042,13 @@ def test_a_service_is_shown_until_it_is_silent_or_lost_and_counts_on_where_it_co
     page = Page()
     serve(page)
     page.clock.now += STALE_S + 1.0
-    assert requests_shown(page, "requests_total", "service") == {}
+    assert page.samples("laggard_requests_total", "service") == {}
     serve(page)
-    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 2}
+    assert page.samples("laggard_requests_total", "service") == {("wordpress",): 2}
     page.exporter.lost("gaussian", ["wordpress"])
-    assert requests_shown(page, "requests_total", "service") == {("wordpress",): 2}
+    assert page.samples("laggard_requests_total", "service") == {("wordpress",): 2}
     page.exporter.lost("requests", ["wordpress", "unknown"])
-    assert requests_shown(page, "requests_total", "service") == {}
-
-
-def test_the_services_that_are_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown_requests, "MAX_STREAMS", 50)
-    page = Page()
-    for number in range(1000):
-        serve(page, service=f"s{number}")
-    shown = requests_shown(page, "requests_total", "service")
-    assert len(shown) == 50
-    assert ("s999",) in shown
+    assert page.samples("laggard_requests_total", "service") == {}
 
 
 def test_an_outlying_request_is_the_example_of_its_cluster() -> None:
@@ -1154,11 +1060,3 @@ def test_an_outlying_request_is_the_example_of_its_cluster() -> None:
     assert found.exemplar is not None
     assert found.exemplar.labels["request"].startswith("newest")
     assert (found.exemplar.value, float(found.exemplar.timestamp)) == (SERVED.duration_s, TS)
-
-
-def test_what_tracing_tells_of_itself_is_shown_as_far_as_it_is_known() -> None:
-    page = Page()
-    page.exporter.received(own_frame("web-1", TS, {"trace_events": 1e6, "trace_recorded_ratio": 0.97}))
-    assert page.samples("laggard_trace_events_total") == {("web-1",): 1e6}
-    assert page.samples("laggard_trace_recorded_ratio") == {("web-1",): 0.97}
-    assert page.samples("laggard_trace_cpu_seconds_total") == {}

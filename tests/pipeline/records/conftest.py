@@ -1,14 +1,17 @@
-"""Any record that there can be, for `from_type`, and what makes two of them the same."""
+"""Any record and any output that there can be, what makes two of them the same, and the schemas to hold them to."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, FormatChecker
 
+from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records import (
     UNNUMBERED,
     Frame,
@@ -24,6 +27,23 @@ from laggard.pipeline.records import (
 )
 from laggard.pipeline.records.json_lines import SCOPES
 from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
+from laggard.pipeline.records.outputs import (
+    ANOMALY_CHANGES,
+    BASES,
+    CHANGES,
+    KEY_NAMES,
+    Anomaly,
+    Blame,
+    Evidence,
+    Incident,
+    Output,
+    Progress,
+    RankingOutput,
+    ScoreOutput,
+    anomaly_id,
+    incident_id,
+)
+from laggard.pipeline.records.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +142,92 @@ st.register_type_strategy(
         st.sampled_from(["pin", "ban", "free"]), SEQUENCES,
     ),
 )  # fmt: skip
+
+
+RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+"""Any JSON, and more."""
+
+
+# Outputs. NaN is written as null and comes back; so is what is infinite, which does not.
+
+NUMBERS = st.floats(allow_infinity=False)
+AGES = st.floats(0.0, allow_infinity=False) | st.just(math.nan)
+COUNTS = st.integers(1, (1 << 63) - 1)
+UNTIL = TIMES | st.just(math.nan)
+FEATURES = st.builds(FeatureScore, TEXTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+PHASES = st.builds(Phase, st.booleans(), TIMES, TIMES, NUMBERS, st.integers(0, 1 << 40))
+ROWS = st.builds(
+    RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=3).map(tuple), AGES, st.sampled_from(BASES),
+    st.booleans(), st.just(0.0), st.lists(PHASES, max_size=2).map(tuple),
+)  # fmt: skip
+RANKINGS = st.builds(Ranking, UNTIL, NUMBERS, st.lists(ROWS, max_size=3).map(tuple), AGES, st.booleans())
+BLAMES = st.none() | st.builds(
+    Blame, TEXTS, TEXTS, TEXTS, NUMBERS, NUMBERS, NUMBERS, st.lists(TEXTS, max_size=2).map(tuple)
+)
+IDS = st.builds(anomaly_id, TEXTS, KEYS, TEXTS)
+SCORES = st.floats(1.0, exclude_min=True, allow_infinity=False) | st.just(math.nan)
+FOUND: dict[str, st.SearchStrategy[Any]] = {
+    "id": IDS,
+    "operator": TEXTS,
+    "parameters": st.dictionaries(TEXTS, NUMBERS | TEXTS | st.booleans() | st.integers(), max_size=3),
+    "keyed_by": st.sampled_from(KEY_NAMES),
+    "key": KEYS,
+    "sentence": TEXTS,
+    "live": st.booleans(),
+    "scope": TEXTS,
+    "blame": BLAMES,
+}
+"""What it says of itself beside what its ranking says."""
+
+
+@st.composite
+def found(draw: st.DrawFn, /, kind: Any, **more: st.SearchStrategy[Any]) -> Any:
+    """An anomaly, or what becomes of one, of any ranking."""
+    ranking = draw(st.builds(Ranking, TIMES, SCORES, st.lists(ROWS, max_size=3).map(tuple), AGES, st.booleans()))
+    names = {each.name for each in fields(kind)}
+    given = {name: draw(each) for name, each in (FOUND | more).items() if name in names}
+    own = {"ts": ranking.ts, "score": ranking.score, "model_age_s": ranking.age_s, "young": ranking.young}
+    return kind(**given, **own, ranking=ranking)
+
+
+OUTPUTS: st.SearchStrategy[Output] = st.one_of(
+    found(Anomaly),
+    found(
+        Progress, change=st.sampled_from(ANOMALY_CHANGES), number=COUNTS, opened_ts=TIMES, until_ts=TIMES,
+        silent_since_ts=UNTIL,
+    ),
+    found(
+        Incident, id=st.builds(incident_id, TEXTS), change=st.sampled_from(CHANGES), number=COUNTS, opened_ts=TIMES,
+        until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS,
+        evidence=st.lists(
+            st.builds(Evidence, IDS, TEXTS, TEXTS, TIMES, UNTIL, SCORES, st.booleans(), TEXTS, BLAMES),
+            min_size=1, max_size=3,
+        ).map(tuple),
+    ),
+    st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
+    st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS, TEXTS),
+)  # fmt: skip
+
+
+def closed(schema: Any) -> Any:
+    """The schema without its openness to fields that later versions may add."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    same = {name: closed(each) for name, each in schema.items()}
+    return {"additionalProperties": False, **same} if schema.get("type") == "object" else same
+
+
+VALIDATORS = {
+    kind: Draft202012Validator(closed(schema), format_checker=FormatChecker(["uuid", "date-time"]))
+    for kind, schema in SCHEMAS.items()
+}
 
 
 @pytest.fixture(scope="session")

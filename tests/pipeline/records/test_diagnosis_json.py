@@ -22,7 +22,7 @@ from laggard.pipeline.records.diagnosis_json import (
 )
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.limits import MAX_COMMAND, MAX_DIAGNOSIS_BYTES, MAX_PID
-from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
+from tests.pipeline.records.conftest import JUNK, KEYS, NAMES, TEXTS, TIMES, VALIDATORS
 
 PLACE = "diagnoses[0]@7"
 SPIN = Location("spin", "/opt/hog", 0x1D7B, 42)
@@ -169,11 +169,6 @@ DIAGNOSES = st.builds(
     stopped_s=SECONDS,
     complete=st.booleans(),
 )
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 def test_the_fields() -> None:
@@ -183,9 +178,11 @@ def test_the_fields() -> None:
 
 
 @given(DIAGNOSES)
-def test_what_is_written_comes_back(diagnosis: Diagnosis) -> None:
+def test_what_is_written_is_what_the_schema_says_and_comes_back(diagnosis: Diagnosis) -> None:
+    written = write_diagnosis(diagnosis)
+    VALIDATORS["diagnosis"].validate(json.loads(written))
     # NaN differs from itself; the text that Python has for it does not.
-    assert repr(read_diagnosis(write_diagnosis(diagnosis), PLACE)) == repr(diagnosis)
+    assert repr(read_diagnosis(written, PLACE)) == repr(diagnosis)
 
 
 @given(DIAGNOSES, st.text(max_size=5), JUNK, st.data())

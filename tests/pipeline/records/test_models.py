@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import RecordError
@@ -20,9 +18,15 @@ from laggard.pipeline.records.models import (
     TermOutput,
     model_id,
 )
-from laggard.pipeline.records.outputs import read_output, write_output
-from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import VALIDATORS
+from laggard.pipeline.records.outputs import read_output
+from tests.pipeline.records.conftest import (
+    KEYS,
+    NAMES,
+    NUMBERS,
+    TEXTS,
+    TIMES,
+    VALIDATORS,
+)
 
 WAIT = Described("web-1", "web-1/nginx", "cpu_wait_ratio", "cpu", "time that `nginx` on web-1 waited for a free CPU")
 WAIT_JSON = {
@@ -69,7 +73,6 @@ PREDICTION_JSON = {
     "p_value": 0.5,
     "r2": 0.9,
 }
-NUMBERS = st.floats()
 DESCRIBED = st.builds(Described, TEXTS, TEXTS, TEXTS, st.sampled_from(RESOURCES), TEXTS)
 TERMS = st.builds(TermOutput, DESCRIBED, NUMBERS, st.lists(TEXTS, max_size=2).map(tuple))
 CANDIDATES = st.builds(CandidateOutput, DESCRIBED, NUMBERS, NUMBERS)
@@ -79,34 +82,6 @@ MODELS = st.builds(
     st.lists(CANDIDATES, max_size=2).map(tuple), st.booleans(),
 )  # fmt: skip
 PREDICTIONS = st.builds(PredictionOutput, TIMES, TEXTS, KEYS, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-
-
-@pytest.mark.parametrize(
-    ("output", "written"), [(MODEL, MODEL_JSON), (PREDICTION, PREDICTION_JSON)], ids=["model", "prediction"]
-)
-def test_the_fields_of_each_kind(output: ModelOutput | PredictionOutput, written: dict[str, Any]) -> None:
-    assert output.to_json() == written
-    assert next(iter(output.to_json())) == "kind"
-    assert read_output(json.dumps(written), "here").to_json() == written
-
-
-@given(MODELS | PREDICTIONS)
-def test_what_is_written_is_what_the_schema_says_and_comes_back(output: ModelOutput | PredictionOutput) -> None:
-    written = write_output(output)
-    VALIDATORS[output.kind].validate(json.loads(written))
-    assert write_output(read_output(written, "here")) == written
-
-
-@pytest.mark.parametrize("output", [MODEL, PREDICTION], ids=["model", "prediction"])
-def test_a_field_that_is_absent_or_something_else_is_no_record(output: ModelOutput | PredictionOutput) -> None:
-    for name in output.to_json():
-        for document in (
-            {field: value for field, value in output.to_json().items() if field != name},
-            output.to_json() | {name: {"a": "map"}},
-        ):
-            assert not VALIDATORS[output.kind].is_valid(document), name
-            with pytest.raises(RecordError, match="here: "):
-                read_output(json.dumps(document), "here")
 
 
 def test_what_a_term_is_not() -> None:

@@ -7,15 +7,22 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import read_output, write_output
+from laggard.pipeline.records.outputs import read_output
 from laggard.pipeline.records.pools import KINDS, Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
-from tests.pipeline.records.conftest import KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import FEATURES, NUMBERS, VALIDATORS
+from tests.pipeline.records.conftest import (
+    AGES,
+    FEATURES,
+    KEYS,
+    NAMES,
+    NUMBERS,
+    TEXTS,
+    TIMES,
+    UNTIL,
+)
 
 POOL = PoolOutput(
     id=pool_id("covariance", "workers", "laggard.pools[3]@1042"),
@@ -90,7 +97,6 @@ POOL_JSON: dict[str, Any] = {
     "live": False,
 }
 PERCENT = st.floats(0.0, 100.0) | st.just(math.nan)
-UNTIL = TIMES | st.just(math.nan)
 RANKED = st.builds(
     Ranked, st.lists(NAMES, min_size=1, max_size=3).map(tuple), TEXTS, st.sampled_from(KINDS), NUMBERS, NUMBERS,
     PERCENT, UNTIL, UNTIL, st.integers(0, 1 << 40), TEXTS, st.lists(FEATURES, max_size=2).map(tuple), TEXTS,
@@ -115,33 +121,9 @@ def levels(draw: st.DrawFn) -> LevelOutput:
 
 POOLS = st.builds(
     PoolOutput, st.builds(pool_id, TEXTS, KEYS, TEXTS), TIMES, TEXTS, KEYS, st.integers(0, 1000),
-    st.floats(0.0) | st.just(math.nan), st.booleans(), st.booleans(), st.lists(RANKED, max_size=2).map(tuple),
+    AGES, st.booleans(), st.booleans(), st.lists(RANKED, max_size=2).map(tuple),
     st.lists(levels(), max_size=2).map(tuple), st.booleans(),
 )  # fmt: skip
-
-
-def test_the_fields() -> None:
-    assert POOL.to_json() == POOL_JSON
-    assert next(iter(POOL.to_json())) == "kind"
-    assert read_output(json.dumps(POOL_JSON), "here").to_json() == POOL_JSON
-
-
-@given(POOLS)
-def test_what_is_written_is_what_the_schema_says_and_comes_back(output: PoolOutput) -> None:
-    written = write_output(output)
-    VALIDATORS["pool"].validate(json.loads(written))
-    assert write_output(read_output(written, "here")) == written
-
-
-def test_a_field_that_is_absent_or_something_else_is_no_record() -> None:
-    for name in POOL_JSON:
-        for document in (
-            {field: value for field, value in POOL_JSON.items() if field != name},
-            POOL_JSON | {name: {"a": "map"}},
-        ):
-            assert not VALIDATORS["pool"].is_valid(document), name
-            with pytest.raises(RecordError, match="here: "):
-                read_output(json.dumps(document), "here")
 
 
 @pytest.mark.parametrize(

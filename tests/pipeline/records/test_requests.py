@@ -7,15 +7,19 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import RecordError, Segment, Spent
 from laggard.pipeline.records.limits import MAX_SPENT
-from laggard.pipeline.records.outputs import read_output, write_output
+from laggard.pipeline.records.outputs import read_output
 from laggard.pipeline.records.requests import REST, RequestOutput, bounded, request_id
-from tests.pipeline.records.conftest import AMOUNTS, KEYS, NAMES, TEXTS, TIMES
-from tests.pipeline.records.test_schemas import VALIDATORS
+from tests.pipeline.records.conftest import (
+    AMOUNTS,
+    KEYS,
+    NAMES,
+    TEXTS,
+    TIMES,
+)
 
 OUTLYING_REQUEST = RequestOutput(
     id=request_id("requests", "shop", "laggard.requests[3]@1042"),
@@ -92,29 +96,6 @@ def outlying(draw: st.DrawFn) -> RequestOutput:
         young=draw(st.booleans()),
         live=draw(st.booleans()),
     )
-
-
-@given(outlying())
-def test_what_is_written_is_what_the_schema_says_and_comes_back(output: RequestOutput) -> None:
-    written = write_output(output)
-    VALIDATORS["request"].validate(json.loads(written))
-    assert read_output(written, "here") == output
-
-
-def test_the_form_is_what_it_was() -> None:
-    assert OUTLYING_REQUEST.to_json() == OUTLYING_JSON
-    assert read_output(json.dumps(OUTLYING_JSON), "here") == OUTLYING_REQUEST
-
-
-@pytest.mark.parametrize("field", OUTLYING_JSON)
-@pytest.mark.parametrize("wrong", ["absent", {"a": "map"}])
-def test_a_field_that_is_absent_or_something_else_is_no_record(field: str, wrong: object) -> None:
-    document = {name: value for name, value in OUTLYING_JSON.items() if name != field or wrong != "absent"}
-    if wrong != "absent":
-        document[field] = wrong
-    assert not VALIDATORS["request"].is_valid(document)
-    with pytest.raises(RecordError, match=field):
-        read_output(json.dumps(document), "here")
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ def test_a_newer_major_version_names_both_and_what_to_do(name: str) -> None:
     wanted = f"here: field 'v': expected {VERSION[0]}.x, got {VERSION[0] + 1}.2, which is newer: update laggard here"
     with pytest.raises(RecordError, match=re.escape(wanted)):
         Decoder().decode(newer(name, [VERSION[0] + 1, 2]), "here")
+    with pytest.raises(RecordError, match=re.escape(wanted)):
+        Decoder().decode(msgpack.packb({"v": [VERSION[0] + 1, 2], "kind": name, "everything": "else"}), "here")
 
 
 def test_a_kind_that_a_newer_minor_version_adds_is_named_as_that() -> None:

@@ -375,45 +375,31 @@ def test_what_was_sent_of_a_batch_is_not_sent_again_and_a_refused_record_is_coun
     assert sender.dropped == 1
 
 
-def test_sending_outlives_a_spool_that_fails_in_a_way_that_nobody_thought_of(
-    opened: Callable[..., Sender], remote: Remote, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    take, calls = Spool.take, iter(range(100))
-
-    def broken(spool: Spool) -> list[Outgoing]:
-        if next(calls) < 2:
-            raise LookupError("of the disk's own")
-        return take(spool)
-
-    monkeypatch.setattr(Spool, "take", broken)
-    sender = opened()
-    sender.publish([frame(0)])
-    await_arrival(remote, [0])
-    until(lambda: len(said(caplog)) > 1)
-    assert [line.partition(";")[0] for line in said(caplog)] == [
-        "sending failed with LookupError: of the disk's own",
-        "the bus takes records again",
-    ]
-
-
+@pytest.mark.parametrize(("owner", "name"), [(Spool, "take"), (Remote, "append")], ids=["of the spool", "of the bus"])
 def test_sending_outlives_an_error_that_nobody_thought_of(
-    opened: Callable[..., Sender], remote: Remote, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    opened: Callable[..., Sender],
+    remote: Remote,
+    *,
+    owner: type,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    append, calls = remote.append, iter(range(100))
+    whole, calls = getattr(owner, name), iter(range(100))
 
-    def broken(records: Sequence[Outgoing]) -> None:
+    def broken(*arguments: object) -> object:
         if next(calls) < 2:
-            raise LookupError("of the client's own")
-        append(records)
+            raise LookupError("of its own")
+        return whole(*arguments)
 
-    monkeypatch.setattr(remote, "append", broken)
+    monkeypatch.setattr(owner, name, broken)
     sender = opened()
     sender.publish([frame(0)])
     sender.publish([frame(1)])
     await_arrival(remote, [0, 1])
     until(lambda: len(said(caplog)) > 1)
     assert [line.partition(";")[0] for line in said(caplog)] == [
-        "sending failed with LookupError: of the client's own",
+        "sending failed with LookupError: of its own",
         "the bus takes records again",
     ]
 
