@@ -30,7 +30,7 @@ from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.producers.conftest import STAT, Machine, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from laggard.pipeline.diagnoses.triggers import Change
@@ -195,13 +195,6 @@ def test_the_published_case_is_one_event_with_its_phases(scene: Scene) -> None:
     assert times[0] == 0.0
     assert all(later - earlier >= 10.0 for earlier, later in itertools.pairwise(times))
     assert len(times) == 6
-
-
-def test_one_core_is_a_condition_of_its_own(scene: Scene) -> None:
-    scene.begin("single_cpu")
-    scene.start(7)
-    scene.pass_(12.0, {7: 1.0})
-    assert [each.reason for each in scene.told] == ["single_cpu"]
 
 
 def test_a_process_with_several_troubles_is_looked_into_once(scene: Scene) -> None:
@@ -374,6 +367,7 @@ def test_so_many_at_once_and_those_with_most_use_first(scene: Scene, monkeypatch
     scene.start(*pids)
     uses = {pid: 1.0 + 0.1 * pid for pid in pids}
     scene.pass_(8.0, uses)
+    assert {each.reason for each in scene.told} == {"single_cpu"}, "a condition of its own"
     assert {each.pid for each in scene.told} == set(pids[2:])
     # The next one when there is room.
     scene.end(pids[-1])
@@ -516,36 +510,24 @@ def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pyte
     assert "diagnoses that are open when the agent is killed stay so" in caplog.text
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> Callable[[Diagnosing], None]:
-    """Runs one in its thread until it has tried again after a failure."""
-    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.LOOK_S", 0.01)
-
-    def run(diagnosing: Diagnosing) -> None:
-        diagnosing.start()
-        for _ in range(1000):
-            if diagnosing.failures >= 2:
-                break
-            diagnosing._thread.join(0.01)
-        diagnosing.close()
-        assert not diagnosing._thread.is_alive()
-
-    return run
-
-
 def test_a_look_that_fails_is_logged_once_and_tried_again(
-    scene: Scene,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    patient: Callable[[Diagnosing], None],
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         scene.time.pass_(1.0)
         raise RuntimeError("no procfs")
 
-    monkeypatch.setattr(scene.diagnosing._triggers, "look", fail)
-    patient(scene.diagnosing)
-    assert scene.diagnosing.failures >= 2
+    diagnosing = scene.diagnosing
+    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.LOOK_S", 0.01)
+    monkeypatch.setattr(diagnosing._triggers, "look", fail)
+    diagnosing.start()
+    for _ in range(1000):
+        if diagnosing.failures >= 2:
+            break
+        diagnosing._thread.join(0.01)
+    diagnosing.close()
+    assert not diagnosing._thread.is_alive()
+    assert diagnosing.failures >= 2
     assert caplog.text.count("RuntimeError: no procfs") == 1
 
 

@@ -220,20 +220,14 @@ def test_an_empty_bus_says_what_to_do(tmp_path: Path) -> None:
 # A row.
 
 
-def test_a_row_has_all_its_features_wherever_it_is_ranked(page: Served) -> None:
+def test_a_row_has_all_its_features_wherever_it_is_ranked_the_hosts_own_too(page: Served) -> None:
     listed = get(page, "/moment", at=at(155), features=100)["rows"]
     for each in (listed[0], listed[-1]):
         found = get(page, "/row", at=at(155), row=each["row"])
         assert found["row"] == each
         assert len(found["row"]["features"]) == len(FEATURES)
-
-
-def test_the_hosts_own_row_is_one_too(page: Served) -> None:
     found = get(page, "/row", at=at(155), row="host")
     assert (found["scope"], {each["feature"] for each in found["row"]["features"]}) == ("host", set(HOST_FEATURES))
-
-
-def test_an_unknown_row_is_named(page: Served) -> None:
     assert refused(page, "/row", at=at(155), row="<b>[1@1]") == (
         404, "no row '<b>[1@1]' in the frame of that moment", "the id of one that /moment has",
     )  # fmt: skip
@@ -297,13 +291,9 @@ def test_the_first_answer_is_there_at_once_and_the_rest_soon(tmp_path: Path) -> 
         assert {ts: value for ts, value in points if value is not None} == told
 
 
-def test_without_a_range_it_is_the_context_of_the_moment(page: Served) -> None:
-    found = get(page, "/series", row=HOG, feature=WRITES, at=at(155))
-    assert (found["from"], found["to"]) == (at(155) - 4 * 3600.0, at(155) + 300.0)
-
-
-def test_a_host_has_a_series_too(page: Served) -> None:
+def test_a_host_has_a_series_too_without_a_range_that_of_the_context_of_the_moment(page: Served) -> None:
     found = whole(page, "/series", row="host", scope="host", feature="load_1m", at=at(155))
+    assert (found["from"], found["to"]) == (at(155) - 4 * 3600.0, at(155) + 300.0)
     assert {each for each in found["values"] if each is not None} == {0.5}
 
 
