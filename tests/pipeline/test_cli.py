@@ -192,22 +192,16 @@ def test_a_bus_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "kafka://broker" in err
 
 
-@pytest.mark.parametrize("part", ["agent", "work", "up"])
+@pytest.mark.parametrize(
+    ("part", "started"), [("agent", "agent"), ("work", "work"), ("up", "up"), ("agent", "up"), ("work", "up")]
+)
 def test_nothing_starts_twice_on_a_bus(
-    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, part: str, started: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
-        code, out, err = called([part, "--bus", "x.db"], capsys)
+        code, out, err = called([started, "--bus", "x.db"], capsys)
     assert (code, out) == (BUSY, "")
     assert err.startswith(f"laggard: `laggard {part}` runs already on x.db (process ")
-
-
-@pytest.mark.parametrize("part", ["agent", "work"])
-def test_up_does_not_start_beside_a_part(tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
-        code, _, err = called(["up", "--bus", "x.db"], capsys)
-    assert code == BUSY
-    assert f"`laggard {part}` runs already on x.db" in err
 
 
 def test_a_place_that_may_not_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,14 +258,6 @@ def test_options_may_stand_before_the_command(tmp_path: Path, capsys: pytest.Cap
     code, _, err = called(["--set", "host=a", "confirm", "7"], capsys)
     assert code == USAGE
     assert "'confirm' takes no settings; expected nothing before it" in err
-
-
-def test_a_folder_in_the_place_of_the_configuration_is_not_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "laggard.toml").mkdir()
-    said = "laggard: laggard.toml: the configuration file cannot be read: Is a directory\n"
-    assert called(["mark", "x"], capsys) == (USAGE, "", said)
 
 
 def test_a_long_finding_is_broken_in_a_terminal_and_whole_in_a_pipe() -> None:

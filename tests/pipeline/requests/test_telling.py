@@ -33,6 +33,7 @@ def cluster(row: str, example: str = "r7") -> Cluster:
 
 
 def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() -> None:
+    assert traced(normal(0.0)).uses == [], "normal ones lose nothing"
     request = locked(0.0, spent=(*locked(0.0).spent, Spent(REST, "", "", "", 0, "", 9, 0.1)))
     taken = traced(request)
     assert taken.uses == [Use(("BT", "fcntl", LOCK, "worker", ""), 812, 1, 0.5), Use(("RU", "", "", "", ""), 0, 3, 0.1)]
@@ -94,7 +95,3 @@ def test_the_line_in_the_page_is_one_that_is_read() -> None:
     assert sum(request.times_s.values()) == request.duration_s
     assert (request.spent[0].on, request.path[1].detail) == (LOCK, "holds x.lock")
     assert all(f"`{state}`" in page for state in ("RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS", "UN"))
-
-
-def test_normal_requests_lose_nothing() -> None:
-    assert traced(normal(0.0)).uses == []
