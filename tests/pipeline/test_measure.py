@@ -22,6 +22,7 @@ from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.records import Decoder, Frame
 from laggard.pipeline.topics import APPLICATIONS, POOLS, Topics
 from tests.brokers.ports import free_port
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,13 +121,6 @@ def program() -> Iterator[tuple[Histogram, str]]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def until(true: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def line(ts: float, application: str = "shop") -> str:

@@ -30,10 +30,11 @@ from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tra
 from laggard.producers.trace.own import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
 from tests.pipeline.requests.told import normal
+from tests.pipeline.waiting import until
 from tests.programs import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.brokers import Cluster
 
@@ -157,13 +158,6 @@ class Traced:
         for process in self._started:
             process.kill()
             process.communicate()
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from laggard.pipeline.cli.up import PARTS, introduction, status
 from laggard.pipeline.records import Decoder, Frame, Mark
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
+from tests.pipeline.waiting import alive, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,20 +105,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         up.process.communicate()
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.slow
 def test_killed_it_takes_its_parts_along_and_starts_again_says_what_to_do_next_and_stops(
     start: Callable[..., Up],
@@ -150,7 +136,7 @@ def test_killed_it_takes_its_parts_along_and_starts_again_says_what_to_do_next_a
 
 
 @pytest.mark.slow
-def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> None:
+def test_it_watches_over_its_parts(start: Callable[..., Up]) -> None:
     up = start()
     up.introduced()
 

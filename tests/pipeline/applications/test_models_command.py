@@ -19,7 +19,6 @@ from laggard.pipeline.applications.report import equation_with_units, model_line
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
@@ -35,12 +34,11 @@ from tests.pipeline.applications.records import T0, counted, measured
 from tests.pipeline.applications.test_replay import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from laggard.pipeline.records import Frame
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called, Replaying
 
 TOPICS = Topics()
 STAGE = Regressing(lambda: Regression(trait=trait), Regression.state_version, {})
@@ -66,17 +64,11 @@ def append(bus: EmbeddedBus, *frames: Frame) -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard models` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called) -> Called:
+    """Runs `laggard models` on a bus in this folder."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = [] if "--file" in arguments else ["--bus", str(tmp_path / "laggard.db")]
-        code = run(["models", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return laggard("models", *arguments, *([] if "--file" in arguments else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 
@@ -121,10 +113,10 @@ def test_the_present_models_are_told_with_units_and_words(worked: Path, call: Ca
     assert "Next: `laggard models shop --bus" in out
 
 
-@pytest.mark.usefixtures("call", "worked")
-def test_nothing_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["models"]) == 0
-    assert capsys.readouterr().out.startswith("shop\n")
+def test_nothing_has_to_be_said(worked: Path, laggard: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAGGARD_STATE", str(worked.parent))
+    code, out, _ = laggard("models")
+    assert (code, out.splitlines()[0]) == (0, "shop")
 
 
 def test_of_one_application_all_is_told(worked: Path, call: Called) -> None:
@@ -167,11 +159,9 @@ def test_the_newest_records_of_a_large_topic_are_enough(worked: Path, monkeypatc
         assert past_models(bus, TOPICS, 0.0) == []
 
 
-def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded, told = tmp_path / "shop.jsonl", tmp_path / "told.jsonl"
-    recorded.write_text("".join(json.dumps(each) + "\n" for each in lines(40, hosts=["web-1", "db-1"])))
-    assert run(["replay", str(recorded), "--json", "--scores"]) == 0
-    told.write_text(capsys.readouterr().out)
+def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, replay: Replaying) -> None:
+    told = tmp_path / "told.jsonl"
+    told.write_text(replay.text(lines(40, hosts=["web-1", "db-1"]), "--json", "--scores")[0])
     code, out, _ = call("--file", str(told))
     assert code == 0
     assert f"{WAIT}" in out

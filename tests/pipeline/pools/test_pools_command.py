@@ -16,7 +16,6 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.pools.dendrogram import level_output
@@ -30,12 +29,11 @@ from laggard.pipeline.wiring import comparing
 from tests.pipeline.pools.trees import clustered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from laggard.operators.covariance.results import Kind
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called
 
 TOPICS = Topics()
 KINDS: dict[str, Kind] = {"worker-3": "leak", "worker-7": "spike"}
@@ -76,17 +74,11 @@ def drain(bus: EmbeddedBus) -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard pools` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called) -> Called:
+    """Runs `laggard pools` on a bus in this folder."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = [] if "--file" in arguments else ["--bus", str(tmp_path / "laggard.db")]
-        code = run(["pools", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return laggard("pools", *arguments, *([] if "--file" in arguments else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 

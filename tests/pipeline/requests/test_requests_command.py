@@ -16,7 +16,6 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.records import Request, encode, read_line, write_line
 from laggard.pipeline.records.outputs import read_output, write_output
@@ -26,33 +25,24 @@ from tests.pipeline.requests.paths import FIGURE_2
 from tests.pipeline.requests.told import LOCKED, normal, outlying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.brokers import Cluster
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called
 
 TOPICS = Topics()
 AGO_S = 1800.0
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard requests` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called, monkeypatch: pytest.MonkeyPatch) -> Called:
+    """Runs `laggard requests` on a bus in this folder."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = ["--bus", str(tmp_path / "laggard.db")]
-        if "--file" in arguments or any(each.startswith("bus.location=") for each in arguments):
-            given = []
-        code = run(["requests", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        elsewhere = "--file" in arguments or any(each.startswith("bus.location=") for each in arguments)
+        return laggard("requests", *arguments, *([] if elsewhere else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 
