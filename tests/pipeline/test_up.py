@@ -18,7 +18,7 @@ import pytest
 
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
-from laggard.pipeline.cli.exits import BUSY, USAGE
+from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.cli.up import PARTS, introduction, status
 from laggard.pipeline.records import Decoder, Frame, Mark
 from laggard.pipeline.settings import parse_assignment, read_settings
@@ -287,16 +287,19 @@ def test_the_status(work: dict[str, object], shown: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:
-    code, out, err = start("--set", "gaussian.context=short").ended()
-    assert (code, out) == (USAGE, "")
-    assert "gaussian.context" in err
-
-
-@pytest.mark.slow
-def test_a_file_that_is_no_bus_starts_nothing(start: Callable[..., Up], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("--set", "gaussian.context=short"), USAGE, "gaussian.context"),
+        (("--bus", "notes.txt"), FAILED, "notes.txt: cannot open: file is not a database"),
+    ],
+    ids=["a wrong setting", "a file that is no bus"],
+)
+def test_what_is_wrong_from_the_beginning_starts_nothing(
+    start: Callable[..., Up], tmp_path: Path, given: tuple[str, ...], code: int, said: str
+) -> None:
     (tmp_path / "notes.txt").write_text("not a database, and long enough to tell\n" * 10)
-    code, out, told = start("--bus", str(tmp_path / "notes.txt")).ended()
-    assert (code, out) == (1, "")
-    assert "notes.txt: cannot open: file is not a database" in told
-    assert "starting it again" not in told
+    ended, out, err = start(*given).ended()
+    assert (ended, out) == (code, "")
+    assert said in err
+    assert "starting it again" not in err

@@ -94,14 +94,11 @@ def test_a_reboot_is_told_until_ten_minutes_are_over(slowed, capsys):
     assert "It is the host" not in told(slowed, capsys, REBOOTED + 1)
 
 
-def test_a_line_of_a_tick_tells_of_the_host_too(slowed):
+def test_a_line_of_a_tick_and_an_anomaly_tell_of_the_host_too(slowed):
     asked = slowed.history.ask("web-1", at(SLOWED.stop - 1), 5, 3)
     line = tick_line(asked)
     assert "\n" not in line
     assert "the hypervisor takes 62 % of its CPUs away" in line
-
-
-def test_an_anomaly_of_the_host_says_its_cause(slowed):
     (partition,) = slowed.bus.partitions("laggard.anomalies")
     found = [record.value.decode() for record in slowed.bus.read(partition, 0) if b'"row":"host"' in record.value]
     assert [each for each in found if "On the host the hypervisor takes 62 % of its CPUs away" in each]

@@ -101,15 +101,11 @@ def test_every_answer_is_an_object_that_says_what_it_holds() -> None:
         assert set(schema.get("required", ())) <= set(schema.get("properties", {})), name
 
 
-def test_it_is_served(tmp_path: Path) -> None:
+def test_it_is_served_and_a_wrong_method_is_told_which_ones_are_right(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page:
         answer = page.client.get(f"{PREFIX}/openapi.json")
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == DOCUMENT
-
-
-def test_a_wrong_method_is_told_which_ones_are_right(tmp_path: Path) -> None:
-    with served(tmp_path / "bus.db") as page:
         for method, path, allowed in [
             ("DELETE", "/marks", {"GET", "HEAD", "POST"}),
             ("POST", "/moment", {"GET", "HEAD"}),
