@@ -342,14 +342,6 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     assert found.found.endswith(" s ahead: the clock was set back")
 
 
-def test_a_bus_that_cannot_be_opened(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_text("this is no database, whatever its name says" * 100)
-    found = examined(tmp_path, f"bus.location={path}")["bus"]
-    assert found.level == "problem"
-    assert str(path) in found.found
-
-
 @pytest.mark.parametrize(
     ("mounted", "level"),
     [

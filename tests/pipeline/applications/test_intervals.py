@@ -197,13 +197,6 @@ def test_what_belongs_to_a_closed_interval_is_late_and_what_came_out_of_order_is
     assert intervals.tick(tick(10.5, 1.0)) == "new"
 
 
-def test_performance_that_is_no_newer_is_late() -> None:
-    intervals = Intervals()
-    give(intervals, [measured(0), measured(10)])
-    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
-    assert intervals.measure(measured(5), 5, live=True) == "late"
-
-
 def test_performance_whose_ticks_were_let_go_is_late_but_begins_the_next_interval() -> None:
     intervals = Intervals()
     give(intervals, [measured(0), measured(10), *(tick(ts, 1.0) for ts in range(5, 205, 5))])
@@ -220,7 +213,11 @@ def test_a_long_pause_of_the_performance_is_no_interval() -> None:
     assert spans(give(intervals, after)) == [(45.0, 55.0)]
 
 
-def test_a_clock_that_was_set_back_is_noticed_after_some_frames() -> None:
+def test_performance_that_is_no_newer_is_late_and_after_some_of_it_the_clock_was_set_back() -> None:
+    intervals = Intervals()
+    give(intervals, [measured(0), measured(10)])
+    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
+    assert intervals.measure(measured(5), 5, live=True) == "late"
     intervals = Intervals()
     give(intervals, [measured(100_000)])
     judged = [intervals.measure(measured(10.0 * n), n, live=True) for n in range(12)]

@@ -20,7 +20,6 @@ from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
-from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.explaining.names import nearest
@@ -335,6 +334,8 @@ def model(performance: str, intercept: float, **coefficients: float) -> ModelOut
         (model("errors", 1.0, load_1m=2.0), "errors = 1 + 2 * web-1:load_1m"),
         (model("errors", 1.0, x_seconds=3.0), "errors = 1 + 3 per s * web-1:x_seconds"),
         (model("errors", -1e-15), "errors = 0"),
+        # What is no equation is told as it is.
+        (replace(model("errors", 1.0), type="tree", equation="errors by a tree"), "errors by a tree"),
     ],
 )  # fmt: skip
 def test_coefficients_have_units(one: ModelOutput, told: str) -> None:
@@ -345,11 +346,3 @@ def test_what_nothing_explains_is_told_to_be_its_mean() -> None:
     told = [line.plain for line in model_lines(model("throughput_per_s", 90.0), None, T0)]
     assert told[0] == "  throughput_per_s = 90 1/s"
     assert told[1].endswith("No metric of its hosts tells the throughput: it is taken for its mean.")
-
-
-def test_what_is_no_equation_is_told_as_it_is(worked: Path) -> None:
-    with EmbeddedBus(worked) as bus:
-        present = past_models(bus, TOPICS, 0.0)[0].present
-        tree = replace(present, type="tree", equation="response_time_mean_s by a regression tree in web-1:x")
-        bus.append([outgoing(replace(tree, ts=time.time()), TOPICS)])
-        assert equation_with_units(past_models(bus, TOPICS, 0.0)[0].present) == tree.equation

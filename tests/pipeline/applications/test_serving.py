@@ -31,16 +31,19 @@ SERVED = ServedBySettings({"shop": "web-* db-1", "blog": "web-1"}, r"(?P<applica
 
 
 @pytest.mark.parametrize(
-    ("host", "applications"),
-    [("web-1", ("shop", "blog", "web")), ("web-2", ("shop", "web")), ("db-1", ("shop", "db")), ("cache", ()), ("", ())],
+    ("served", "host", "applications"),
+    [
+        (SERVED, "web-1", ("shop", "blog", "web")),
+        (SERVED, "web-2", ("shop", "web")),
+        (SERVED, "db-1", ("shop", "db")),
+        (SERVED, "cache", ()),
+        (SERVED, "", ()),
+        (ServedBySettings({}, r"(?P<application>[a-z]*)-\d+"), "-1", ()),
+        (ServedBySettings({"web": "web-1"}, r"(?P<application>[a-z]+)-\d+"), "web-1", ("web",)),
+    ],
 )
-def test_which_applications_a_host_serves(host: str, applications: tuple[str, ...]) -> None:
-    assert tuple(SERVED(host)) == applications
-
-
-def test_a_pattern_that_names_nothing_names_no_application() -> None:
-    assert tuple(ServedBySettings({}, r"(?P<application>[a-z]*)-\d+")("-1")) == ()
-    assert tuple(ServedBySettings({"web": "web-1"}, r"(?P<application>[a-z]+)-\d+")("web-1")) == ("web",)
+def test_which_applications_a_host_serves(served: ServedBySettings, host: str, applications: tuple[str, ...]) -> None:
+    assert tuple(served(host)) == applications
 
 
 def test_of_recorded_data_the_applications_own_frames_say_it() -> None:
@@ -61,7 +64,7 @@ def host_frame(ts: float = 0.0, host: str = "web-1", scope: str = "process", seq
     return Frame("host", host, scope, T0 + ts, sequence, layout, values)
 
 
-def test_processes_of_one_name_are_one_row() -> None:
+def test_processes_of_one_name_are_one_row_and_the_hosts_own_is_called_like_the_host() -> None:
     frame = Rows().rekeyed(host_frame(), "shop")
     assert (frame.keyed_by, frame.key, frame.scope, frame.hosts) == ("application", "shop", "process", ("web-1",))
     assert (frame.ts, frame.sequence) == (T0, 7)
@@ -70,9 +73,6 @@ def test_processes_of_one_name_are_one_row() -> None:
     # What they share, such as the pressure of their control group, is no sum.
     np.testing.assert_allclose(frame.values, [[0.3, 2.0, 0.5], [0.7, 2.0, NAN]])
     Decoder().decode(encode(frame), "here")
-
-
-def test_the_hosts_own_row_is_called_like_the_host() -> None:
     layout = make_layout(["host"], ["host"], ["cpu_busy_ratio"])
     frame = Rows().rekeyed(Frame("host", "web-1", "host", T0, 1, layout, np.array([[0.5]])), "shop")
     assert (frame.layout.rows, frame.values.tolist()) == (("web-1",), [[0.5]])

@@ -49,13 +49,10 @@ def test_folded_stacks_name_process_thread_and_functions_outermost_first() -> No
         "python3;worker (26810);run_forever (hot.py);parse (hot.py) 8",
         "python3;writer (26811);[blocked];run_forever (hot.py);fsync;fsync_[k];folio_wait_bit_common_[k] 97",
     ]
-
-
-def test_folded_stacks_keep_what_ran_before_a_dip_from_what_ran_after() -> None:
-    lines = list(folded(TWO_DIPS))
-    assert "python3;phase 1;worker (26810);run_forever (hot.py);compute (hot.py) 45" in lines
-    assert "python3;phase 3;worker (26810);run_forever (hot.py);parse (hot.py) 45" in lines
-    assert "python3;phase 5;worker (26810);run_forever (hot.py);libfast.so.1+0x1d7b 45" in lines
+    phases = list(folded(TWO_DIPS))
+    assert "python3;phase 1;worker (26810);run_forever (hot.py);compute (hot.py) 45" in phases
+    assert "python3;phase 3;worker (26810);run_forever (hot.py);parse (hot.py) 45" in phases
+    assert "python3;phase 5;worker (26810);run_forever (hot.py);libfast.so.1+0x1d7b 45" in phases
 
 
 def test_the_kernels_own_functions_are_not_told_twice() -> None:
@@ -68,7 +65,7 @@ def test_the_kernels_own_functions_are_not_told_twice() -> None:
 
 
 @pytest.mark.parametrize("told", ALL)
-def test_every_sample_is_in_each_export_once(told: Diagnosis) -> None:
+def test_every_sample_is_in_each_export_once_and_a_flame_graph_needs_nothing_else(told: Diagnosis) -> None:
     lines = [LINE.fullmatch(line) for line in folded(told)]
     assert all(lines)
     assert sum(int(line["samples"]) for line in lines if line) == samples(told)
@@ -78,7 +75,10 @@ def test_every_sample_is_in_each_export_once(told: Diagnosis) -> None:
     for profile in file["profiles"]:
         assert len(profile["samples"]) == len(profile["weights"])
         assert {each for stack in profile["samples"] for each in stack} <= set(range(len(file["shared"]["frames"])))
-    headings = [each.text or "" for each in ET.fromstring(flame_graph(told)).iter(f"{SVG}text") if each.get("class")]
+    graph = flame_graph(told)
+    assert graph.count("http") == 1  # the name of the form itself
+    assert not re.search(r"<script|href|url\(|@import|\bon\w+=", graph), "it runs nothing"
+    headings = [each.text or "" for each in ET.fromstring(graph).iter(f"{SVG}text") if each.get("class")]
     counts = [
         int(found[1].replace(",", "")) for each in headings if (found := re.search(r": ([\d,]+) samples?$", each))
     ]
@@ -146,13 +146,6 @@ def test_each_phase_has_a_graph_of_its_own() -> None:
         "Running, phase 5, 22:15:52 to 22:16:10: 90 samples",
         "Blocked: 200 samples",
     ]
-
-
-def test_a_flame_graph_needs_nothing_else_and_runs_nothing() -> None:
-    for told in ALL:
-        text = flame_graph(told)
-        assert text.count("http") == 1  # the name of the form itself
-        assert not re.search(r"<script|href|url\(|@import|\bon\w+=", text)
 
 
 @pytest.mark.parametrize(

@@ -80,11 +80,8 @@ def test_a_host_that_is_slowed_from_outside_is_said_to_be_and_who_waits_is_told_
     assert "11 `worker` (one waits for a free core " in text
     assert "Waiting for others:" not in text, "there is no other that is to blame"
     assert "cpu_steal_ratio of web-1, 0 to 62 %" in text
-
-
-def test_once_it_is_over_the_host_is_as_usual_although_its_load_falls_slowly(slowed, capsys):
     text = told(slowed, capsys, SLOWED.stop + 8)
-    assert "It is the host" not in text
+    assert "It is the host" not in text, "it is over, although its load falls slowly"
     assert "Longer than usual" not in text
 
 

@@ -69,6 +69,8 @@ def test_anomalies_are_joined_to_incidents(wired):
     assert (ended.change, ended.id, ended.until_ts) == ("ended", anomaly.id, at(WRONG.stop - 1))
     assert (closed.change, closed.id, closed.ts) == ("closed", opened.id, at(GAP.stop))
     assert (replay.anomalies, replay.incidents) == (1, 1)
+    (task,) = replay.tasks
+    assert (task.outputs, task.states.take(0)) == ([], []), "memory does not grow with the recording"
 
 
 def test_every_host_and_tick_has_one_score(wired):
@@ -115,13 +117,6 @@ def test_records_that_no_operator_wants_are_counted(wired):
     others = [Frame("pool", "workers", "member", 1.0, -1, layout, values), Request("shop", 2.0, "r1", 0.1)]
     replay, told, problems = taken(wired, others)
     assert (told, problems, replay.unused, replay.records, replay.frames) == ([], [], 2, 2, 1)
-
-
-def test_memory_does_not_grow_with_the_recording(wired):
-    replay, _, _ = taken(wired, frames("web-1", range(170)))
-    (task,) = replay.tasks
-    assert task.outputs == []
-    assert task.states.take(0) == []
 
 
 def test_a_mark_without_a_frame_near_it_has_no_rows(wired):

@@ -141,16 +141,13 @@ def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
     return Subject(scope, row_id, "hog", feature)
 
 
-def test_how_to_look_closer_depends_on_the_resource():
+def test_how_to_look_closer_depends_on_the_resource_and_of_a_host_on_what_ails_it():
     verdict = judge(ranking(row()))
     assert look_closer(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
     spends = FeatureScore("cpu_children_ratio", 1.8, 0.0, 0.1, 9.0)
     assert look_closer(verdict, about(spends)).startswith("what it starts: `strace -f -e trace=execve -p 4711`")
     assert look_closer(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
     assert look_closer(verdict, about(row_id="worker-1")) == ""
-
-
-def test_how_to_look_closer_at_a_host_depends_on_what_ails_it():
     stolen = FeatureScore("cpu_steal_ratio", 0.4, 0.0, 0.001, 60.0)
     verdict = judge(ranking(), ranking(RowScore("host", "host", 2.0, (stolen,), 40.0)))
     assert look_closer(verdict, about(stolen, "host", "host")) == verdict.causes[0].closer

@@ -208,13 +208,12 @@ def test_nothing_else_is_opened_by_anything_but_a_bearers_token(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_program_shows_its_token(locked: Served) -> None:
+def test_a_program_shows_its_token_and_a_reader_sees_everything_and_changes_nothing(
+    locked: Served, browser: httpx.Client
+) -> None:
     told = locked.client.get(DATA, headers=as_bearer(TOKEN)).json()
     assert (told["writes"], told["session"]) == (True, False)
     assert locked.client.post(MARKS, json=MARK, headers=as_bearer(TOKEN)).status_code == 201
-
-
-def test_a_reader_sees_everything_and_changes_nothing(locked: Served, browser: httpx.Client) -> None:
     proof = opened(browser, READ_TOKEN)
     before = locked.client.get(MARKS, headers=as_bearer(READ_TOKEN)).json()
     assert browser.get(DATA, headers=proof).json()["writes"] is False

@@ -275,16 +275,12 @@ def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
     assert away == sorted(away)
 
 
-def test_a_normal_request_has_a_path_and_no_verdict(page: Served) -> None:
-    told = get(page, "/requests/path", service=SERVICE, request="812-7")
-    assert (told["verdict"], told["others"]) == (None, [])
-    assert told["pieces"]
-
-
 def test_which_request_is_meant_has_to_be_said(page: Served) -> None:
     told = "3,000 requests of 'wordpress' have an id that begins with '812-'"
     assert refused(page, "/requests/path", service=SERVICE, request="812-") == (404, told, "more of the id")
-    assert get(page, "/requests/path", service=SERVICE, request="812-29")["request"] == "812-29"
+    normal = get(page, "/requests/path", service=SERVICE, request="812-29")
+    assert (normal["request"], normal["verdict"], normal["others"]) == ("812-29", None, [])
+    assert normal["pieces"]
     status, error, expected = refused(page, "/requests/path", service=SERVICE, request="nothing of the kind")
     assert (status, error) == (404, "no request of 'wordpress' with the id 'nothing of the kind' is recorded")
     assert expected.startswith("one such as 812-")

@@ -216,24 +216,17 @@ def test_parts_are_one_matrix_of_all_rows_and_features() -> None:
         told(0.0, {"a[1]": {"x": 1.0}}),
         told(0.0, {"b": {"y": 2.0, "x": 3.0}}),
         told(0.0, {"a[1]": {"y": 4.0}}),
+        told(0.0, {"b": {"x": NAN, "y": 5.0}}),  # the last value counts
     ):
         parts.take(frame, 0, live=True)
     (tick,) = parts.rest()
     together = Together()
     layout, values = together.joined(tick.parts)
     assert (layout.rows, layout.names, layout.features) == (("a[1]", "b"), ("a", "b"), ("x", "y"))
-    np.testing.assert_array_equal(values, [[1.0, 4.0], [3.0, 2.0]])
+    np.testing.assert_array_equal(values, [[1.0, 4.0], [3.0, 5.0]])
     assert together.joined(tick.parts).layout is layout
     (part,) = tick.parts[:1]
     assert together.joined([part]) is part
-
-
-def test_of_what_several_parts_tell_the_last_value_counts() -> None:
-    parts = Ticks()
-    for frame in (told(0.0, {"a": 1.0, "b": 2.0}), told(0.0, {"a": NAN, "b": 3.0})):
-        parts.take(frame, 0, live=True)
-    (tick,) = parts.rest()
-    assert members(tick) == {"a": 1.0, "b": 3.0}
 
 
 def test_what_is_too_much_for_a_frame_is_refused() -> None:

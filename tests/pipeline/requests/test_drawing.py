@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GOLDEN = Path(__file__).parent / "golden"
+RECORDED = read_line((Path(__file__).parent / "checkout.jsonl").read_bytes(), "test")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -55,15 +56,18 @@ def test_in_a_terminal(name: str, request_: Request, width: int, golden: Callabl
     golden(GOLDEN / f"{name}.txt", drawn(request_, width, unicode=name != "ascii"))
 
 
-@pytest.mark.parametrize(("name", "request_"), [("figure-2", FIGURE_2), ("contended", contended()), ("spans", SPANS)])
-def test_as_svg(name: str, request_: Request, golden: Callable[[Path, str], None]) -> None:
-    golden(GOLDEN / f"{name}.svg", path_svg(request_))
-
-
-def test_the_picture_in_the_documentation_is_that_of_a_recorded_request(golden: Callable[[Path, str], None]) -> None:
-    recorded = read_line((Path(__file__).parent / "checkout.jsonl").read_bytes(), "test")
-    assert isinstance(recorded, Request)
-    golden(Path(__file__).parents[3] / "deploy/path.svg", path_svg(recorded))
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [
+        (GOLDEN / "figure-2.svg", FIGURE_2),
+        (GOLDEN / "contended.svg", contended()),
+        (GOLDEN / "spans.svg", SPANS),
+        (Path(__file__).parents[3] / "deploy/path.svg", RECORDED),  # in the documentation
+    ],
+    ids=lambda given: given.name if isinstance(given, Path) else "",
+)
+def test_as_svg(path: Path, request_: Request, golden: Callable[[Path, str], None]) -> None:
+    golden(path, path_svg(request_))
 
 
 def test_states_look_unlike_each_other() -> None:

@@ -191,14 +191,11 @@ def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
     assert ended[0].until_ts < T0 + 300.0
 
 
-def test_what_was_recorded_earlier_is_not_live() -> None:
+def test_what_was_recorded_earlier_is_not_live_nor_is_a_tick_with_something_of_it() -> None:
     task = new_task()
     found = give(task, [*calm(0, 100), *troubled(100, 120)], (REPLAY_HEADER, b""))
     assert set(kinds(found)) == {"RequestOutput", "Anomaly"}
     assert {each.live for each in found} == {False}
-
-
-def test_a_tick_with_something_recorded_earlier_is_not_live() -> None:
     task = new_task()
     give(task, calm(0, 100))
     give(task, [normal(100.0)], (REPLAY_HEADER, b""))
@@ -216,9 +213,6 @@ def test_what_comes_twice_changes_nothing() -> None:
     give(task, [*sent, *other, *sent[380:], sent[3]])
     assert task.telemetry.duplicates == 21
     assert service_of(task).records == 800
-    # What has no number is never told from another one.
-    give(task, [normal(1.0, "same")] * 3)
-    assert task.telemetry.duplicates == 21
 
 
 def test_what_ended_out_of_order_counts_and_what_is_far_behind_is_late() -> None:

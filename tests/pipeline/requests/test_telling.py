@@ -53,6 +53,11 @@ def test_a_sentence_says_how_many_which_and_why() -> None:
         "4 % of requests, usually 0.1 %, are out of line like `r7-3` (`lock x.lock`): waits for a lock held by "
         "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
     )
+    # Of what is forgotten the name is told.
+    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
+        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
+    )
+    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
 
 
 def test_several_clusters_are_told_up_to_three() -> None:
@@ -62,13 +67,6 @@ def test_several_clusters_are_told_up_to_three() -> None:
     assert told.count("waits for a lock") == 3
     assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
     assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
-
-
-def test_of_what_is_forgotten_the_name_is_told_and_of_nothing_that() -> None:
-    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
-        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
-    )
-    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
 
 
 def test_names_have_no_control_characters() -> None:
