@@ -118,7 +118,7 @@ def test_values_that_mean_nothing(kind: str, value: object) -> None:
         READERS[kind](value)  # type: ignore[index]
 
 
-def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
+def test_defaults_are_valid_and_within_bounds_and_are_asked_for_by_their_kind(tmp_path: Path) -> None:
     settings = read_settings(environ=environment(tmp_path))
     assert settings.config is None
     assert settings.seconds("gaussian.context") == 14400
@@ -130,6 +130,8 @@ def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
         if not setting.found:
             setting.read(setting.default)
         assert settings.place(setting.name) == "default"
+    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
+        settings.count("gaussian.context")
 
 
 def test_the_state_is_where_the_rule_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,12 +296,6 @@ def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> No
 def test_an_assignment_without_name_and_value(text: str) -> None:
     with pytest.raises(SettingError, match="expected NAME=VALUE"):
         parse_assignment(text)
-
-
-def test_a_getter_of_another_kind_is_a_mistake(tmp_path: Path) -> None:
-    settings = read_settings(environ=environment(tmp_path))
-    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
-        settings.count("gaussian.context")
 
 
 def test_names_are_one_to_one_with_variables_and_fit_toml() -> None:

@@ -109,9 +109,7 @@ def test_a_host_that_has_died_holds_it_up_for_the_grace_and_then_no_more() -> No
     assert spans(closed) == [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0), (30.0, 40.0), (40.0, 50.0)]
     # Its last values stand for three of its ticks, of which there is no second one here.
     assert math.isnan(values(closed[1])["db-1:x_ratio"])
-
-
-def test_the_grace_is_an_interval_where_that_is_longer_than_ten_seconds() -> None:
+    # That is an interval where this is longer than ten seconds.
     intervals = Intervals()
     start = [measured(0), tick(1, 1.0), tick(1, 1.0, "db-1"), measured(60)]
     assert give(intervals, [*start, *(tick(ts, 1.0) for ts in range(2, 62))]) == []

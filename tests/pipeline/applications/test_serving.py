@@ -117,6 +117,11 @@ def test_what_serves_goes_to_each_application_and_all_else_nowhere() -> None:
     assert taken(Incoming(INPUT, 3, "web-1", encode(Mark("web-1", T0)), T0)) == []
     (letter,) = taken(Incoming(INPUT, 3, "web-1", b"junk", T0))
     assert isinstance(letter, DeadLetter)
+    # Nor do names too long for a frame.
+    layout = make_layout(["x" * 1020], ["x" * 1020], ["y"])
+    (letter,) = taken(incoming(Frame("host", "db-1", "process", T0, 1, layout, np.ones((1, 1)))))
+    assert isinstance(letter, DeadLetter)
+    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 def test_what_was_recorded_earlier_stays_so() -> None:
@@ -125,13 +130,6 @@ def test_what_was_recorded_earlier_stays_so() -> None:
     sent = outgoing(rekeyed, TOPICS)
     assert (sent.topic, sent.key, sent.ts) == ("t.applications", "shop", T0 + 5.0)
     assert [name for name, _ in sent.headers] == [REPLAY_HEADER]
-
-
-def test_names_too_long_for_a_frame_are_a_dead_letter_that_says_so() -> None:
-    layout = make_layout(["x" * 1020], ["x" * 1020], ["y"])
-    (letter,) = taken(incoming(Frame("host", "db-1", "process", T0, 1, layout, np.ones((1, 1)))))
-    assert isinstance(letter, DeadLetter)
-    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:

@@ -491,15 +491,15 @@ def test_what_could_not_be_closed_keeps_no_other_open_and_waits_for_the_next_sta
     assert not scene.state.exists()
 
 
-def test_a_damaged_file_of_open_diagnoses_is_said(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_of_open_diagnoses_is_said_and_one_that_cannot_be_written_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.state.write_text(f"{write_diagnosis(DIAGNOSIS)}\nnothing\n{json.dumps({'kind': 'anomaly'})}\n")
     assert Unfinished(scene.state).read() == [DIAGNOSIS]
     assert f"{scene.state}:2" in caplog.text
     assert f"{scene.state}:3: field 'kind'" in caplog.text
-
-
-def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    unfinished = Unfinished(tmp_path / "nothing" / "diagnoses.jsonl")
+    caplog.clear()
+    unfinished = Unfinished(scene.folder / "nothing" / "diagnoses.jsonl")
     unfinished.write([DIAGNOSIS])
     unfinished.write([DIAGNOSIS])
     assert len(caplog.messages) == 1

@@ -34,9 +34,7 @@ def test_a_row_is_told_with_its_score_pid_and_command_and_its_features_with_what
     heading, feature = shown(ranked(ranking(row()), {"hog[4711@99]": "python3 hog.py"}, Page(100)))
     assert heading == "  8.20  hog  4711  python3 hog.py"
     assert feature.split() == ["io_write_bytes_per_s", "212", "MB/s", "usually", "100", "±", "300", "kB/s", "40.0"]
-
-
-def test_what_is_over_is_shown_with_what_it_was_lately():
+    # What is over is shown with what it was lately.
     past = FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6)
     _, line = shown(ranked(ranking(row(features=(past,))), {}, Page(100)))
     assert "0 B/s  lately 30 MB/s, usually 100 ± 300 kB/s" in line

@@ -11,13 +11,7 @@ import httpx
 import pytest
 
 from laggard.pipeline.investigator import access, app, guard
-from laggard.pipeline.investigator.access import (
-    ALL_WRONG_AT_ONCE,
-    MAX_NAME,
-    WRONG_AT_ONCE,
-    Access,
-    page_listen,
-)
+from laggard.pipeline.investigator.access import ALL_WRONG_AT_ONCE, MAX_NAME, WRONG_AT_ONCE, Access, page_listen
 from laggard.pipeline.investigator.guard import MAX_QUERY_BYTES, REQUESTS_AT_ONCE
 from laggard.pipeline.settings import Given, Settings, read_settings
 from laggard.pipeline.web.errors import RequestError

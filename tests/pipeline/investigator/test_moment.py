@@ -295,11 +295,7 @@ def test_a_host_has_a_series_too_without_a_range_that_of_the_context_of_the_mome
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"row": "nobody", "feature": WRITES},
-        {"row": HOG, "feature": "x"},
-        {"row": HOG, "feature": WRITES, "scope": "x"},
-    ],
+    [{"row": "nobody", "feature": WRITES}, {"row": HOG, "feature": "x"}, {"row": HOG, "feature": WRITES, "scope": "x"}],
 )
 def test_what_has_no_series_is_named(page: Served, asked: dict[str, str]) -> None:
     until = time.monotonic() + 120

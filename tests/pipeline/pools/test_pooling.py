@@ -100,6 +100,11 @@ def test_members_go_to_their_pools_and_all_else_nowhere() -> None:
     assert taken(Incoming(INPUT, 3, "web-1", encode(Mark("web-1", T0)), T0)) == []
     (letter,) = taken(Incoming(INPUT, 3, "web-1", b"junk", T0))
     assert isinstance(letter, DeadLetter)
+    # Nor do names too long for a frame.
+    layout = make_layout(["x" * 1020], ["gunicorn"], ["y"])
+    (letter,) = taken(incoming(Frame("host", "web-1", "process", T0, 1, layout, np.ones((1, 1)))))
+    assert isinstance(letter, DeadLetter)
+    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 @pytest.mark.parametrize("headers", [{}, {REPLAY_HEADER: b""}])
@@ -109,13 +114,6 @@ def test_they_go_on_as_they_came(headers: dict[str, bytes]) -> None:
     sent = outgoing(rekeyed, TOPICS)
     assert (sent.topic, sent.key, sent.ts) == ("t.pools", "web", T0 + 5.0)
     assert [name for name, _ in sent.headers] == list(headers)
-
-
-def test_names_too_long_for_a_frame_are_a_dead_letter_that_says_so() -> None:
-    layout = make_layout(["x" * 1020], ["gunicorn"], ["y"])
-    (letter,) = taken(incoming(Frame("host", "web-1", "process", T0, 1, layout, np.ones((1, 1)))))
-    assert isinstance(letter, DeadLetter)
-    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:

@@ -64,11 +64,7 @@ CASES = {
         90, 30, Spent(50, 0, "RS", "ioctl", "/dev/x", result="ENOTTY", times=900, usual_times=3)
     ),
     "taken CPU": evidence(
-        510,
-        120,
-        Spent(250, 4, "BP", by="backup", pid=77),
-        Spent(50, 30, "BP", "write", by="php-fpm"),
-        requests=30,
+        510, 120, Spent(250, 4, "BP", by="backup", pid=77), Spent(50, 30, "BP", "write", by="php-fpm"), requests=30
     ),
     "CPU taken by nobody known": evidence(510, 100, states={"BP": (400, 20)}),
     "page cache misses of one file": evidence(400, 30, Spent(360, 2, "BD", "read", "/srv/data/a.php")),
@@ -85,10 +81,7 @@ CASES = {
         400, 30, Spent(350, 2, "BT", "recvfrom", "127.0.0.1:6379", "redis-server", times=1, usual_times=1)
     ),
     "many questions": evidence(
-        400,
-        30,
-        Spent(350, 12, "BT", "recvfrom", "127.0.0.1:3306", "mysqld", times=300, usual_times=12),
-        requests=50,
+        400, 30, Spent(350, 12, "BT", "recvfrom", "127.0.0.1:3306", "mysqld", times=300, usual_times=12), requests=50
     ),
     "answer over the network of somebody": evidence(400, 30, Spent(350, 2, "BN", "recvfrom")),
     "two servers": evidence(
@@ -107,10 +100,7 @@ CASES = {
     "name lookup by its daemon": evidence(5380, 40, Spent(5330, 1, "BT", "poll", by="systemd-resolve")),
     "other thread": evidence(380, 40, Spent(330, 1, "BF", "futex", by="gc", pid=4), requests=9),
     "futex in turns": evidence(
-        380,
-        40,
-        Spent(200, 1, "BS", "futex", result="ETIMEDOUT", times=40),
-        Spent(135, 1, "BF", "futex", by="worker-3"),
+        380, 40, Spent(200, 1, "BS", "futex", result="ETIMEDOUT", times=40), Spent(135, 1, "BF", "futex", by="worker-3")
     ),
     "sleep": evidence(380, 40, Spent(340, 1, "BS", "clock_nanosleep")),
     "held in the kernel": evidence(400, 30, Spent(365, 2, "BT", "openat", "/srv/x", "kworker/1:2", pid=9)),
@@ -160,13 +150,7 @@ CASES = {
         Repeated(("fcntl",), 419.4, 7),
         Repeated(("fcntl",) * 2, 304.6, 2),
         Repeated(("fcntl",) * 3, 193.2),
-        states={
-            "RU": (347.1, 20.1),
-            "BP": (51.7, 82.4),
-            "BT": (124.5, 22.1),
-            "RS": (10.7, 1.4),
-            "BI": (24.6, 0),
-        },
+        states={"RU": (347.1, 20.1), "BP": (51.7, 82.4), "BT": (124.5, 22.1), "RS": (10.7, 1.4), "BI": (24.6, 0)},
         requests=5,
         syscalls=(2690, 246.7),
     ),

@@ -198,7 +198,7 @@ def test_the_path_of_one(here: Called) -> None:
     assert lines[-1].startswith("Next: `laggard requests path r1 --svg path.svg ")
 
 
-def test_a_beginning_of_an_id_will_do(here: Called) -> None:
+def test_a_beginning_of_an_id_will_do_and_of_two_services_one_has_to_be_said(here: Called) -> None:
     code, out, _ = here("path", "slow-3")
     assert code == 0
     assert "(slow-3)" in out
@@ -206,9 +206,6 @@ def test_a_beginning_of_an_id_will_do(here: Called) -> None:
     assert code == NO_DATA
     assert "10 requests have an id that begins with slow: " in err
     assert err.endswith(", ...; expected more of the id\n")
-
-
-def test_an_id_of_two_services(here: Called) -> None:
     code, _, err = here("path", "n-7")
     assert code == NO_DATA
     assert "(shop, 107 ms)" in err
