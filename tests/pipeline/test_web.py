@@ -31,6 +31,7 @@ from laggard.pipeline.web.listen import Listen, ListenError
 from laggard.pipeline.web.marks import MARKS_AT_ONCE, MAX_BODY_BYTES, Allowance, read_mark
 from laggard.pipeline.web.server import serve
 from tests.brokers.ports import free_port
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -262,9 +263,7 @@ def test_errors_are_json_and_tell_nothing_of_the_inside(port: Port, caplog: pyte
     port.failure = RuntimeError("secret")
     with caplog.at_level(logging.ERROR):
         answer = port.post({"note": ""})
-        deadline = time.monotonic() + 120
-        while "secret" not in caplog.text and time.monotonic() < deadline:  # logged after the answer
-            time.sleep(0.01)
+        until(lambda: "secret" in caplog.text)  # logged after the answer
     refused(answer, 500, "internal error")
     assert "secret" not in answer.text
     assert "RuntimeError: secret" in caplog.text
@@ -322,22 +321,17 @@ def test_connections_that_ask_for_nothing_lock_nobody_out(port: Port, monkeypatc
     monkeypatch.setattr(server._Protocol, "_close_silent", when_all_are_there)
     address = ("127.0.0.1", port.number)
     held = [socket.create_connection(address) for _ in range(40)]
-    deadline = time.monotonic() + 120
 
     def healthy() -> int:
-        assert time.monotonic() < deadline
         with suppress(OSError):
             held[1].sendall(b"G")  # one byte now and then is no question
-        time.sleep(0.05)
         return httpx.get(f"{port.url}/-/healthy", timeout=120).status_code
 
     try:
         # They are taken one by one, and lock others out only when enough of them are.
-        while healthy() != 503:
-            pass
+        until(lambda: healthy() == 503)
         looks.set()
-        while healthy() != 200:
-            pass
+        until(lambda: healthy() == 200)
     finally:
         for connection in held:
             connection.close()
@@ -432,16 +426,15 @@ def test_it_stops_with_the_event_and_gives_the_port_back(monkeypatch: pytest.Mon
     port = Port(number=free_port())  # none that a connection may take meanwhile
     assert port.client.get("/-/healthy").status_code == 200  # leaves an idle connection open
     port.stop.set()
-    deadline = time.monotonic() + 120
-    while True:
-        assert time.monotonic() < deadline
+
+    def gone() -> bool:
         try:
             httpx.get(port.url, timeout=120)
-        except httpx.ConnectError:
-            break
-        except httpx.TransportError:  # it was just closing
-            pass
-        time.sleep(0.05)
+        except httpx.TransportError as error:  # another one while it was just closing
+            return isinstance(error, httpx.ConnectError)
+        return False
+
+    until(gone)
     port.close()
     monkeypatch.setattr(server, "_TICK_S", 60.0)
     again = Port(number=port.number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.applications.serving import Rows, ServedByFrames, ServedBySettings, Serving
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
 from tests.pipeline.applications.records import NAN, T0, measured
-from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
+from tests.pipeline.ending import rekeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,23 +130,7 @@ def test_what_was_recorded_earlier_stays_so() -> None:
 
 
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:
-    """Workers that end without a word after some steps, on a bus that refuses now and then."""
-    draw, never = random.Random(5), threading.Event()
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        frames = [host_frame(float(n), draw.choice(["web-1", "db-1", "cache"]), sequence=n) for n in range(80)]
-        bus.append([Outgoing(INPUT.topic, each.key, encode(each), each.ts) for each in frames])
-        refusing = Refusing(bus, 0.05)
-        while bus.committed(TOPICS.group("serving"), INPUT) < len(frames):
-            worker = Runner(refusing, [Serving(SERVED)], TOPICS, pace=ONE_BY_ONE)
-            for _ in range(draw.randrange(1, 25)):
-                worker.step(never)
-            for turn in worker._turns:  # as a process that is killed: nothing more is committed
-                turn.member.close()
-        assert refusing.refused > 0
-        records = list(bus.read(Partition("t.applications", 0), 0))
-        found = [(record.key, Decoder().decode(record.value, "").sequence) for record in records]
-        expected = [(name, frame.sequence) for frame in frames for name in SERVED(frame.key)]
-        assert found == expected
-        # It needs nothing but the offset: there are no snapshots, and none is looked for.
-        assert not bus.snapshots("serving", INPUT)
+    draw = random.Random(5)
+    frames = [host_frame(float(n), draw.choice(["web-1", "db-1", "cache"]), sequence=n) for n in range(80)]
+    found = rekeyed(tmp_path, Serving(SERVED), TOPICS, frames, APPLICATIONS)
+    assert found == [(name, frame.sequence) for frame in frames for name in SERVED(frame.key)]

@@ -4,7 +4,6 @@ import hmac
 import logging
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -18,6 +17,7 @@ from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.limits import Buckets
 from laggard.pipeline.web.listen import ListenError
 from tests.pipeline.investigator.serving import served
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -519,10 +519,7 @@ def test_few_answers_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.
         ]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 120
-        while len(answers) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: len(answers) >= 2)
         for answer in answers:
             refused(answer, 503, "too much is asked at once")
             assert answer.headers["retry-after"] == "5"

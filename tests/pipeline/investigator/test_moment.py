@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import re
-import time
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
+from tests.monitoring.servers import awaited
 from tests.pipeline.history.conftest import (
     FEATURES,
     GAP,
@@ -41,6 +42,7 @@ from tests.pipeline.history.conftest import (
     work,
 )
 from tests.pipeline.investigator.serving import get, refused, served
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +84,7 @@ def page(bus: Path) -> Iterator[Served]:
 
 def whole(page: Served, path: str, /, **asked: Any) -> Any:
     """A series, or a timeline, with all that it is to have."""
-    until = time.monotonic() + 120
-    while not (found := get(page, path, **asked))["complete"]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return found
+    return awaited(lambda: get(page, path, **asked), lambda found: found["complete"], 120.0)
 
 
 # A moment.
@@ -298,10 +296,7 @@ def test_a_host_has_a_series_too_without_a_range_that_of_the_context_of_the_mome
     [{"row": "nobody", "feature": WRITES}, {"row": HOG, "feature": "x"}, {"row": HOG, "feature": WRITES, "scope": "x"}],
 )
 def test_what_has_no_series_is_named(page: Served, asked: dict[str, str]) -> None:
-    until = time.monotonic() + 120
-    while page.client.get("/api/v1/series", params=asked).status_code == 200:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: page.client.get("/api/v1/series", params=asked).status_code != 200)
     status, error, expected = refused(page, "/series", **asked)
     assert (status, expected) == (404, "a row, and a feature of it, that /row has")
     assert repr(asked["row"]) in error
@@ -311,15 +306,8 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
     with EmbeddedBus(bus) as opened:
         columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, looks_bytes=20_000)
         for row in (*ROWS, *reversed(ROWS)):
-            until = time.monotonic() + 120
-            while True:
-                found = columns.thinned(
-                    "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000, moment=at(100)
-                )
-                if found.complete:
-                    break
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            asked = partial(columns.thinned, "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000)
+            found = awaited(lambda asked=asked: asked(moment=at(100)), lambda found: found.complete, 120.0)
             there = {ts: value for ts, value in zip(found.ts, found.values, strict=True) if value is not None}
             assert there == values_of(WRITES, row)
 

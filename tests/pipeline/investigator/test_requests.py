@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from laggard.pipeline.requests.past import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.wiring import looking as wired
 from tests.grafana.service import THREADS
+from tests.monitoring.servers import awaited
 from tests.pipeline.investigator.serving import get, refused, served
 from tests.pipeline.investigator.traced import SECONDS, SERVICE, record
 from tests.pipeline.requests.told import LOCKED, outlying
@@ -142,11 +142,7 @@ def test_requests_are_listed_in_the_order_and_with_the_text_that_is_asked_for(pa
 
 def placed(page: Served) -> Any:
     """The plane, once it is there."""
-    deadline = time.monotonic() + 120
-    while (told := get(page, "/requests/plane", service=SERVICE))["pending"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return told
+    return awaited(lambda: get(page, "/requests/plane", service=SERVICE), lambda told: not told["pending"], 120)
 
 
 @pytest.mark.slow
@@ -184,9 +180,7 @@ def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -
 
     def made(keys: int) -> looking.Plane:
         wanted = list(told.took)[:keys]
-        while (found := planes.plane("about", told, wanted))[1]:
-            time.sleep(0.01)
-        return found[0]
+        return awaited(lambda: planes.plane("about", told, wanted), lambda found: not found[1], 120)[0]
 
     assert made(30).drawn.normal == 30
     now = looking.EVERY_S - 1.0
