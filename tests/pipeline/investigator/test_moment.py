@@ -307,7 +307,7 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
         columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, looks_bytes=20_000)
         for row in (*ROWS, *reversed(ROWS)):
             asked = partial(columns.thinned, "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000)
-            found = awaited(lambda asked=asked: asked(moment=at(100)), lambda found: found.complete, 120.0)
+            found = awaited(partial(asked, moment=at(100)), lambda found: found.complete, 120.0)
             there = {ts: value for ts, value in zip(found.ts, found.values, strict=True) if value is not None}
             assert there == values_of(WRITES, row)
 
