@@ -104,7 +104,7 @@ def refused(answer: httpx.Response, status: int, error: str) -> None:
     assert "Traceback" not in answer.text
 
 
-def test_healthy_and_ready(port: Port) -> None:
+def test_healthy_and_ready_and_what_else_is_here(port: Port) -> None:
     assert port.client.get("/-/healthy").json() == {"healthy": True}
     assert port.client.get("/-/ready").json() == {"ready": True}
     port.left = {"gaussian laggard.counters/0": 1200}
@@ -113,9 +113,6 @@ def test_healthy_and_ready(port: Port) -> None:
     assert answer.json() == {"ready": False, "left": {"gaussian laggard.counters/0": 1200}}
     assert "retry-after" in answer.headers
     assert port.client.get("/-/healthy").status_code == 200
-
-
-def test_index_says_what_is_here_without_markup_from_outside(port: Port) -> None:
     answer = port.client.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     for word in ("/metrics", "/-/ready", "/marks", "web-1", "laggard why"):

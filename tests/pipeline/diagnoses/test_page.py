@@ -207,10 +207,13 @@ def test_blocked_threads_are_told_by_what_they_wait_in_and_who_called() -> None:
     ]
 
 
-def test_where_it_is_not_known_what_blocks_the_function_is_told() -> None:
+def test_of_what_blocks_a_thread_the_function_is_told_and_of_a_brief_one_how_long_it_was_seen() -> None:
     stacks = (Stack((FSYNC, LOOP), 2, "blocked"), Stack((), 1, "blocked"))
     lines = page(diagnosis(Phase(True, START, START + 10, 3, (thread(1, "a", 0.0, *stacks),))))
     assert lines[4:6] == ["          66.7 %  blocked in fsync (libc.so.6) < run_forever", "          33.3 %  blocked"]
+    brief = thread(1, "brief", 1.0, Stack((COMPUTE,), 10), end=START + 1.2)
+    lines = page(diagnosis(Phase(True, START, START + 10, 100, (brief,))))
+    assert "    10 %  brief  1  began in python3.11+0x1d7b, seen for 1.2 s" in lines
 
 
 def test_cpu_time_is_shared_out_by_the_clock_of_each_thread_not_by_how_often_it_was_seen() -> None:
@@ -221,12 +224,6 @@ def test_cpu_time_is_shared_out_by_the_clock_of_each_thread_not_by_how_often_it_
     assert shares == pytest.approx({COMPUTE: 0.375, LOOP: 0.375, PARSE: 0.25})
     assert [each.thread.name for each in uses(phase)] == ["seldom", "often"]
     assert [each.share for each in uses(phase)] == pytest.approx([0.3, 0.1])
-
-
-def test_a_thread_that_was_there_for_a_while_is_told_to_be() -> None:
-    brief = thread(1, "brief", 1.0, Stack((COMPUTE,), 10), end=START + 1.2)
-    lines = page(diagnosis(Phase(True, START, START + 10, 100, (brief,))))
-    assert "    10 %  brief  1  began in python3.11+0x1d7b, seen for 1.2 s" in lines
 
 
 @pytest.mark.parametrize(

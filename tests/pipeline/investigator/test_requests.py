@@ -67,7 +67,9 @@ def test_where_nothing_is_recorded_it_is_said_what_to_do(tmp_path: Path) -> None
         assert (status, error, expected) == (404, "nothing is recorded of service 'shop'", told["hint"])
 
 
-def test_services_are_told_with_durations_and_open_troubles(page: Served) -> None:
+def test_services_are_told_with_durations_and_open_troubles_and_of_another_time_when_the_newest_came(
+    page: Served,
+) -> None:
     told = get(page, "/requests")
     assert (told["from"], told["to"], told["hint"]) == (NOW - 3600.0, NOW, "")
     (one,) = told["services"]
@@ -79,9 +81,7 @@ def test_services_are_told_with_durations_and_open_troubles(page: Served) -> Non
     (trouble,) = one["troubles"]
     assert trouble["to"] is None
     assert "like `812-" in trouble["sentence"]
-
-
-def test_of_another_time_it_is_said_when_the_newest_came(page: Served) -> None:
+    # Of another time it is said when the newest came.
     told = get(page, "/requests", to=BEGIN - 5000.0)
     assert (told["services"], told["silent"]) == ([], [SERVICE])
     assert told["newest"] == pytest.approx(NOW, abs=1.0)

@@ -311,9 +311,7 @@ def test_an_operator_that_cannot_report_costs_that_alone() -> None:
     assert isinstance(letter, DeadLetter)
     assert letter.reason == f"{place(4)}: a whole that cannot be told: ValueError: cannot report this"
     assert isinstance(whole, PoolOutput)
-
-
-def test_of_what_nothing_can_be_said_there_is_no_whole() -> None:
+    # Of what nothing can be said there is no whole.
     task = new_task()
     assert task.whole("workers") is None
     give(task, [told(0.0, {"a": -1.0})])

@@ -53,7 +53,7 @@ def test_a_frame_of_all_members_is_a_tick_at_once_when_it_is_known_that_no_parts
     assert closed_at == [[], [0], [1], [2, 3], [4], [5], [6], [7]]
 
 
-def test_parts_of_one_time_are_one_tick() -> None:
+def test_parts_of_one_time_are_one_tick_that_is_live_if_all_are() -> None:
     ticks = Ticks()
     frames = [told(5.0 * number, {row: number}) for number in range(4) for row in "abc"]
     closed = fed(ticks, frames)
@@ -62,6 +62,12 @@ def test_parts_of_one_time_are_one_tick() -> None:
     assert [tick.offset for tick in closed] == [2, 5, 8]
     (last,) = ticks.rest()
     assert members(last) == dict.fromkeys("abc", 3.0)
+    # Live is one that is so in all parts.
+    ticks = Ticks()
+    for live, row in ((True, "a"), (False, "b")):
+        ticks.take(told(0.0, {row: 0}), 0, live=live)
+    (tick,) = ticks.rest()
+    assert not tick.live
 
 
 def test_a_part_behind_its_tick_is_late_and_from_then_on_parts_are_waited_for() -> None:
@@ -151,14 +157,6 @@ def test_a_clock_that_was_ahead_and_is_set_back_is_noticed() -> None:
         assert ticks.take(told(5.0 * number, {"a": 0}), 99, live=True) == "late"
         if number % 5 == 0:
             assert ticks.take(told(1e6 + 100.0 + number, {"a": 0}), 99, live=True) == "new"
-
-
-def test_live_is_a_tick_that_is_so_in_all_parts() -> None:
-    ticks = Ticks()
-    for live, row in ((True, "a"), (False, "b")):
-        ticks.take(told(0.0, {row: 0}), 0, live=live)
-    (tick,) = ticks.rest()
-    assert not tick.live
 
 
 def test_bounds_hold_without_the_ones_that_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

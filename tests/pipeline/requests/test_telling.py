@@ -58,6 +58,9 @@ def test_a_sentence_says_how_many_which_and_why() -> None:
         "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
     )
     assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
+    # Names have no control characters.
+    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
+    assert told.isprintable()
 
 
 def test_several_clusters_are_told_up_to_three() -> None:
@@ -67,11 +70,6 @@ def test_several_clusters_are_told_up_to_three() -> None:
     assert told.count("waits for a lock") == 3
     assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
     assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
-
-
-def test_names_have_no_control_characters() -> None:
-    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
-    assert told.isprintable()
 
 
 def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
