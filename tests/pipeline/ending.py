@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.records import Decoder, encode
 from laggard.pipeline.topics import ANOMALIES, Topics
 from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
+from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus, Outgoing
+    from laggard.pipeline.bus import Bus
     from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.topics import Topic
 
 BUSES: Final = ["embedded", *(pytest.param(client, marks=pytest.mark.slow) for client in CLIENTS)]
 """The parameters of a fixture that asks `buses`."""
@@ -96,6 +101,31 @@ def run(
         [without_ids(each) for each in told if each["kind"] != "incident"],
         [without_ids(each) for each in told if each["kind"] == "incident"],
     )
+
+
+def rekeyed(
+    folder: Path, stage: Stage, topics: Topics, frames: Sequence[Frame], result: Topic
+) -> list[tuple[str, int]]:
+    """The keys and numbers of frames that a stage makes of these: by workers that end without a word after some steps.
+
+    On a bus that refuses now and then. The stage needs nothing but its offset: there are no snapshots.
+    """
+    draw, never = random.Random(5), threading.Event()
+    with EmbeddedBus(folder / "bus.db") as bus:
+        bus.create(topics.specs())
+        inputs = Partition(topics.name(stage.topic), 0)
+        bus.append([Outgoing(inputs.topic, each.key, encode(each), each.ts) for each in frames])
+        refusing = Refusing(bus, 0.05)
+        while bus.committed(topics.group(stage.name), inputs) < len(frames):
+            worker = Runner(refusing, [stage], topics, pace=ONE_BY_ONE)
+            for _ in range(draw.randrange(1, 25)):
+                worker.step(never)
+            for turn in worker._turns:  # as a process that is killed: nothing more is committed
+                turn.member.close()
+        assert refusing.refused > 0
+        assert not bus.snapshots(stage.name, inputs)
+        records = bus.read(Partition(topics.name(result), 0), 0)
+        return [(each.key, Decoder().decode(each.value, "").sequence) for each in records]
 
 
 def without_ids(found: Any) -> Any:

@@ -204,87 +204,79 @@ def test_a_dead_letter_has_the_headers_that_are_told() -> None:
         assert [name for name, _ in sent.headers] == told
 
 
-# The page for subscribers, deploy/anomalies.md.
+# The pages for subscribers.
 
-PAGE = (ROOT / "deploy/anomalies.md").read_text()
+
+def page(name: str) -> str:
+    return (ROOT / f"deploy/{name}.md").read_text()
+
+
+def named(text: str) -> set[str]:
+    """All that stands in backquotes."""
+    return set(re.findall(r"`(\w+)`", text))
+
+
+def explained(text: str) -> set[str]:
+    """What tables have in their first column."""
+    return {name for cell in re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE) for name in named(cell)}
+
+
+def example(page: str, sent: Outgoing) -> None:
+    """The headers and the topic in the page are those with which its example would be sent."""
+    (headers,) = re.findall(r"```\n(ce_.*?)```", page, re.DOTALL)
+    assert [f"{name}: {text.decode()}" for name, text in sent.headers] == headers.splitlines()
+    assert f"`{sent.topic}`" in page
+
+
+PAGE = page("anomalies")
 
 
 def test_the_example_is_what_would_be_sent() -> None:
     (value,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    (headers,) = re.findall(r"```\n(ce_.*?)```", PAGE, re.DOTALL)
     VALIDATORS["anomaly"].validate(json.loads(value))
     read_back = read_output(value, "anomalies.md")
     assert isinstance(read_back, Anomaly)
     assert read_back.to_json() == json.loads(value)
     (place,) = re.findall(r"`(laggard\.counters\[\d+\]@\d+)`", PAGE)
     assert read_back.id == anomaly_id(read_back.operator, read_back.key, place)
-    sent = outgoing(read_back, Topics())
-    assert [f"{name}: {text.decode()}" for name, text in sent.headers] == headers.splitlines()
-    assert f"`{sent.topic}`" in PAGE
+    example(PAGE, outgoing(read_back, Topics()))
 
 
 @pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking", "pool", "request"])
 def test_every_field_is_explained(kind: str) -> None:
     section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
-    explained = {
-        name for cell in re.findall(r"^\| ([^|]*) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
-    }
-    assert explained == set(SCHEMAS[kind]["properties"])
+    assert explained(section) == set(SCHEMAS[kind]["properties"])
 
 
-def test_every_field_of_rows_and_features_is_explained() -> None:
+def test_every_field_of_rows_and_features_and_of_what_is_ranked_in_a_pool_is_explained() -> None:
     for name, schema in SCHEMAS["incident"]["$defs"].items():
         (told_of,) = re.findall(rf"Of an? {name}: (.*?)\.(?=\s)", PAGE, re.DOTALL)
-        assert set(re.findall(r"`(\w+)`", told_of)) == set(schema["properties"])
-
-
-def test_every_field_of_what_is_ranked_in_a_pool_and_each_kind_is_explained() -> None:
+        assert named(told_of) == set(schema["properties"])
     parts = SCHEMAS["pool"]["$defs"]
     (of_ranked,) = re.findall(r"Of a ranked one: (.*?)\.(?=\s)", PAGE, re.DOTALL)
     (of_level,) = re.findall(r"Of a level: (.*?)\.(?=\s)", PAGE, re.DOTALL)
-    explained = set(re.findall(r"`(\w+)`", of_ranked))
-    assert explained == {*parts["ranked"]["properties"], *KINDS, "mean", "standard_deviation"}
-    assert set(re.findall(r"`(\w+)`", of_level)) == {*parts["level"]["properties"], "linkage"}
+    assert named(of_ranked) == {*parts["ranked"]["properties"], *KINDS, "mean", "standard_deviation"}
+    assert named(of_level) == {*parts["level"]["properties"], "linkage"}
 
 
-# The page of diagnoses, deploy/diagnoses.md.
-
-DIAGNOSES_PAGE = (ROOT / "deploy/diagnoses.md").read_text()
-
-
-def test_the_diagnosis_in_the_page_is_what_would_be_sent() -> None:
-    (value,) = re.findall(r"```json\n(.*?)```", DIAGNOSES_PAGE, re.DOTALL)
-    (headers,) = re.findall(r"```\n(ce_.*?)```", DIAGNOSES_PAGE, re.DOTALL)
+def test_every_field_of_a_diagnosis_is_explained_and_the_example_is_what_would_be_sent() -> None:
+    told = page("diagnoses")
+    (value,) = re.findall(r"```json\n(.*?)```", told, re.DOTALL)
     VALIDATORS["diagnosis"].validate(json.loads(value))
-    diagnosis = read_diagnosis(value, "diagnoses.md")
-    sent = outgoing_diagnosis(diagnosis, Topics().name(DIAGNOSES))
+    sent = outgoing_diagnosis(read_diagnosis(value, "diagnoses.md"), Topics().name(DIAGNOSES))
     assert json.loads(sent.value) == json.loads(value)
-    assert [f"{name}: {text.decode()}" for name, text in sent.headers] == headers.splitlines()
-    assert f"`{sent.topic}`" in DIAGNOSES_PAGE
-    assert f"{MAX_DIAGNOSIS_BYTES:,} bytes" in DIAGNOSES_PAGE
-
-
-def test_every_field_of_a_diagnosis_is_explained() -> None:
-    cells = re.findall(r"^\| ([^|]*) \|", DIAGNOSES_PAGE, re.MULTILINE)
+    example(told, sent)
+    assert f"{MAX_DIAGNOSIS_BYTES:,} bytes" in told
     schema = SCHEMAS["diagnosis"]
-    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(schema["properties"])
+    assert explained(told) == set(schema["properties"])
     for name, part in schema["$defs"].items():
-        (told_of,) = re.findall(rf"^Of a {name}: (.*?)\.$", DIAGNOSES_PAGE, re.DOTALL | re.MULTILINE)
-        assert set(re.findall(r"`(\w+)`", told_of)) == set(part["properties"])
-
-
-# The page about models, deploy/models.md.
-
-MODELS_PAGE = (ROOT / "deploy/models.md").read_text()
+        (told_of,) = re.findall(rf"^Of a {name}: (.*?)\.$", told, re.DOTALL | re.MULTILINE)
+        assert named(told_of) == set(part["properties"])
 
 
 def test_every_field_of_a_model_is_explained_and_the_example_is_one() -> None:
-    explained = {
-        name
-        for cell in re.findall(r"^\| ([^|]*) \|", MODELS_PAGE, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", cell)
-    }
+    told = page("models")
     parts = SCHEMAS["model"]["$defs"].values()
-    assert explained == set(SCHEMAS["model"]["properties"]).union(*(part["properties"] for part in parts))
-    (value,) = re.findall(r"```json\n(.*?)```", MODELS_PAGE, re.DOTALL)
+    assert explained(told) == set(SCHEMAS["model"]["properties"]).union(*(part["properties"] for part in parts))
+    (value,) = re.findall(r"```json\n(.*?)```", told, re.DOTALL)
     VALIDATORS["model"].validate(json.loads(value))

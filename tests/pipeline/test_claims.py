@@ -26,7 +26,7 @@ with Claim(sys.argv[1], Path(sys.argv[2]), "agent"):
 """
 
 
-def test_one_holder_at_a_time(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_whose_claim_is_for_its_owner_alone(tmp_path: Path) -> None:
     bus = str(tmp_path / "new/laggard.db")
     assert holder_of(bus, tmp_path, "agent") is None
     before = time.time()
@@ -35,6 +35,8 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
         assert holder is not None
         assert (holder.pid, holder.url) == (os.getpid(), "")
         assert before <= holder.since <= time.time()
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+        assert claim_path(bus, tmp_path, "agent").stat().st_mode & 0o777 == 0o600
         claim.tell("http://127.0.0.1:1")
         assert getattr(holder_of(bus, tmp_path, "agent"), "url", None) == "http://127.0.0.1:1"
         with pytest.raises(Claimed, match=rf"`laggard agent` runs already on .*laggard\.db \(process {os.getpid()}\)"):
@@ -109,13 +111,6 @@ def test_a_holder_that_has_not_said_who_it_is(tmp_path: Path, text: bytes) -> No
         assert getattr(holder_of(bus, tmp_path, "up"), "pid", None) == 0
         with pytest.raises(Claimed, match=r"`laggard up` runs already on \S+; stop"):
             Claim(bus, tmp_path, "up")
-
-
-def test_claims_are_for_their_owner_alone(tmp_path: Path) -> None:
-    bus = tmp_path / "new/laggard.db"
-    with Claim(str(bus), tmp_path, "up"):
-        assert bus.parent.stat().st_mode & 0o777 == 0o700
-        assert claim_path(str(bus), tmp_path, "up").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

@@ -14,33 +14,24 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from laggard.pipeline import cli
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim
-from laggard.pipeline.cli import COMMANDS, laggard, run
+from laggard.pipeline.cli import COMMANDS, run
 from laggard.pipeline.cli.exits import BUSY, FAILED, MEANINGS, NO_DATA, UNAVAILABLE, USAGE
 from laggard.pipeline.cli.options import given_settings, same_settings, setting_flag, settings_options, to_type
 from laggard.pipeline.records import Decoder, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
+
+    from tests.pipeline.conftest import Called
+
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 
 
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own configuration and state take no part."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("LAGGARD_HOST", "web-1")
-
-
-def called(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = run(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 def marks(path: Path) -> list[Mark]:
@@ -52,27 +43,22 @@ def marks(path: Path) -> list[Mark]:
     return [mark for mark in read if isinstance(mark, Mark)]
 
 
-def test_help_names_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = called(["--help"], capsys)
+def test_help_names_every_command_and_every_exit_code(laggard: Called) -> None:
+    code, out, err = laggard("--help")
     assert (code, err) == (0, "")
     assert all(f"  {name} " in out for name in COMMANDS)
     assert all(meaning in out for meaning in MEANINGS.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_there_and_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = called([name, "-h"], capsys)
+def test_every_command_is_there_and_has_help_and_so_has_every_option(name: str, laggard: Called) -> None:
+    code, out, _ = laggard(name, "-h")
     assert code == 0
     assert out.startswith(f"Usage: laggard {name} ")
-
-
-def test_every_option_has_help() -> None:
-    context = click.Context(laggard)
-    for name in COMMANDS:
-        command = laggard.get_command(context, name)
-        assert command is not None
-        for option in command.params:
-            assert not isinstance(option, click.Option) or option.help or option.hidden, f"{name} {option.name}"
+    command = cli.laggard.get_command(click.Context(cli.laggard), name)
+    assert command is not None
+    for option in command.params:
+        assert not isinstance(option, click.Option) or option.help or option.hidden, option.name
 
 
 def test_help_loads_no_command_and_nothing_heavy() -> None:
@@ -115,21 +101,21 @@ def test_version() -> None:
         ),
     ],
 )
-def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = called(arguments, capsys)
+def test_a_wrong_command_line(arguments: list[str], said: str, laggard: Called) -> None:
+    code, out, err = laggard(*arguments)
     assert (code, out) == (USAGE, "")
     assert said in err
     assert "Traceback" not in err
 
 
 def test_an_unexpected_error_is_one_line_and_its_traceback_with_debug(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    laggard: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
         raise LookupError("first line\nsecond line")
 
-    monkeypatch.setattr(laggard, "main", lambda *_, **__: broken())
-    assert called(["mark"], capsys) == (FAILED, "", "laggard: LookupError: first line (more with --debug)\n")
+    monkeypatch.setattr(cli.laggard, "main", lambda *_, **__: broken())
+    assert laggard("mark") == (FAILED, "", "laggard: LookupError: first line (more with --debug)\n")
     with pytest.raises(LookupError):
         run(["mark", "--debug"])
 
@@ -150,23 +136,26 @@ def test_a_reader_that_goes_away() -> None:
     assert gone.stderr == ""
 
 
-def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mark(tmp_path: Path, laggard: Called) -> None:
+    said = f"laggard: nothing is recorded at {tmp_path}/state/laggard.db; start `laggard up` first\n"
+    assert laggard("mark", "x") == (NO_DATA, "", said)
+    assert not (tmp_path / "state").exists()
     path = tmp_path / "laggard.db"
     EmbeddedBus(path).close()
     before = time.time()
-    code, out, err = called(["mark", "checkout hangs", "--bus", str(path)], capsys)
+    code, out, err = laggard("mark", "checkout hangs", "--bus", str(path))
     assert code == 0
     assert err == "laggard: nothing is recorded of web-1 yet\n"
     first, second = out.splitlines()
     assert first.startswith("Marked 20")
     assert first.endswith(" on web-1: checkout hangs")
     assert second == f"Next: `laggard why --mark last --bus {path}`"
-    code, out, err = called(["mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path)], capsys)
+    code, out, err = laggard("mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path))
     assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
-    code, out, _ = called(["mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path)], capsys)
+    code, out, _ = laggard("mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path))
     told = json.loads(out)
     assert (code, told) == (0, {"id": told["id"], "ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})
-    code, out, _ = called(["why", "--marks", "--json", "--bus", str(path)], capsys)
+    code, out, _ = laggard("why", "--marks", "--json", "--bus", str(path))
     assert (code, json.loads(out.splitlines()[1])) == (0, told), "by this id it can be asked about"
     one, two, _ = marks(path)
     assert (one.host, one.note) == ("web-1", "checkout hangs")
@@ -174,51 +163,36 @@ def test_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert two == Mark("web-2", 1_700_000_000.0, "")
 
 
-def test_mark_before_anything_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = called(["mark", "x"], capsys)
-    assert (code, out) == (NO_DATA, "")
-    assert err == f"laggard: nothing is recorded at {tmp_path}/state/laggard.db; start `laggard up` first\n"
-    assert not (tmp_path / "state").exists()
-
-
 @pytest.mark.slow
-def test_a_bus_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bus_that_is_none(tmp_path: Path, laggard: Called) -> None:
     (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
-    code, _, err = called(["mark", "x", "--bus", "text"], capsys)
+    code, _, err = laggard("mark", "x", "--bus", "text")
     assert code == FAILED
     assert err.startswith(f"laggard: {tmp_path}/text: ")
-    code, _, err = called(["mark", "x", "--bus", "kafka://broker"], capsys)
+    code, _, err = laggard("mark", "x", "--bus", "kafka://broker")
     assert code in {FAILED, UNAVAILABLE}
     assert "kafka://broker" in err
 
 
-@pytest.mark.parametrize("part", ["agent", "work", "up"])
-def test_nothing_starts_twice_on_a_bus(
-    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("part", "started"), [("agent", "agent"), ("work", "work"), ("up", "up"), ("agent", "up"), ("work", "up")]
+)
+def test_nothing_starts_twice_on_a_bus(tmp_path: Path, part: str, started: str, laggard: Called) -> None:
     with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
-        code, out, err = called([part, "--bus", "x.db"], capsys)
+        code, out, err = laggard(started, "--bus", "x.db")
     assert (code, out) == (BUSY, "")
     assert err.startswith(f"laggard: `laggard {part}` runs already on x.db (process ")
 
 
-@pytest.mark.parametrize("part", ["agent", "work"])
-def test_up_does_not_start_beside_a_part(tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with Claim(str(tmp_path / "x.db"), tmp_path, part):  # type: ignore[arg-type]
-        code, _, err = called(["up", "--bus", "x.db"], capsys)
-    assert code == BUSY
-    assert f"`laggard {part}` runs already on x.db" in err
-
-
-def test_a_place_that_may_not_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_may_not_be_written(tmp_path: Path, laggard: Called) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = called(["agent", "--bus", "file/x.db"], capsys)
+    code, _, err = laggard("agent", "--bus", "file/x.db")
     assert code == FAILED
     assert "set state or bus.location to a place where you may write" in err
 
 
 def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, Any] = {}
 
@@ -250,28 +224,20 @@ def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
     )
 
 
-def test_options_may_stand_before_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_may_stand_before_the_command(tmp_path: Path, laggard: Called) -> None:
     config, path = tmp_path / "own.toml", tmp_path / "laggard.db"
     config.write_text("[agent]\ninterval = 7")
     EmbeddedBus(path).close()
     before = ["--config", str(config), "--bus", str(path), "--set", "topics.prefix=a."]
-    code, out, _ = called([*before, "mark", "x", "--set", "topics.prefix=b."], capsys)
+    code, out, _ = laggard(*before, "mark", "x", "--set", "topics.prefix=b.")
     assert code == 0
     assert f"`laggard why --mark last --config {config} --set topics.prefix=" in out, "to be typed next"
     assert "--set topics.prefix=b. --bus" in out, "what stands behind the command holds"
-    code, _, err = called(["--bus", str(path), "--bus", "none.db", "grafana", "check", "--set", "x"], capsys)
+    code, _, err = laggard("--bus", str(path), "--bus", "none.db", "grafana", "check", "--set", "x")
     assert (code, err) == (USAGE, "laggard: --set x: expected NAME=VALUE such as gaussian.context=4h\n")
-    code, _, err = called(["--set", "host=a", "confirm", "7"], capsys)
+    code, _, err = laggard("--set", "host=a", "confirm", "7")
     assert code == USAGE
     assert "'confirm' takes no settings; expected nothing before it" in err
-
-
-def test_a_folder_in_the_place_of_the_configuration_is_not_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "laggard.toml").mkdir()
-    said = "laggard: laggard.toml: the configuration file cannot be read: Is a directory\n"
-    assert called(["mark", "x"], capsys) == (USAGE, "", said)
 
 
 def test_a_long_finding_is_broken_in_a_terminal_and_whole_in_a_pipe() -> None:
@@ -296,8 +262,8 @@ def test_a_long_finding_is_broken_in_a_terminal_and_whole_in_a_pipe() -> None:
     assert " ".join(click.unstyle(piped.stdout).split()) == " ".join(" ".join(lines).split())
 
 
-def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = called(["doctor", "--json", "--set", "agent.intervall=3s"], capsys)
+def test_doctor_says_what_a_wrong_setting_is(laggard: Called) -> None:
+    code, out, _ = laggard("doctor", "--json", "--set", "agent.intervall=3s")
     assert code == FAILED
     said = json.loads(out)
     assert said["problems"] == 1
@@ -310,14 +276,14 @@ def test_doctor_says_what_a_wrong_setting_is(capsys: pytest.CaptureFixture[str])
     }
 
 
-def test_doctor_prints_each_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_each_finding(tmp_path: Path, laggard: Called) -> None:
     asked = ["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0"]
-    code, out, err = called(asked, capsys)
+    code, out, err = laggard(*asked)
     assert (code, err) == (0, "")
     assert "ok       bus              nothing is recorded yet" in out
     assert "warning  agent            does not run on this bus" in out
     assert "start `laggard up`, or `laggard agent`" in out
     (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)
-    code, out, _ = called(asked, capsys)
+    code, out, _ = laggard(*asked)
     assert code == FAILED
     assert f"problem  bus              {tmp_path}/text: " in out

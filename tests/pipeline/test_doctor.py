@@ -81,19 +81,16 @@ def test_a_machine_with_everything(tmp_path: Path, user: int) -> None:
         ({"self__schedstat": "0 0 0\n"}, "run-queue wait", "does not count", "CONFIG_SCHED_INFO"),
         ({"pressure__cpu": None, "pressure__io": ""}, "pressure", "information of cpu, io", "psi=1"),
         ({"sys__kernel__task_delayacct": "0\n"}, "block-I/O delay", "does not count", "sysctl kernel.task_delayacct=1"),
+        ({"sys__kernel__task_delayacct": None}, "block-I/O delay", "", ""),  # an old kernel counts without the switch
     ],
 )
 def test_what_the_kernel_may_lack(
     tmp_path: Path, changed: dict[str, str | None], check: str, found: str, advice: str
 ) -> None:
     finding = by_check(list(machine.examine_machine(procfs(tmp_path, **changed))))[check]
-    assert finding.level == "warning"
+    assert finding.level == ("warning" if advice else "ok")
     assert found in finding.found
     assert advice in finding.advice
-
-
-def test_an_old_kernel_without_the_switch_counts_delays(tmp_path: Path) -> None:
-    assert machine.block_delay(procfs(tmp_path, sys__kernel__task_delayacct=None)).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -343,14 +340,6 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     found = examined(tmp_path)["clock steps"]
     assert found.level == "warning"
     assert found.found.endswith(" s ahead: the clock was set back")
-
-
-def test_a_bus_that_cannot_be_opened(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_text("this is no database, whatever its name says" * 100)
-    found = examined(tmp_path, f"bus.location={path}")["bus"]
-    assert found.level == "problem"
-    assert str(path) in found.found
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,8 @@ def test_locations_that_name_no_brokers(location: str) -> None:
         servers_of(location)
 
 
-def test_no_options_for_a_file(tmp_path: Path) -> None:
-    assert options(tmp_path, bus__location="/some/file") is None
-
-
 def test_every_setting_reaches_its_option(tmp_path: Path) -> None:
+    assert options(tmp_path, bus__location="/some/file") is None
     password = tmp_path / "password"
     password.write_text(f"{HUSH}\n")
     given = options(

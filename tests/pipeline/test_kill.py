@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
-KILL = Path(__file__).parents[1] / "evaluation/kill.py"
-
 
 @pytest.mark.slow
-def test_killed_parts_leave_what_undisturbed_ones_leave() -> None:
-    """The short form of tests/evaluation/kill.py."""
+@pytest.mark.parametrize(
+    ("case", "frames"), [("kill", 2500), ("applications_kill", 1500), ("pools_kill", 1500), ("requests_kill", 1500)]
+)
+def test_killed_parts_leave_what_undisturbed_ones_leave(case: str, frames: int) -> None:
+    """The short forms of tests/evaluation/kill.py and its like."""
+    words = ("--frames", f"{frames}", "--seconds", "5", "--seed", "3")
     done = subprocess.run(
-        [sys.executable, KILL, "--frames", "2500", "--seconds", "5", "--seed", "3"],
+        [sys.executable, "-m", f"tests.evaluation.{case}", *words],
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
+        cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stdout + done.stderr
     kills = int(done.stdout.split()[0])

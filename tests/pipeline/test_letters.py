@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.stage import DeadLetter
@@ -27,7 +26,7 @@ COUNTERS = Partition("laggard.counters", 0)
 
 
 def received(value: bytes = b"junk", headers: tuple[tuple[str, bytes], ...] = ()) -> Incoming:
-    return Incoming(COUNTERS, 1042, "web-1", value, 1000.5, headers)
+    return Incoming(COUNTERS, 1042, "web-ä", value, 1000.5, headers)
 
 
 def dead(letter: DeadLetter, offset: int = 7) -> Incoming:
@@ -103,7 +102,9 @@ def test_what_is_remembered_is_bounded_and_survives_damage(tmp_path: Path) -> No
     assert known.when(letter) == 1e9
 
 
-def test_a_frame_is_told_by_its_names() -> None:
+def test_a_frame_is_told_by_its_names_and_a_mark_whole() -> None:
+    mark = json.loads(decoded(encode(Mark("web-1", 12.0, "<b>slow</b>")))[0])
+    assert mark == {"kind": "mark", "host": "web-1", "ts": 12.0, "note": "<b>slow</b>", "sequence": mark["sequence"]}
     frame = told(0.0, {"a[1@1]": 0.5, "b[2@1]": float("nan")})
     said, wrong = decoded(encode(frame))
     assert wrong == ""
@@ -132,26 +133,9 @@ def test_other_bytes_are_told_as_far_as_they_can_be_read(value: bytes, said: str
     assert wrong in error
 
 
-def test_a_mark_is_told_whole() -> None:
-    fields = json.loads(decoded(encode(Mark("web-1", 12.0, "<b>slow</b>")))[0])
-    assert fields == {
-        "kind": "mark",
-        "host": "web-1",
-        "ts": 12.0,
-        "note": "<b>slow</b>",
-        "sequence": fields["sequence"],
-    }
-
-
 @given(st.binary(max_size=300))
 def test_any_bytes_can_be_looked_into(value: bytes) -> None:
     decoded(value)
     lines = hex_dump(value).splitlines()
     assert bytes.fromhex("".join(line[10:58] for line in lines)) == value
     assert len({len(line) - len(line.split("|", 1)[1]) for line in lines}) <= 1
-
-
-def test_a_replay_is_for_the_same_key() -> None:
-    letter = read_letter(dead(DeadLetter("cpu", replace(received(), key="web-ä"), "wrong")))
-    assert isinstance(replay_of(letter), Outgoing)
-    assert replay_of(letter).key == "web-ä"

@@ -22,6 +22,7 @@ from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.records import Decoder, Frame
 from laggard.pipeline.topics import APPLICATIONS, POOLS, Topics
 from tests.brokers.ports import free_port
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,13 +123,6 @@ def program() -> Iterator[tuple[Histogram, str]]:
     thread.join()
 
 
-def until(true: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def line(ts: float, application: str = "shop") -> str:
     return json.dumps({"ts": ts, "application": application, "performance": {"throughput_per_s": ts}}) + "\n"
 
@@ -181,18 +175,19 @@ def test_members_of_pools_go_to_their_topic(measures: Callable[..., Measures], t
     assert times(one.frames()) == [3]
 
 
-def test_without_sources_it_says_what_to_do(measures: Callable[..., Measures]) -> None:
-    code, out, err = measures("").run("measure")
+@pytest.mark.parametrize(
+    ("sources", "command", "said"),
+    [
+        ("", "measure", "default: there are no sources; expected some tables [[sources]] in the config"),
+        (source("-"), "up", "laggard.toml:10: source lines: `laggard up` has no standard input to read; expected "),
+    ],
+)
+def test_sources_that_cannot_be_read_are_told_with_what_to_do(
+    measures: Callable[..., Measures], sources: str, command: str, said: str
+) -> None:
+    code, out, err = measures(sources).run(command)
     assert (code, out) == (USAGE, "")
-    assert err.startswith("laggard: default: there are no sources; expected some tables [[sources]] in the config")
-
-
-def test_up_has_no_standard_input(measures: Callable[..., Measures]) -> None:
-    code, out, err = measures(source("-")).run("up")
-    assert (code, out) == (USAGE, "")
-    assert err.startswith(
-        "laggard: laggard.toml:10: source lines: `laggard up` has no standard input to read; expected "
-    )
+    assert err.startswith(f"laggard: {said}")
 
 
 @pytest.mark.slow

@@ -57,15 +57,12 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         part.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals(begin: Callable[..., subprocess.Popen[bytes]], number: signal.Signals) -> None:
-    part = begin()
-    part.send_signal(number)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None])
+def test_a_signal_or_its_time_ends_it(begin: Callable[..., subprocess.Popen[bytes]], number: int | None) -> None:
+    part = begin(duration_s=0.0 if number else 0.05)
+    if number:
+        part.send_signal(number)
     assert part.wait(120) == 0
-
-
-def test_its_time(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
-    assert begin(duration_s=0.05).wait(120) == 0
 
 
 def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[bytes]]) -> None:

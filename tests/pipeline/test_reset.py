@@ -23,17 +23,14 @@ BEFORE = len(TROUBLED) - 100
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBus]:
+def scene(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBus]:
     """A bus with the first records, on a machine whose own configuration and state take no part."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("laggard.pipeline.wiring.wire", lambda _: (WIRED,))
     monkeypatch.setenv("LAGGARD_OPERATORS", "gaussian")  # those of pools are wired apart
     monkeypatch.setattr("laggard.pipeline.engine.runner.IDLE_S", 0.0)
     # The records are of 1970, which nobody means who types so few digits.
     monkeypatch.setattr("laggard.pipeline.cli.reset.parse_time", lambda text, _: float(text))
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
+    with EmbeddedBus(nowhere / "bus.db") as bus:
         bus.create(TOPICS.specs())
         append(bus, TROUBLED[:BEFORE])
         yield bus

@@ -118,7 +118,7 @@ def test_values_that_mean_nothing(kind: str, value: object) -> None:
         READERS[kind](value)  # type: ignore[index]
 
 
-def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
+def test_defaults_are_valid_and_within_bounds_and_are_asked_for_by_their_kind(tmp_path: Path) -> None:
     settings = read_settings(environ=environment(tmp_path))
     assert settings.config is None
     assert settings.seconds("gaussian.context") == 14400
@@ -130,6 +130,8 @@ def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
         if not setting.found:
             setting.read(setting.default)
         assert settings.place(setting.name) == "default"
+    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
+        settings.count("gaussian.context")
 
 
 def test_the_state_is_where_the_rule_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +174,9 @@ def test_which_file_is_read(tmp_path: Path) -> None:
     assert read_settings(environ=environment(tmp_path)).text("host") == "here"
 
 
-def test_a_folder_in_the_place_of_the_file_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_that_is_not_there_and_a_folder_in_its_place_are_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"missing\.toml: the configuration file cannot be read: No such file"):
+        read_settings(tmp_path / "missing.toml", environment(tmp_path))
     (tmp_path / "laggard.toml").mkdir()
     with pytest.raises(SettingError, match=r"^laggard\.toml: the configuration file cannot be read: Is a directory$"):
         read_settings(environ={"HOME": str(tmp_path)})
@@ -230,17 +233,9 @@ def test_files_that_cannot_be_used(tmp_path: Path, config: str | bytes, problem:
     assert problems(tmp_path, config=config)[0].startswith(problem)
 
 
-def test_a_named_file_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"missing\.toml: the configuration file cannot be read: No such file"):
-        read_settings(tmp_path / "missing.toml", environment(tmp_path))
-
-
-def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+def test_a_secret_is_never_shown_and_not_taken_from_a_command_line_that_everybody_sees(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, LAGGARD_WEB_TOKEN="hush\nhush")
     assert problem == "LAGGARD_WEB_TOKEN: web.token is a secret; expected a text on one line"
-
-
-def test_a_secret_is_not_taken_from_a_command_line_that_everybody_sees(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, flags=("kafka.password=hush",))
     assert problem == (
         "--set: kafka.password is a secret, and everybody on a machine sees its command lines; "
@@ -301,12 +296,6 @@ def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> No
 def test_an_assignment_without_name_and_value(text: str) -> None:
     with pytest.raises(SettingError, match="expected NAME=VALUE"):
         parse_assignment(text)
-
-
-def test_a_getter_of_another_kind_is_a_mistake(tmp_path: Path) -> None:
-    settings = read_settings(environ=environment(tmp_path))
-    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
-        settings.count("gaussian.context")
 
 
 def test_names_are_one_to_one_with_variables_and_fit_toml() -> None:

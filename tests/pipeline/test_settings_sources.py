@@ -33,12 +33,8 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return [each.replace(f"{tmp_path}/", "") for each in raised.value.problems]
 
 
-def test_none_are_usual(tmp_path: Path) -> None:
-    assert settings(tmp_path, "").sources == ()
-    assert settings(tmp_path, "sources = []").sources == ()
-
-
 def test_what_tables_say(tmp_path: Path) -> None:
+    assert settings(tmp_path, "").sources == settings(tmp_path, "sources = []").sources == ()
     found = settings(tmp_path, f'host = "a"\n[[sources]]\n{TARGETS}interval = "2s"\n\n' + "\n".join(_EXAMPLE[5:]))
     first, second, third = found.sources
     assert (first.seconds("interval"), second.seconds("interval")) == (2.0, 10.0)

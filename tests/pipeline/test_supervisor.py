@@ -8,14 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline import supervisor
 from laggard.pipeline.supervisor import Supervisor
+from tests.pipeline.waiting import alive, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
     import pytest
 
@@ -47,20 +48,6 @@ class Heard:
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-S", "-c", code]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Running:

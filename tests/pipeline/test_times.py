@@ -91,7 +91,7 @@ def test_what_is_no_time(text: str) -> None:
     assert FORMS in str(raised.value)
 
 
-def test_a_time_that_passed_twice_is_the_later_one_that_has_passed() -> None:
+def test_a_time_that_passed_twice_is_the_later_one_that_has_and_one_that_was_left_out_the_day_before() -> None:
     first = datetime(2026, 10, 25, 2, 30, tzinfo=SUMMER).timestamp()
     second = datetime(2026, 10, 25, 2, 30, tzinfo=WINTER).timestamp()
     assert second - first == 3600
@@ -99,9 +99,6 @@ def test_a_time_that_passed_twice_is_the_later_one_that_has_passed() -> None:
     assert parse_time("2:30", second - 60) == first
     assert parse_time("2:30", first - 60) == first - 86400
     assert parse_time("2026-10-25 02:30", second + 60) == first
-
-
-def test_a_time_that_was_left_out_is_the_day_before() -> None:
     now = datetime(2026, 3, 29, 3, 10, tzinfo=SUMMER).timestamp()
     assert now - 86400 < parse_time("2:30", now) <= now
 

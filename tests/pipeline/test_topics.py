@@ -10,16 +10,13 @@ def test_names_have_the_prefix() -> None:
     assert Topics("eu.laggard.").name(DEAD_LETTERS) == "eu.laggard.dead_letters"
 
 
-def test_every_topic_is_specified_once() -> None:
+def test_every_topic_is_specified_once_and_kept_as_long_as_it_should_be() -> None:
     specs = Topics("t.").specs(partitions=3)
     names = [spec.name for spec in specs]
     assert names == [f"t.{topic.name}" for topic in TOPICS]
     assert len(set(names)) == len(names) == 8
     assert {spec.partitions for spec in specs} == {3}
     assert all(topic.key and topic.value for topic in TOPICS)
-
-
-def test_the_input_stays_as_long_as_the_bus_keeps_it_and_snapshots_are_compacted() -> None:
     topics = Topics()
     inputs, anomalies, snapshots = topics.specs([COUNTERS, ANOMALIES, topics.snapshots("gaussian")])
     assert inputs.retention_s is None

@@ -38,12 +38,7 @@ SNAPSHOTS = f"snapshots.{WIRED.snapshots}"
 CREATES = "`laggard topics create` creates what is missing"
 
 
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own configuration and state take no part."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 class Laggard:
@@ -132,13 +127,8 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     ],
 )
 def test_reset_with_a_wrong_command_line(
-    words: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    EmbeddedBus(tmp_path / "bus.db").close()
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         bus.create(Topics().specs())
     code, _, err = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys)("reset", *words)

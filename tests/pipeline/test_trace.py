@@ -30,10 +30,11 @@ from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tra
 from laggard.producers.trace.own import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
 from tests.pipeline.requests.told import normal
+from tests.pipeline.waiting import until
 from tests.programs import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.brokers import Cluster
 
@@ -157,13 +158,6 @@ class Traced:
         for process in self._started:
             process.kill()
             process.communicate()
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -341,33 +335,26 @@ def test_spans_are_read_too(traced: Traced) -> None:
     assert code == 0
     assert out.startswith(f"POST /checkout ({request.request}) of shop at ")
     assert re.search(r" 350 ms +70 %", out)
-
-
-@pytest.mark.slow
-def test_what_has_no_request_in_it(traced: Traced) -> None:
-    path = traced.folder / "spans.json"
     path.write_text('{"resourceSpans": []}')
-    assert traced.run("trace", "read", str(path))[0] in {NO_DATA, FAILED}
+    assert traced.run("trace", "read", str(path))[0] in {NO_DATA, FAILED}, "there is no request in it"
 
 
 @may_trace
-def test_one_that_is_killed_leaves_nothing_in_the_way(traced: Traced) -> None:
+def test_one_that_is_killed_leaves_nothing_in_the_way_and_stop_removes_what_it_left(traced: Traced) -> None:
+    def kill() -> None:
+        os.kill(traced.pid(), signal.SIGKILL)
+        until(lambda: not traced.pid())
+        assert os.path.ismount(traced.marker)
+
     traced.serve()
     assert traced.run("trace", "start")[0] == 0
-    os.kill(traced.pid(), signal.SIGKILL)
-    until(lambda: not traced.pid())
+    kill()
     assert traced.run("trace", "status", "--json") == (NO_DATA, '{"running": false}\n', "")
     assert traced.run("trace", "start")[::2] == (0, "")
     traced.ask(5)
     assert "Stopped: 5 requests out of " in traced.run("trace", "stop")[1]
-
-
-@may_trace
-def test_stop_removes_what_a_killed_one_left(traced: Traced) -> None:
     assert traced.run("trace", "start")[0] == 0
-    os.kill(traced.pid(), signal.SIGKILL)
-    until(lambda: not traced.pid())
-    assert os.path.ismount(traced.marker)
+    kill()
     traced.run("trace", "stop")
     assert not traced.marker.exists()
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,12 @@ import pytest
 
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
-from laggard.pipeline.cli.exits import BUSY, USAGE
+from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.cli.up import PARTS, introduction, status
 from laggard.pipeline.records import Decoder, Frame, Mark
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
+from tests.pipeline.waiting import alive, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,20 +105,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         up.process.communicate()
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.slow
 def test_killed_it_takes_its_parts_along_and_starts_again_says_what_to_do_next_and_stops(
     start: Callable[..., Up],
@@ -150,7 +136,7 @@ def test_killed_it_takes_its_parts_along_and_starts_again_says_what_to_do_next_a
 
 
 @pytest.mark.slow
-def test_it_watches_over_its_parts(start: Callable[..., Up], tmp_path: Path) -> None:
+def test_it_watches_over_its_parts(start: Callable[..., Up]) -> None:
     up = start()
     up.introduced()
 
@@ -301,16 +287,19 @@ def test_the_status(work: dict[str, object], shown: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_setting_starts_nothing(start: Callable[..., Up]) -> None:
-    code, out, err = start("--set", "gaussian.context=short").ended()
-    assert (code, out) == (USAGE, "")
-    assert "gaussian.context" in err
-
-
-@pytest.mark.slow
-def test_a_file_that_is_no_bus_starts_nothing(start: Callable[..., Up], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("--set", "gaussian.context=short"), USAGE, "gaussian.context"),
+        (("--bus", "notes.txt"), FAILED, "notes.txt: cannot open: file is not a database"),
+    ],
+    ids=["a wrong setting", "a file that is no bus"],
+)
+def test_what_is_wrong_from_the_beginning_starts_nothing(
+    start: Callable[..., Up], tmp_path: Path, given: tuple[str, ...], code: int, said: str
+) -> None:
     (tmp_path / "notes.txt").write_text("not a database, and long enough to tell\n" * 10)
-    code, out, told = start("--bus", str(tmp_path / "notes.txt")).ended()
-    assert (code, out) == (1, "")
-    assert "notes.txt: cannot open: file is not a database" in told
-    assert "starting it again" not in told
+    ended, out, err = start(*given).ended()
+    assert (ended, out) == (code, "")
+    assert said in err
+    assert "starting it again" not in err

@@ -18,15 +18,19 @@ from laggard.pipeline.applications.serving import ServedByFrames, Serving
 from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import make_layout
 from laggard.pipeline.requests.requests import Judging
-from laggard.pipeline.settings import SettingError, parse_assignment, read_settings
+from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import asked, inputs, machines, replayed, stages, wire
 
 
+def settings_of(*flags: str) -> Settings:
+    return read_settings(environ={}, flags=[parse_assignment(each) for each in flags])
+
+
 @pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression", "covariance", "requests"}))
 def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None:
-    (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={name}")]))
+    (wired,) = wire(settings_of(f"operators={name}"))
     assert wired.name == name
     assert wired.topic in TOPICS
     assert wired.scopes
@@ -41,8 +45,7 @@ def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None
 
 
 def test_settings_become_parameters() -> None:
-    flags = [parse_assignment(each) for each in ("gaussian.context=1h", "gaussian.minimum_features=3")]
-    wired, *_ = wire(read_settings(environ={}, flags=flags))
+    wired, *_ = wire(settings_of("gaussian.context=1h", "gaussian.minimum_features=3"))
     operator = wired.make()
     assert isinstance(operator, Gaussian)
     assert (operator.context_s, operator.minimum_features) == (3600.0, 3)
@@ -52,8 +55,13 @@ def test_settings_become_parameters() -> None:
 
 
 def test_the_machines_of_the_host_are_those_of_the_operator() -> None:
-    flags = ["operators=cpu", "cpu.threshold=0.5", "cpu.duration=7s", "cpu.conditions=cpu,single_cpu,spikes,quota"]
-    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in (*flags, "cpu.spikes=3/minute")])
+    flags = [
+        "cpu.threshold=0.5",
+        "cpu.duration=7s",
+        "cpu.conditions=cpu,single_cpu,spikes,quota",
+        "cpu.spikes=3/minute",
+    ]
+    settings = settings_of("operators=cpu", *flags)
     (wired,) = wire(settings)
     operator, made = wired.make(), machines(settings)
     assert isinstance(operator, Cpu)
@@ -65,7 +73,7 @@ def test_the_machines_of_the_host_are_those_of_the_operator() -> None:
 
 def test_high_use_answers_a_mark_only_where_it_comes_first() -> None:
     def answering(operators: str) -> list[str]:
-        found = wire(read_settings(environ={}, flags=[parse_assignment(f"operators={operators}")]))
+        found = wire(settings_of(f"operators={operators}"))
         return [each.name for each in found if each.answers_marks]
 
     assert answering("gaussian,cpu") == ["gaussian"]
@@ -74,7 +82,7 @@ def test_high_use_answers_a_mark_only_where_it_comes_first() -> None:
 
 def test_river_gets_its_detector_and_its_parameters() -> None:
     flags = ("operators=river", "river.detector=LODA", "river.parameters=n_bins=5,seed=3", "river.context=1h")
-    (wired,) = wire(read_settings(environ={}, flags=[parse_assignment(each) for each in flags]))
+    (wired,) = wire(settings_of(*flags))
     operator = wired.make()
     assert isinstance(operator, River)
     assert (operator.detector, operator.parameters, operator.context_s) == ("LODA", {"n_bins": 5, "seed": 3}, 3600.0)
@@ -92,24 +100,20 @@ def test_river_gets_its_detector_and_its_parameters() -> None:
     ],
 )
 def test_a_detector_that_cannot_be_used_is_an_error_of_the_settings(flags: tuple[str, ...], said: str) -> None:
-    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in ("operators=river", *flags)])
+    settings = settings_of("operators=river", *flags)
     with pytest.raises(SettingError, match=said):
         wire(settings)
 
 
 def test_without_river_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
-    settings = read_settings(environ={}, flags=[parse_assignment("operators=gaussian,river")])
+    settings = settings_of("operators=gaussian,river")
     needs = f"--set: the operator river needs river, which is not installed; pip --python {sys.executable} install "
     with pytest.raises(SettingError, match=re.escape(f"{needs}'laggard[river]'")):
         wire(settings)
 
 
 # Applications.
-
-
-def settings_of(*flags: str):
-    return read_settings(environ={}, flags=[parse_assignment(each) for each in flags])
 
 
 APPLICATIONS = ["gaussian", "cpu", "serving", "regression"]
@@ -184,9 +188,17 @@ def test_the_operator_that_is_asked_knows_hosts() -> None:
         ("applications.pattern=(", "expected a regular expression of Python: missing ), unterminated subpattern"),
         ("regression.window=3", "expected a count from 4 to 60"),
         ("regression.kind=forest", "expected one of linear, neighbours, tree, boosting"),
+        ("pools.members=web=", "expected for 'web' patterns HOST/PROCESS, or HOST for hosts, separated by blanks"),
+        ("pools.members=web=web-1/", "expected for 'web' patterns HOST/PROCESS"),
+        ("pools.members=web=web-1/nginx /nginx", "expected for 'web' patterns HOST/PROCESS"),
+        ("pools.members=web=5", "expected for 'web' patterns HOST/PROCESS"),
+        ("covariance.windows=3,12", "expected lengths in ticks from 4 to 10,000, each longer than the one before"),
+        ("covariance.windows=48,12", "expected lengths in ticks"),
+        ("covariance.windows=12,x", "expected lengths in ticks"),
+        ("covariance.method=other", "expected one of adaptive, published"),
     ],
 )
-def test_wrong_settings_of_applications_are_told(flag: str, told: str) -> None:
+def test_wrong_settings_of_applications_and_pools_are_told(flag: str, told: str) -> None:
     with pytest.raises(SettingError, match=re.escape(told)):
         settings_of(flag)
 
@@ -202,24 +214,6 @@ def test_covariance_gets_its_parameters() -> None:
     assert {name: getattr(operator, name) for name in expected} == expected
     assert stage.parameters == expected | {"windows": "5, 10"}
     assert stage.state_version == operator.state_version
-
-
-@pytest.mark.parametrize(
-    ("flag", "told"),
-    [
-        ("pools.members=web=", "expected for 'web' patterns HOST/PROCESS, or HOST for hosts, separated by blanks"),
-        ("pools.members=web=web-1/", "expected for 'web' patterns HOST/PROCESS"),
-        ("pools.members=web=web-1/nginx /nginx", "expected for 'web' patterns HOST/PROCESS"),
-        ("pools.members=web=5", "expected for 'web' patterns HOST/PROCESS"),
-        ("covariance.windows=3,12", "expected lengths in ticks from 4 to 10,000, each longer than the one before"),
-        ("covariance.windows=48,12", "expected lengths in ticks"),
-        ("covariance.windows=12,x", "expected lengths in ticks"),
-        ("covariance.method=other", "expected one of adaptive, published"),
-    ],
-)
-def test_wrong_settings_of_pools_are_told(flag: str, told: str) -> None:
-    with pytest.raises(SettingError, match=re.escape(told)):
-        settings_of(flag)
 
 
 def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

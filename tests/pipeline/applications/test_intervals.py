@@ -60,16 +60,32 @@ def test_an_interval_has_the_mean_of_the_ticks_after_its_begin_up_to_its_end() -
     assert values(interval) == {"web-1:x_ratio": 2.0}
 
 
-def test_a_counter_that_is_not_there_at_every_tick_has_the_mean_of_those_at_which_it_is() -> None:
-    rows = [{"a": 1.0, "b": NAN}, {"a": math.inf, "b": 4.0}, {"a": 3.0, "b": NAN}]
-    frames = [
-        measured(0),
-        *(counted(5.0 + n, {"web-1": row}) for n, row in enumerate(rows)),
-        measured(10),
-        tick(11, 0.0),
-    ]
-    (interval,) = give(Intervals(), frames)
-    assert values(interval) == {"web-1:a": 2.0, "web-1:b": 4.0}
+@pytest.mark.parametrize(
+    ("scope", "rows", "means"),
+    [
+        (
+            "host",
+            [{"web-1": {"a": 1.0, "b": NAN}}, {"web-1": {"a": math.inf, "b": 4.0}}, {"web-1": {"a": 3.0, "b": NAN}}],
+            {"web-1:a": 2.0, "web-1:b": 4.0},
+        ),
+        (
+            "process",
+            [
+                {"web-1/a": {"y": 1.0}, "web-1/b": {"y": 10.0}},
+                {"web-1/b": {"y": 20.0}, "web-1/c": {"y": 7.0}},
+                {"web-1/b": {"y": 30.0}},
+            ],
+            {"web-1/a:y": 1.0, "web-1/b:y": 20.0, "web-1/c:y": 7.0},
+        ),
+    ],
+    ids=["a counter", "a row"],
+)
+def test_what_is_not_there_at_every_tick_has_the_mean_of_those_at_which_it_is(
+    scope: str, rows: list[dict[str, dict[str, float]]], means: dict[str, float]
+) -> None:
+    ticks = [counted(5.0 + number, row, scope=scope) for number, row in enumerate(rows)]
+    (interval,) = give(Intervals(), [measured(0), *ticks, measured(10), counted(11, {"web-1": {}}, scope=scope)])
+    assert values(interval) == means
 
 
 def test_it_waits_for_every_host_that_was_heard_lately() -> None:
@@ -93,9 +109,7 @@ def test_a_host_that_has_died_holds_it_up_for_the_grace_and_then_no_more() -> No
     assert spans(closed) == [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0), (30.0, 40.0), (40.0, 50.0)]
     # Its last values stand for three of its ticks, of which there is no second one here.
     assert math.isnan(values(closed[1])["db-1:x_ratio"])
-
-
-def test_the_grace_is_an_interval_where_that_is_longer_than_ten_seconds() -> None:
+    # That is an interval where this is longer than ten seconds.
     intervals = Intervals()
     start = [measured(0), tick(1, 1.0), tick(1, 1.0, "db-1"), measured(60)]
     assert give(intervals, [*start, *(tick(ts, 1.0) for ts in range(2, 62))]) == []
@@ -137,19 +151,6 @@ def test_hosts_and_rows_come_and_go_and_names_are_one_object_while_they_stay() -
     (third,) = give(intervals, [measured(40), tick(45, 1.0), counted(46, {}, scope="process")])
     assert third.metrics is second.metrics
     assert math.isnan(values(third)["web-1/cron:y"])
-
-
-def test_ticks_with_different_rows_are_meant_together() -> None:
-    frames = [
-        measured(0),
-        counted(5, {"web-1/a": {"y": 1.0}, "web-1/b": {"y": 10.0}}, scope="process"),
-        counted(6, {"web-1/b": {"y": 20.0}, "web-1/c": {"y": 7.0}}, scope="process"),
-        counted(7, {"web-1/b": {"y": 30.0}}, scope="process"),
-        measured(10),
-        counted(11, {}, scope="process"),
-    ]
-    (interval,) = give(Intervals(), frames)
-    assert values(interval) == {"web-1/a:y": 1.0, "web-1/b:y": 20.0, "web-1/c:y": 7.0}
 
 
 def test_metrics_that_are_gone_for_long_are_forgotten() -> None:
@@ -194,13 +195,6 @@ def test_what_belongs_to_a_closed_interval_is_late_and_what_came_out_of_order_is
     assert intervals.tick(tick(10.5, 1.0)) == "new"
 
 
-def test_performance_that_is_no_newer_is_late() -> None:
-    intervals = Intervals()
-    give(intervals, [measured(0), measured(10)])
-    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
-    assert intervals.measure(measured(5), 5, live=True) == "late"
-
-
 def test_performance_whose_ticks_were_let_go_is_late_but_begins_the_next_interval() -> None:
     intervals = Intervals()
     give(intervals, [measured(0), measured(10), *(tick(ts, 1.0) for ts in range(5, 205, 5))])
@@ -217,7 +211,11 @@ def test_a_long_pause_of_the_performance_is_no_interval() -> None:
     assert spans(give(intervals, after)) == [(45.0, 55.0)]
 
 
-def test_a_clock_that_was_set_back_is_noticed_after_some_frames() -> None:
+def test_performance_that_is_no_newer_is_late_and_after_some_of_it_the_clock_was_set_back() -> None:
+    intervals = Intervals()
+    give(intervals, [measured(0), measured(10)])
+    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
+    assert intervals.measure(measured(5), 5, live=True) == "late"
     intervals = Intervals()
     give(intervals, [measured(100_000)])
     judged = [intervals.measure(measured(10.0 * n), n, live=True) for n in range(12)]
@@ -227,18 +225,19 @@ def test_a_clock_that_was_set_back_is_noticed_after_some_frames() -> None:
 # Bounds.
 
 
-def test_only_the_newest_tick_is_kept_where_nobody_measures() -> None:
+@pytest.mark.parametrize(
+    ("frames", "kept"),
+    [
+        ([tick(ts, 1.0) for ts in range(1000)], 1),
+        ([measured(0), measured(30), *(tick(ts, 1.0) for ts in range(31, 1000))], 151),
+    ],
+    ids=["only the newest where nobody measures", "a minute or five intervals"],
+)
+def test_ticks_do_not_wait_for_ever(frames: list[Frame], kept: int) -> None:
     intervals = Intervals()
-    give(intervals, [tick(ts, 1.0) for ts in range(1000)])
+    give(intervals, frames)
     (stream,) = intervals.snapshot()["streams"]
-    assert len(stream["ticks"]) == 1
-
-
-def test_ticks_wait_for_a_minute_or_five_intervals() -> None:
-    intervals = Intervals()
-    give(intervals, [measured(0), measured(30), *(tick(ts, 1.0) for ts in range(31, 1000))])
-    (stream,) = intervals.snapshot()["streams"]
-    assert len(stream["ticks"]) == 151
+    assert len(stream["ticks"]) == kept
 
 
 def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,7 @@ from laggard.pipeline.applications.report import equation_with_units, model_line
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
-from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.explaining.names import nearest
@@ -35,12 +33,11 @@ from tests.pipeline.applications.records import T0, counted, measured
 from tests.pipeline.applications.test_replay import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from laggard.pipeline.records import Frame
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called, Replaying
 
 TOPICS = Topics()
 STAGE = Regressing(lambda: Regression(trait=trait), Regression.state_version, {})
@@ -66,17 +63,11 @@ def append(bus: EmbeddedBus, *frames: Frame) -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard models` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called) -> Called:
+    """Runs `laggard models` on a bus in this folder."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = [] if "--file" in arguments else ["--bus", str(tmp_path / "laggard.db")]
-        code = run(["models", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return laggard("models", *arguments, *([] if "--file" in arguments else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 
@@ -121,10 +112,10 @@ def test_the_present_models_are_told_with_units_and_words(worked: Path, call: Ca
     assert "Next: `laggard models shop --bus" in out
 
 
-@pytest.mark.usefixtures("call", "worked")
-def test_nothing_has_to_be_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["models"]) == 0
-    assert capsys.readouterr().out.startswith("shop\n")
+def test_nothing_has_to_be_said(worked: Path, laggard: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAGGARD_STATE", str(worked.parent))
+    code, out, _ = laggard("models")
+    assert (code, out.splitlines()[0]) == (0, "shop")
 
 
 def test_of_one_application_all_is_told(worked: Path, call: Called) -> None:
@@ -167,11 +158,9 @@ def test_the_newest_records_of_a_large_topic_are_enough(worked: Path, monkeypatc
         assert past_models(bus, TOPICS, 0.0) == []
 
 
-def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded, told = tmp_path / "shop.jsonl", tmp_path / "told.jsonl"
-    recorded.write_text("".join(json.dumps(each) + "\n" for each in lines(40, hosts=["web-1", "db-1"])))
-    assert run(["replay", str(recorded), "--json", "--scores"]) == 0
-    told.write_text(capsys.readouterr().out)
+def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, replay: Replaying) -> None:
+    told = tmp_path / "told.jsonl"
+    told.write_text(replay.text(lines(40, hosts=["web-1", "db-1"]), "--json", "--scores")[0])
     code, out, _ = call("--file", str(told))
     assert code == 0
     assert f"{WAIT}" in out
@@ -238,17 +227,19 @@ def test_what_would_be_is_what_the_workers_model_says(worked: Path, call: Called
     }
 
 
-@pytest.mark.parametrize("assumed", [WAIT, f"{WAIT}=", f"{WAIT}=much", "=1", f"{WAIT}=nan"])
-def test_what_is_assumed_has_a_metric_and_a_number(worked: Path, call: Called, assumed: str) -> None:
-    code, _, err = call("what-if", "shop", assumed)
-    assert code == USAGE
-    assert "expected a metric, an equals sign and a number" in err
-
-
-def test_a_metric_that_is_in_no_model_is_told_with_those_that_are(worked: Path, call: Called) -> None:
-    code, _, err = call("what-if", "shop", f"{BUSY}=0.5")
-    assert code == NO_DATA
-    assert f"{BUSY} is in no model; in them are {WAIT}" in err
+@pytest.mark.parametrize(
+    ("assumed", "code", "said"),
+    [
+        *(
+            (each, USAGE, "expected a metric, an equals sign and a number")
+            for each in (WAIT, f"{WAIT}=", f"{WAIT}=much", "=1", f"{WAIT}=nan")
+        ),
+        (f"{BUSY}=0.5", NO_DATA, f"{BUSY} is in no model; in them are {WAIT}"),
+    ],
+)
+def test_what_cannot_be_assumed(worked: Path, call: Called, assumed: str, code: int, said: str) -> None:
+    found, _, err = call("what-if", "shop", assumed)
+    assert (found, said in err) == (code, True)
 
 
 # Wishes.
@@ -343,6 +334,8 @@ def model(performance: str, intercept: float, **coefficients: float) -> ModelOut
         (model("errors", 1.0, load_1m=2.0), "errors = 1 + 2 * web-1:load_1m"),
         (model("errors", 1.0, x_seconds=3.0), "errors = 1 + 3 per s * web-1:x_seconds"),
         (model("errors", -1e-15), "errors = 0"),
+        # What is no equation is told as it is.
+        (replace(model("errors", 1.0), type="tree", equation="errors by a tree"), "errors by a tree"),
     ],
 )  # fmt: skip
 def test_coefficients_have_units(one: ModelOutput, told: str) -> None:
@@ -353,11 +346,3 @@ def test_what_nothing_explains_is_told_to_be_its_mean() -> None:
     told = [line.plain for line in model_lines(model("throughput_per_s", 90.0), None, T0)]
     assert told[0] == "  throughput_per_s = 90 1/s"
     assert told[1].endswith("No metric of its hosts tells the throughput: it is taken for its mean.")
-
-
-def test_what_is_no_equation_is_told_as_it_is(worked: Path) -> None:
-    with EmbeddedBus(worked) as bus:
-        present = past_models(bus, TOPICS, 0.0)[0].present
-        tree = replace(present, type="tree", equation="response_time_mean_s by a regression tree in web-1:x")
-        bus.append([outgoing(replace(tree, ts=time.time()), TOPICS)])
-        assert equation_with_units(past_models(bus, TOPICS, 0.0)[0].present) == tree.equation

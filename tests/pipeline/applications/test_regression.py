@@ -408,7 +408,7 @@ def test_a_state_says_which_version_it_is_of() -> None:
     assert set(state["streams"]) == {"application"}
 
 
-def test_a_wish_holds_from_the_interval_on_in_which_it_was_made() -> None:
+def test_a_wish_holds_from_the_interval_on_in_which_it_was_made_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     task = new_task()
     give(task, [Wish("shop", T0 + 25.0, "web-1:x", "pin"), Wish("shop", T0 + 15.0, "web-1:y", "pin")])
     give(task, [Wish("shop", T0 + 15.0, "web-1:y", "pin", UNNUMBERED), *run_of([0.2] * 3)])  # no number: taken again
@@ -419,9 +419,7 @@ def test_a_wish_holds_from_the_interval_on_in_which_it_was_made() -> None:
     give(task, [counted(31.0, {}, scope="process")])
     assert list(state.operator.pinned) == ["web-1:y", "web-1:y", "web-1:x"]
     assert math.isinf(state.awaited_until)
-
-
-def test_wishes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Those that wait are bounded.
     monkeypatch.setattr("laggard.pipeline.applications.application.MAX_WISHES", 2)
     task = new_task()
     give(task, [Wish("shop", T0 + ts, f"web-1:{ts}", "pin") for ts in (9, 8, 7, 6)])

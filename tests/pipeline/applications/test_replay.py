@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from tests.pipeline.conftest import Replaying
+
 
 T0 = 1_700_000_000.0
 
@@ -39,27 +39,9 @@ def lines(intervals: int, *, hosts: list[str] | None) -> Iterator[dict[str, Any]
         )
 
 
-def replayed(
-    folder: Path, capsys: pytest.CaptureFixture[str], recorded: list[dict[str, Any]], *flags: str, code: int = 0
-) -> tuple[list[dict[str, Any]], str]:
-    path = folder / "shop.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in recorded))
-    assert run(["replay", str(path), "--json", *flags]) == code
-    out, err = capsys.readouterr()
-    return [json.loads(line) for line in out.splitlines()], err
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
-def test_counters_and_performance_in_one_file_give_models_and_an_incident(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_counters_and_performance_in_one_file_give_models_and_an_incident(replay: Replaying) -> None:
     recorded = list(lines(60, hosts=["web-1", "db-1"]))
-    told, err = replayed(tmp_path, capsys, recorded, "--scores")
+    told, err = replay.json(recorded, "--scores")
     models = [each for each in told if each["kind"] == "model"]
     first = next(each for each in models if each["performance"] == "response_time_mean_s")
     assert set(first) >= {"ts", "application", "performance", "type", "equation", "terms", "r2", "p_value"}
@@ -90,21 +72,19 @@ def test_counters_and_performance_in_one_file_give_models_and_an_incident(
     assert "that no operator wants" not in err
 
 
-def test_without_hosts_all_of_the_stream_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, _ = replayed(tmp_path, capsys, list(lines(30, hosts=None)))
-    hosts = {each["host"] for model in told if model["kind"] == "model" for each in model["candidates"]}
-    assert "cache" in hosts
-
-
-def test_the_settings_come_before_what_the_frames_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, _ = replayed(tmp_path, capsys, list(lines(30, hosts=None)), "--set", "applications.hosts=shop=web-*")
-    hosts = {each["host"] for model in told if model["kind"] == "model" for each in model["candidates"]}
-    assert hosts == {"web-1"}
-
-
-def test_frames_of_an_application_need_no_host_and_no_setting(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("flags", "serving"),
+    [((), {"web-1", "db-1", "cache"}), (("--set", "applications.hosts=shop=web-*"), {"web-1"})],
+    ids=["all of the stream", "those that the settings name"],
+)
+def test_where_the_frames_say_no_hosts_these_serve(
+    replay: Replaying, flags: tuple[str, ...], serving: set[str]
 ) -> None:
+    told, _ = replay.json(lines(30, hosts=None), *flags)
+    assert {each["host"] for model in told if model["kind"] == "model" for each in model["candidates"]} == serving
+
+
+def test_frames_of_an_application_need_no_host_and_no_setting(replay: Replaying) -> None:
     def own(one: dict[str, Any]) -> dict[str, Any]:
         if "host" not in one:
             return one
@@ -112,40 +92,35 @@ def test_frames_of_an_application_need_no_host_and_no_setting(
         rows = {f"{host}/{row}" if one["scope"] == "process" else host: each for row, each in one["rows"].items()}
         return one | {"application": "shop", "rows": rows, "hosts": [host]}
 
-    told, err = replayed(tmp_path, capsys, [own(each) for each in lines(30, hosts=None)], "--operators", "regression")
+    told, err = replay.json([own(each) for each in lines(30, hosts=None)], "--operators", "regression")
     assert {each["kind"] for each in told} >= {"model", "anomaly", "incident"}
     assert "late" not in err
 
 
-def test_a_wish_is_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wish_is_followed(replay: Replaying) -> None:
     wish = {"ts": T0, "application": "shop", "wish": "ban", "metric": "web-1:pressure_cpu_some_ratio"}
-    told, _ = replayed(tmp_path, capsys, [wish, *lines(30, hosts=["web-1", "db-1"])])
+    told, _ = replay.json([wish, *lines(30, hosts=["web-1", "db-1"])])
     terms = [each for model in told if model["kind"] == "model" for each in model["terms"]]
     assert terms
     assert not [each for each in terms if (each["row"], each["feature"]) == ("web-1", "pressure_cpu_some_ratio")]
 
 
-def test_without_the_operator_there_are_none_and_what_is_unused_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told, err = replayed(tmp_path, capsys, list(lines(30, hosts=None)), "--operators", "gaussian")
+def test_without_the_operator_there_are_none_and_what_is_unused_is_counted(replay: Replaying) -> None:
+    told, err = replay.json(list(lines(30, hosts=None)), "--operators", "gaussian")
     assert not [each for each in told if each["kind"] == "model"]
     assert "30 records that no operator wants" in err
 
 
-def test_what_cannot_be_used_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_used_is_named_with_its_line(replay: Replaying) -> None:
     recorded = list(lines(20, hosts=["web-1"]))
     late = recorded[60] | {"rows": {"host": {"cpu_busy_ratio": 0.5}}, "scope": "host", "host": "web-1", "ts": T0 + 20.0}
-    _, err = replayed(tmp_path, capsys, [*recorded, late, recorded[-1] | {"ts": T0 + 5.0}], code=FAILED)
-    assert f"shop.jsonl:{len(recorded) + 1}: late: expected a time " in err
-    assert f"shop.jsonl:{len(recorded) + 2}: late: expected a time after {T0 + 190.0!r} whose counters" in err
+    _, err = replay.json([*recorded, late, recorded[-1] | {"ts": T0 + 5.0}], code=FAILED)
+    assert f"recorded.jsonl:{len(recorded) + 1}: late: expected a time " in err
+    assert f"recorded.jsonl:{len(recorded) + 2}: late: expected a time after {T0 + 190.0!r} whose counters" in err
 
 
-def test_a_person_reads_the_equation_and_what_its_terms_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "shop.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines(40, hosts=["web-1", "db-1"])))
-    assert run(["replay", str(path), "--scores"]) == 0
-    out, _ = capsys.readouterr()
+def test_a_person_reads_the_equation_and_what_its_terms_are(replay: Replaying) -> None:
+    out, _ = replay.text(lines(40, hosts=["web-1", "db-1"]), "--scores")
     assert (
         "  shop  response_time_mean_s = 0.05 + 1.5 * web-1:pressure_cpu_some_ratio  (R2 1.00 of 10 intervals, first)"
         in out
@@ -155,14 +130,12 @@ def test_a_person_reads_the_equation_and_what_its_terms_are(tmp_path: Path, caps
     assert "  shop  response_time_mean_s " in out
 
 
-def test_what_got_worse_is_told_to_people_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "shop.jsonl"
-    with path.open("w") as file:
-        for each in lines(60, hosts=["web-1", "db-1"]):
-            if "performance" in each and each["ts"] >= T0 + 450.0:
-                each["performance"]["response_time_mean_s"] *= 5.0
-            file.write(json.dumps(each) + "\n")
-    assert run(["replay", str(path)]) == 0
-    [first, worse] = [line for line in capsys.readouterr().out.splitlines() if "mean response time of shop is" in line]
+def test_what_got_worse_is_told_to_people_too(replay: Replaying) -> None:
+    recorded = list(lines(60, hosts=["web-1", "db-1"]))
+    for each in recorded:
+        if "performance" in each and each["ts"] >= T0 + 450.0:
+            each["performance"]["response_time_mean_s"] *= 5.0
+    out, _ = replay.text(recorded)
+    [first, worse] = [line for line in out.splitlines() if "mean response time of shop is" in line]
     assert " at worst  The mean" in worse
     assert " at worst" not in first

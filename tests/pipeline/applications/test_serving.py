@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.applications.serving import Rows, ServedByFrames, ServedBySettings, Serving
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
 from tests.pipeline.applications.records import NAN, T0, measured
-from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
+from tests.pipeline.ending import rekeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,16 +28,19 @@ SERVED = ServedBySettings({"shop": "web-* db-1", "blog": "web-1"}, r"(?P<applica
 
 
 @pytest.mark.parametrize(
-    ("host", "applications"),
-    [("web-1", ("shop", "blog", "web")), ("web-2", ("shop", "web")), ("db-1", ("shop", "db")), ("cache", ()), ("", ())],
+    ("served", "host", "applications"),
+    [
+        (SERVED, "web-1", ("shop", "blog", "web")),
+        (SERVED, "web-2", ("shop", "web")),
+        (SERVED, "db-1", ("shop", "db")),
+        (SERVED, "cache", ()),
+        (SERVED, "", ()),
+        (ServedBySettings({}, r"(?P<application>[a-z]*)-\d+"), "-1", ()),
+        (ServedBySettings({"web": "web-1"}, r"(?P<application>[a-z]+)-\d+"), "web-1", ("web",)),
+    ],
 )
-def test_which_applications_a_host_serves(host: str, applications: tuple[str, ...]) -> None:
-    assert tuple(SERVED(host)) == applications
-
-
-def test_a_pattern_that_names_nothing_names_no_application() -> None:
-    assert tuple(ServedBySettings({}, r"(?P<application>[a-z]*)-\d+")("-1")) == ()
-    assert tuple(ServedBySettings({"web": "web-1"}, r"(?P<application>[a-z]+)-\d+")("web-1")) == ("web",)
+def test_which_applications_a_host_serves(served: ServedBySettings, host: str, applications: tuple[str, ...]) -> None:
+    assert tuple(served(host)) == applications
 
 
 def test_of_recorded_data_the_applications_own_frames_say_it() -> None:
@@ -61,7 +61,7 @@ def host_frame(ts: float = 0.0, host: str = "web-1", scope: str = "process", seq
     return Frame("host", host, scope, T0 + ts, sequence, layout, values)
 
 
-def test_processes_of_one_name_are_one_row() -> None:
+def test_processes_of_one_name_are_one_row_and_the_hosts_own_is_called_like_the_host() -> None:
     frame = Rows().rekeyed(host_frame(), "shop")
     assert (frame.keyed_by, frame.key, frame.scope, frame.hosts) == ("application", "shop", "process", ("web-1",))
     assert (frame.ts, frame.sequence) == (T0, 7)
@@ -70,9 +70,6 @@ def test_processes_of_one_name_are_one_row() -> None:
     # What they share, such as the pressure of their control group, is no sum.
     np.testing.assert_allclose(frame.values, [[0.3, 2.0, 0.5], [0.7, 2.0, NAN]])
     Decoder().decode(encode(frame), "here")
-
-
-def test_the_hosts_own_row_is_called_like_the_host() -> None:
     layout = make_layout(["host"], ["host"], ["cpu_busy_ratio"])
     frame = Rows().rekeyed(Frame("host", "web-1", "host", T0, 1, layout, np.array([[0.5]])), "shop")
     assert (frame.layout.rows, frame.values.tolist()) == (("web-1",), [[0.5]])
@@ -117,6 +114,11 @@ def test_what_serves_goes_to_each_application_and_all_else_nowhere() -> None:
     assert taken(Incoming(INPUT, 3, "web-1", encode(Mark("web-1", T0)), T0)) == []
     (letter,) = taken(Incoming(INPUT, 3, "web-1", b"junk", T0))
     assert isinstance(letter, DeadLetter)
+    # Nor do names too long for a frame.
+    layout = make_layout(["x" * 1020], ["x" * 1020], ["y"])
+    (letter,) = taken(incoming(Frame("host", "db-1", "process", T0, 1, layout, np.ones((1, 1)))))
+    assert isinstance(letter, DeadLetter)
+    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 def test_what_was_recorded_earlier_stays_so() -> None:
@@ -127,31 +129,8 @@ def test_what_was_recorded_earlier_stays_so() -> None:
     assert [name for name, _ in sent.headers] == [REPLAY_HEADER]
 
 
-def test_names_too_long_for_a_frame_are_a_dead_letter_that_says_so() -> None:
-    layout = make_layout(["x" * 1020], ["x" * 1020], ["y"])
-    (letter,) = taken(incoming(Frame("host", "db-1", "process", T0, 1, layout, np.ones((1, 1)))))
-    assert isinstance(letter, DeadLetter)
-    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
-
-
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:
-    """Workers that end without a word after some steps, on a bus that refuses now and then."""
-    draw, never = random.Random(5), threading.Event()
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        frames = [host_frame(float(n), draw.choice(["web-1", "db-1", "cache"]), sequence=n) for n in range(80)]
-        bus.append([Outgoing(INPUT.topic, each.key, encode(each), each.ts) for each in frames])
-        refusing = Refusing(bus, 0.05)
-        while bus.committed(TOPICS.group("serving"), INPUT) < len(frames):
-            worker = Runner(refusing, [Serving(SERVED)], TOPICS, pace=ONE_BY_ONE)
-            for _ in range(draw.randrange(1, 25)):
-                worker.step(never)
-            for turn in worker._turns:  # as a process that is killed: nothing more is committed
-                turn.member.close()
-        assert refusing.refused > 0
-        records = list(bus.read(Partition("t.applications", 0), 0))
-        found = [(record.key, Decoder().decode(record.value, "").sequence) for record in records]
-        expected = [(name, frame.sequence) for frame in frames for name in SERVED(frame.key)]
-        assert found == expected
-        # It needs nothing but the offset: there are no snapshots, and none is looked for.
-        assert not bus.snapshots("serving", INPUT)
+    draw = random.Random(5)
+    frames = [host_frame(float(n), draw.choice(["web-1", "db-1", "cache"]), sequence=n) for n in range(80)]
+    found = rekeyed(tmp_path, Serving(SERVED), TOPICS, frames, APPLICATIONS)
+    assert found == [(name, frame.sequence) for frame in frames for name in SERVED(frame.key)]

@@ -13,6 +13,7 @@ import time
 import xml.etree.ElementTree as ET
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE
 from laggard.pipeline.processes import by_use, candidates, process, runs
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
@@ -30,8 +30,8 @@ from tests.pipeline.diagnoses.conftest import NOTHING, ON_DISK, START, TWO_DIPS,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Ended = tuple[int, str, str]
-    Call = Callable[..., Ended]
+    from tests.pipeline.conftest import Called
+
     Start = Callable[..., subprocess.Popen[bytes]]
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
@@ -41,23 +41,12 @@ NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, {name!r}.encode()); "
 """PR_SET_NAME of linux/prctl.h."""
 
 
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own configuration and state take no part."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("LAGGARD_HOST", "web-1")
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 @pytest.fixture
-def diagnose(capsys: pytest.CaptureFixture[str]) -> Call:
-    def called(*arguments: str) -> Ended:
-        code = run(["diagnose", *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+def diagnose(laggard: Called) -> Called:
+    return partial(laggard, "diagnose")
 
 
 @pytest.fixture
@@ -97,7 +86,7 @@ def append(path: Path, *told: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
+def test_a_process_is_looked_at_now(diagnose: Called, start: Start) -> None:
     burner = start("lag-burner", BURN)
     code, out, err = diagnose(str(burner.pid), "--samples", "8", "--method", "proc")
     assert (code, err) == (0, "")
@@ -113,7 +102,7 @@ def test_a_process_is_looked_at_now(diagnose: Call, start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_the_function_that_burns_is_named(diagnose: Call, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_function_that_burns_is_named(diagnose: Called, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
     burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
     counts = [0, 0]
@@ -129,7 +118,7 @@ def test_the_function_that_burns_is_named(diagnose: Call, start: Start, monkeypa
 
 
 @pytest.mark.slow
-def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call, start: Start) -> None:
+def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Called, start: Start) -> None:
     burner = start("lag-burner", BURN)
     began = time.monotonic()
     code, out, _ = diagnose(f"lag-burner[{burner.pid}]", "--duration", "1s", "--json", "--method", "proc")
@@ -148,7 +137,7 @@ def test_a_program_gets_one_object_within_the_time_that_it_gives(diagnose: Call,
 
 
 @pytest.mark.slow
-def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Call, start: Start) -> None:
+def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Called, start: Start) -> None:
     sleeper, burner = start("lag-name-that-is-long", SLEEP), start("lag-name-that-is-long", BURN)
     code, out, err = diagnose("lag-name-that-is-long", "--samples", "3", "--method", "proc")
     assert code == 0
@@ -164,7 +153,7 @@ def test_of_several_with_one_name_the_busiest_is_looked_at(diagnose: Call, start
 
 
 def test_a_script_is_found_by_its_name_and_what_else_names_it_is_hinted_at(
-    diagnose: Call, start: Start, tmp_path: Path
+    diagnose: Called, start: Start, tmp_path: Path
 ) -> None:
     script = tmp_path / "lag-shop.py"
     script.write_text(f"print(flush=True)\n{SLEEP}")
@@ -220,7 +209,7 @@ def opened(pid: int) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_interrupted_it_shows_what_there_is(start: Start, tmp_path: Path) -> None:
+def test_interrupted_it_shows_what_there_is(start: Start) -> None:
     burner = start("lag-burner", BURN)
     looking = subprocess.Popen(
         [*LAGGARD, "diagnose", str(burner.pid), "--samples", "5000", "--method", "proc"],
@@ -262,7 +251,7 @@ def test_a_terminal_shows_how_far_it_is(start: Start) -> None:
     assert b"^C shows what there is" in seen
 
 
-def test_files_for_other_tools(diagnose: Call, recorded: Path, tmp_path: Path) -> None:
+def test_files_for_other_tools(diagnose: Called, recorded: Path, tmp_path: Path) -> None:
     names = {name: str(tmp_path / f"told.{name}") for name in ("folded", "speedscope", "svg")}
     asked = [word for name, path in names.items() for word in (f"--{name}", path)]
     code, out, err = diagnose("--last", "--bus", str(recorded), *asked)
@@ -277,7 +266,7 @@ def test_files_for_other_tools(diagnose: Call, recorded: Path, tmp_path: Path) -
         assert (code, out, err) == (0, (tmp_path / f"told.{name}").read_text(), "")
 
 
-def test_what_is_recorded_is_found_by_process_and_by_id(diagnose: Call, recorded: Path) -> None:
+def test_what_is_recorded_is_found_by_process_and_by_id(diagnose: Called, recorded: Path) -> None:
     where = ["--bus", str(recorded)]
     for asked in (["--last", "postgres"], ["--id", "d15c"], ["--id", "D15C0001"]):
         code, out, err = diagnose(*asked, *where)
@@ -291,7 +280,7 @@ def test_what_is_recorded_is_found_by_process_and_by_id(diagnose: Call, recorded
     assert read_diagnosis(out, "test") == TWO_DIPS
 
 
-def test_what_is_recorded_is_listed(diagnose: Call, recorded: Path) -> None:
+def test_what_is_recorded_is_listed(diagnose: Called, recorded: Path) -> None:
     code, out, err = diagnose("--list", "--bus", str(recorded))
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -331,13 +320,13 @@ def test_what_is_recorded_is_listed(diagnose: Call, recorded: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("recorded")
-def test_what_cannot_be_done_is_said(diagnose: Call, arguments: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_done_is_said(diagnose: Called, arguments: list[str], code: int, said: str) -> None:
     ended = diagnose(*arguments)
     assert ended[0] == code
     assert said in " ".join(ended[2].split())
 
 
-def test_a_process_that_has_ended_is_told_to_have(diagnose: Call, start: Start) -> None:
+def test_a_process_that_has_ended_is_told_to_have(diagnose: Called, start: Start) -> None:
     ended = start("lag-ended", "raise SystemExit")
     while process(ended.pid).state != "Z":  # type: ignore[union-attr]
         time.sleep(0.01)
@@ -348,7 +337,7 @@ def test_a_process_that_has_ended_is_told_to_have(diagnose: Call, start: Start) 
     assert "Next:" not in out
 
 
-def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Call, tmp_path: Path) -> None:
+def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Called, tmp_path: Path) -> None:
     append(tmp_path / "a.db", NOTHING)
     code, out, _ = diagnose("--last", "--bus", str(tmp_path / "a.db"))
     assert code == FAILED
@@ -356,13 +345,13 @@ def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Call, tmp_path: 
     assert "Note: the process ended before it could be looked at" in out
 
 
-def test_a_file_that_cannot_be_written_is_named(diagnose: Call, recorded: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(diagnose: Called, recorded: Path) -> None:
     code, _, err = diagnose("--last", "--bus", str(recorded), "--svg", "/proc/told.svg")
     assert code in {FAILED, USAGE}
     assert "/proc/told.svg" in err
 
 
-def test_no_name_does_anything_to_the_terminal(diagnose: Call, tmp_path: Path) -> None:
+def test_no_name_does_anything_to_the_terminal(diagnose: Called, tmp_path: Path) -> None:
     append(tmp_path / "a.db", UNTRUSTWORTHY)
     for asked in (["--last"], ["--list"], ["--last", "--json"], ["--last", "--svg", "-"], ["--last", "--folded", "-"]):
         _, out, err = diagnose(*asked, "--bus", str(tmp_path / "a.db"))

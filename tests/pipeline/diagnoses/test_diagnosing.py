@@ -30,7 +30,7 @@ from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.producers.conftest import STAT, Machine, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from laggard.pipeline.diagnoses.triggers import Change
@@ -152,13 +152,9 @@ def check_phases(diagnosis: Diagnosis, begin: float, *turns: float) -> None:
     assert all(0.0 <= each <= 1.0 for each in late), late
 
 
-def test_states_are_numbered_as_the_operator_numbers_them() -> None:
+def test_states_and_methods_are_those_that_others_know() -> None:
     assert (triggers._NORMAL, triggers._HIGH, triggers._DIAGNOSIS) == (State.NORMAL, State.HIGH, State.DIAGNOSIS)
-
-
-def test_every_method_can_be_chosen() -> None:
-    chosen = set(BY_NAME["diagnosis.method"].choices)
-    assert chosen == {"auto", "proc", *(method.NAME for method in METHODS)}
+    assert set(BY_NAME["diagnosis.method"].choices) == {"auto", "proc", *(method.NAME for method in METHODS)}
 
 
 def test_who_uses_all_processors_for_5_s_is_looked_into_until_that_is_over(scene: Scene) -> None:
@@ -501,51 +497,39 @@ def test_what_could_not_be_closed_keeps_no_other_open_and_waits_for_the_next_sta
     assert not scene.state.exists()
 
 
-def test_a_damaged_file_of_open_diagnoses_is_said(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_of_open_diagnoses_is_said_and_one_that_cannot_be_written_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     scene.state.write_text(f"{write_diagnosis(DIAGNOSIS)}\nnothing\n{json.dumps({'kind': 'anomaly'})}\n")
     assert Unfinished(scene.state).read() == [DIAGNOSIS]
     assert f"{scene.state}:2" in caplog.text
     assert f"{scene.state}:3: field 'kind'" in caplog.text
-
-
-def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    unfinished = Unfinished(tmp_path / "nothing" / "diagnoses.jsonl")
+    caplog.clear()
+    unfinished = Unfinished(scene.folder / "nothing" / "diagnoses.jsonl")
     unfinished.write([DIAGNOSIS])
     unfinished.write([DIAGNOSIS])
     assert len(caplog.messages) == 1
     assert "diagnoses that are open when the agent is killed stay so" in caplog.text
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> Callable[[Diagnosing], None]:
-    """Runs one in its thread until it has tried again after a failure."""
-    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.LOOK_S", 0.01)
-
-    def run(diagnosing: Diagnosing) -> None:
-        diagnosing.start()
-        for _ in range(1000):
-            if diagnosing.failures >= 2:
-                break
-            diagnosing._thread.join(0.01)
-        diagnosing.close()
-        assert not diagnosing._thread.is_alive()
-
-    return run
-
-
 def test_a_look_that_fails_is_logged_once_and_tried_again(
-    scene: Scene,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    patient: Callable[[Diagnosing], None],
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         scene.time.pass_(1.0)
         raise RuntimeError("no procfs")
 
-    monkeypatch.setattr(scene.diagnosing._triggers, "look", fail)
-    patient(scene.diagnosing)
-    assert scene.diagnosing.failures >= 2
+    diagnosing = scene.diagnosing
+    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.LOOK_S", 0.01)
+    monkeypatch.setattr(diagnosing._triggers, "look", fail)
+    diagnosing.start()
+    for _ in range(1000):
+        if diagnosing.failures >= 2:
+            break
+        diagnosing._thread.join(0.01)
+    diagnosing.close()
+    assert not diagnosing._thread.is_alive()
+    assert diagnosing.failures >= 2
     assert caplog.text.count("RuntimeError: no procfs") == 1
 
 

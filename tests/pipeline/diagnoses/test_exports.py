@@ -6,7 +6,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,13 +49,10 @@ def test_folded_stacks_name_process_thread_and_functions_outermost_first() -> No
         "python3;worker (26810);run_forever (hot.py);parse (hot.py) 8",
         "python3;writer (26811);[blocked];run_forever (hot.py);fsync;fsync_[k];folio_wait_bit_common_[k] 97",
     ]
-
-
-def test_folded_stacks_keep_what_ran_before_a_dip_from_what_ran_after() -> None:
-    lines = list(folded(TWO_DIPS))
-    assert "python3;phase 1;worker (26810);run_forever (hot.py);compute (hot.py) 45" in lines
-    assert "python3;phase 3;worker (26810);run_forever (hot.py);parse (hot.py) 45" in lines
-    assert "python3;phase 5;worker (26810);run_forever (hot.py);libfast.so.1+0x1d7b 45" in lines
+    phases = list(folded(TWO_DIPS))
+    assert "python3;phase 1;worker (26810);run_forever (hot.py);compute (hot.py) 45" in phases
+    assert "python3;phase 3;worker (26810);run_forever (hot.py);parse (hot.py) 45" in phases
+    assert "python3;phase 5;worker (26810);run_forever (hot.py);libfast.so.1+0x1d7b 45" in phases
 
 
 def test_the_kernels_own_functions_are_not_told_twice() -> None:
@@ -69,12 +65,20 @@ def test_the_kernels_own_functions_are_not_told_twice() -> None:
 
 
 @pytest.mark.parametrize("told", ALL)
-def test_every_sample_is_in_each_export_once(told: Diagnosis) -> None:
+def test_every_sample_is_in_each_export_once_and_a_flame_graph_needs_nothing_else(told: Diagnosis) -> None:
     lines = [LINE.fullmatch(line) for line in folded(told)]
     assert all(lines)
     assert sum(int(line["samples"]) for line in lines if line) == samples(told)
-    assert sum(sum(each["weights"]) for each in speedscope(told)["profiles"]) == samples(told)
-    headings = [each.text or "" for each in ET.fromstring(flame_graph(told)).iter(f"{SVG}text") if each.get("class")]
+    file = speedscope(told)
+    SPEEDSCOPE.validate(file)
+    assert sum(sum(each["weights"]) for each in file["profiles"]) == samples(told)
+    for profile in file["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert {each for stack in profile["samples"] for each in stack} <= set(range(len(file["shared"]["frames"])))
+    graph = flame_graph(told)
+    assert graph.count("http") == 1  # the name of the form itself
+    assert not re.search(r"<script|href|url\(|@import|\bon\w+=", graph), "it runs nothing"
+    headings = [each.text or "" for each in ET.fromstring(graph).iter(f"{SVG}text") if each.get("class")]
     counts = [
         int(found[1].replace(",", "")) for each in headings if (found := re.search(r": ([\d,]+) samples?$", each))
     ]
@@ -90,15 +94,6 @@ def test_whatever_processes_call_themselves_readers_can_read_it(told: Diagnosis)
     root = ET.fromstring(flame_graph(told))
     assert all(text.isprintable() for each in root.iter(f"{SVG}text") if (text := each.text or ""))
     assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {"svg", "title", "style", "rect", "text", "g"}
-
-
-@pytest.mark.parametrize("told", ALL)
-def test_speedscope_takes_it(told: Diagnosis) -> None:
-    file = speedscope(told)
-    SPEEDSCOPE.validate(file)
-    for profile in file["profiles"]:
-        assert len(profile["samples"]) == len(profile["weights"])
-        assert {each for stack in profile["samples"] for each in stack} <= set(range(len(file["shared"]["frames"])))
 
 
 def test_speedscope_gets_a_profile_for_each_thread_of_each_phase_and_one_frame_for_each_function() -> None:
@@ -153,31 +148,20 @@ def test_each_phase_has_a_graph_of_its_own() -> None:
     ]
 
 
-def test_a_flame_graph_needs_nothing_else_and_runs_nothing() -> None:
-    for told in ALL:
-        text = flame_graph(told)
-        assert text.count("http") == 1  # the name of the form itself
-        assert not re.search(r"<script|href|url\(|@import|\bon\w+=", text)
-
-
-def test_what_is_too_narrow_to_be_seen_is_not_drawn() -> None:
-    seen = Stack((COMPUTE, LOOP), 100_000)
-    unseen = Stack((Location("rare"), LOOP), 1)
-    assert NARROWEST > (WIDTH - 2 * MARGIN) / 100_001
-    told = diagnosis(Phase(True, START, START + 1, 100_001, (thread(1, "a", 1.0, seen, unseen),)))
-    assert drawn(told).keys() == {"a (1)", "run_forever (hot.py)", "compute (hot.py)"}
-    assert "rare" not in flame_graph(told)
-
-
-def test_a_narrow_box_has_a_title_and_no_text() -> None:
-    seen = Stack((COMPUTE, LOOP), 100_000)
-    rare = Stack((Location("rare"), LOOP), 100)
-    told = diagnosis(Phase(True, START, START + 1, 100_100, (thread(1, "a", 1.0, seen, rare),)))
-    assert "rare" not in drawn(told)
-    assert "<title>rare: 100 samples, 0.1 %</title><rect x=" in flame_graph(told)
-    often = replace(rare, samples=10_000)
-    told = diagnosis(Phase(True, START, START + 1, 110_000, (thread(1, "a", 1.0, seen, often),)))
-    assert "rare" in drawn(told)
+@pytest.mark.parametrize(
+    ("often", "labelled", "boxed"),
+    [(1, False, False), (100, False, True), (10_000, True, True)],
+    ids=["too narrow to be seen", "too narrow for a text", "wide enough"],
+)
+def test_a_box_is_drawn_and_labelled_where_it_is_wide_enough(often: int, labelled: bool, boxed: bool) -> None:
+    whole = 100_000 + often
+    stacks = Stack((COMPUTE, LOOP), 100_000), Stack((Location("rare"), LOOP), often)
+    told = diagnosis(Phase(True, START, START + 1, whole, (thread(1, "a", 1.0, *stacks),)))
+    assert boxed == (often / whole * (WIDTH - 2 * MARGIN) >= NARROWEST)
+    assert drawn(told).keys() - {"rare"} == {"a (1)", "run_forever (hot.py)", "compute (hot.py)"}
+    assert ("rare" in drawn(told)) == labelled
+    title = f"<title>rare: {often:,} samples, {100 * often / whole:.2g} %</title><rect x="
+    assert (title in flame_graph(told), "rare" in flame_graph(told)) == (boxed and not labelled, boxed)
 
 
 def test_a_stack_that_is_very_deep_is_drawn() -> None:

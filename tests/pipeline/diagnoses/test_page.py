@@ -14,9 +14,9 @@ from rich.console import Console
 from laggard.pipeline.diagnoses.hottest import spots, together, uses
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines, doing_lines, standing
 from laggard.pipeline.diagnoses.waits import suffers, waits_for
-from laggard.pipeline.diagnoses.words import cost, looked, sentence
+from laggard.pipeline.diagnoses.words import looked, sentence
 from laggard.pipeline.explaining.report import Page
-from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack
+from laggard.pipeline.records.diagnosis import Diagnosis, Phase, Stack, ThreadUse
 from tests.pipeline.diagnoses.conftest import (
     COMPUTE,
     CONDITION,
@@ -115,32 +115,60 @@ def test_what_ran_before_a_dip_is_told_from_what_ran_after() -> None:
     assert lines[-1].endswith("the process was stopped for 21.3 ms in all.")
 
 
-def test_of_who_hardly_computes_it_is_told_what_it_waits_for() -> None:
-    assert sentence(ON_DISK) == (
-        "`postgres` (pid 26801) used 3 % of one core; `postgres` (26801) was blocked in `folio_wait_bit_common` "
-        "(fsync), waiting for the disk, in 100 % of its samples."
-    )
-    assert "because tasks waited for I/O 62 % of the time (looked at from 40 % on)." in looked(ON_DISK)
+def blocked(tid: int, name: str, count: int, *where: str) -> ThreadUse:
+    return thread(tid, name, 0.0, Stack((), count, "blocked", *where))
 
 
-def test_who_waits_for_others_goes_before_who_is_idle() -> None:
-    idle = thread(1, "idle", 0.0, Stack((), 1000, "blocked", "ep_poll", "epoll_wait"))
-    stuck = thread(2, "stuck", 0.0, Stack((), 3, "blocked", "rwsem_down_read_slowpath"), WAITING)
-    told = sentence(diagnosis(Phase(True, START, START + 10, 1000, (idle, stuck))))
-    assert "`stuck` (2) was blocked in `rwsem_down_read_slowpath`, waiting for a lock of the kernel, in 2.9 %" in told
+def high(samples: int, *threads: ThreadUse) -> Diagnosis:
+    return diagnosis(Phase(True, START, START + 10, samples, threads))
 
 
-def test_what_the_compiler_adds_to_a_name_is_left_out() -> None:
-    waiting = thread(1, "a", 0.0, Stack((), 1, "blocked", "poll_schedule_timeout.constprop.0", "poll"))
-    told = sentence(diagnosis(Phase(True, START, START + 10, 1, (waiting,))))
-    assert "it was blocked in `poll_schedule_timeout` (poll), waiting for events, in 100 % of its samples" in told
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            ON_DISK,
+            (
+                "`postgres` (pid 26801) used 3 % of one core; `postgres` (26801) was blocked in "
+                "`folio_wait_bit_common` (fsync), waiting for the disk, in 100 % of its samples."
+            ),
+        ),
+        (
+            high(
+                1000,
+                blocked(1, "idle", 1000, "ep_poll", "epoll_wait"),
+                thread(2, "stuck", 0.0, Stack((), 3, "blocked", "rwsem_down_read_slowpath"), WAITING),
+            ),
+            "`stuck` (2) was blocked in `rwsem_down_read_slowpath`, waiting for a lock of the kernel, in 2.9 %",
+        ),
+        (
+            high(1, blocked(1, "a", 1, "poll_schedule_timeout.constprop.0", "poll")),
+            "it was blocked in `poll_schedule_timeout` (poll), waiting for events, in 100 % of its samples",
+        ),
+        (
+            high(9, thread(1, "a", 9.0, Stack((), 9))),
+            "used 90 % of one core, all of it in functions that are not known.",
+        ),
+        (
+            high(4, thread(1, "a", 9.0, Stack((STRIPPED,), 2), Stack((ELSEWHERE,), 1))),
+            "all of it in `libfast.so.1+0x1d7b` and 1 other place there.",
+        ),
+    ],
+    ids=[
+        "who hardly computes, by what it waits for",
+        "who waits for others goes before who is idle",
+        "without what the compiler adds to a name",
+        "functions that are not known",
+        "a module without symbols",
+    ],
+)
+def test_a_sentence_tells_what_there_is_to_tell(told: Diagnosis, said: str) -> None:
+    assert said in sentence(told)
 
 
 def test_what_could_not_be_seen_is_said() -> None:
     assert page(NOTHING)[0] == "What `python3` (pid 26801, `python3 hot.py --serve`) did could not be seen."
     assert page(NOTHING)[-1] == "Note: the process ended before it could be looked at"
-    unseen = diagnosis(Phase(True, START, START + 10, 9, (thread(1, "a", 9.0, Stack((), 9)),)))
-    assert sentence(unseen).endswith("used 90 % of one core, all of it in functions that are not known.")
     once = diagnosis(Phase(True, START, START, 1, (thread(1, "a", 0.0, Stack((), 1), end=START),)))
     assert sentence(once).endswith("was seen for a moment.")
     assert "Looked at from 2023-11-14 22:13:20 to 22:13:20 (0 s), once, with" in looked(once)
@@ -160,10 +188,6 @@ def test_why_and_how_long_it_was_looked_at(change: dict[str, Any], said: str) ->
     assert said in looked(replace(TWO_DIPS, **change))
 
 
-def test_what_it_took_is_told() -> None:
-    assert cost(ONE_HOT) == "To look took 123 ms of CPU time, 1.2 % of one core; the process was never stopped."
-
-
 def test_a_function_is_one_spot_on_whatever_lines_it_was_and_a_module_without_symbols_likewise() -> None:
     found = spots([(Stack((COMPUTE,), 3), 1.0), (Stack((LATER, LOOP), 5), 1.0), (Stack((PARSE,), 2), 1.0)])
     assert [(each.share, each.location, each.callers) for each in found] == [
@@ -172,12 +196,6 @@ def test_a_function_is_one_spot_on_whatever_lines_it_was_and_a_module_without_sy
     ]
     found = spots([(Stack((STRIPPED,), 3), 1.0), (Stack((ELSEWHERE,), 1), 1.0)])
     assert [(each.share, each.location, each.places) for each in found] == [(1.0, STRIPPED, 2)]
-    told = diagnosis(Phase(True, START, START + 10, 4, (thread(1, "a", 9.0, *map(_ran, (STRIPPED, ELSEWHERE))),)))
-    assert "all of it in `libfast.so.1+0x1d7b` and 1 other place there." in sentence(told)
-
-
-def _ran(location: Location) -> Stack:
-    return Stack((location,), 2 if location == STRIPPED else 1)
 
 
 def test_blocked_threads_are_told_by_what_they_wait_in_and_who_called() -> None:
@@ -189,10 +207,13 @@ def test_blocked_threads_are_told_by_what_they_wait_in_and_who_called() -> None:
     ]
 
 
-def test_where_it_is_not_known_what_blocks_the_function_is_told() -> None:
+def test_of_what_blocks_a_thread_the_function_is_told_and_of_a_brief_one_how_long_it_was_seen() -> None:
     stacks = (Stack((FSYNC, LOOP), 2, "blocked"), Stack((), 1, "blocked"))
     lines = page(diagnosis(Phase(True, START, START + 10, 3, (thread(1, "a", 0.0, *stacks),))))
     assert lines[4:6] == ["          66.7 %  blocked in fsync (libc.so.6) < run_forever", "          33.3 %  blocked"]
+    brief = thread(1, "brief", 1.0, Stack((COMPUTE,), 10), end=START + 1.2)
+    lines = page(diagnosis(Phase(True, START, START + 10, 100, (brief,))))
+    assert "    10 %  brief  1  began in python3.11+0x1d7b, seen for 1.2 s" in lines
 
 
 def test_cpu_time_is_shared_out_by_the_clock_of_each_thread_not_by_how_often_it_was_seen() -> None:
@@ -203,12 +224,6 @@ def test_cpu_time_is_shared_out_by_the_clock_of_each_thread_not_by_how_often_it_
     assert shares == pytest.approx({COMPUTE: 0.375, LOOP: 0.375, PARSE: 0.25})
     assert [each.thread.name for each in uses(phase)] == ["seldom", "often"]
     assert [each.share for each in uses(phase)] == pytest.approx([0.3, 0.1])
-
-
-def test_a_thread_that_was_there_for_a_while_is_told_to_be() -> None:
-    brief = thread(1, "brief", 1.0, Stack((COMPUTE,), 10), end=START + 1.2)
-    lines = page(diagnosis(Phase(True, START, START + 10, 100, (brief,))))
-    assert "    10 %  brief  1  began in python3.11+0x1d7b, seen for 1.2 s" in lines
 
 
 @pytest.mark.parametrize(

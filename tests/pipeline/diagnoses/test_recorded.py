@@ -41,8 +41,12 @@ def append(bus: EmbeddedBus, *told: Diagnosis) -> None:
     bus.append([Outgoing(topic, each.host, write_diagnosis(each).encode(), each.ts) for each in told])
 
 
-def test_the_newest_come_first_each_as_it_was_told_last(bus: EmbeddedBus) -> None:
+def test_the_newest_come_first_each_as_it_was_told_last_and_what_is_no_diagnosis_is_passed_over(
+    bus: EmbeddedBus,
+) -> None:
     append(bus, HOT, DISK, BEGUN, WHOLE, ELSEWHERE)
+    for value in (b"junk", write_diagnosis(ELSEWHERE).encode()):
+        bus.append([Outgoing(TOPICS.name(DIAGNOSES), "web-1", value, START + 180.0)])
     assert list(Recorded(bus, TOPICS, "web-1").newest()) == [WHOLE, DISK, HOT]
     assert [each.id for each in Recorded(bus, TOPICS, "web-2").newest()] == ["elsewhere"]
     assert list(Recorded(bus, TOPICS, "web-3").newest()) == []
@@ -53,13 +57,6 @@ def test_many_are_read_in_steps(bus: EmbeddedBus) -> None:
     assert [each.id for each in Recorded(bus, TOPICS, "web-1").newest()] == [
         f"{number}" for number in range(99, -1, -1)
     ]
-
-
-def test_what_is_no_diagnosis_is_passed_over(bus: EmbeddedBus) -> None:
-    append(bus, HOT)
-    bus.append([Outgoing(TOPICS.name(DIAGNOSES), "web-1", b"junk", START + 20.0)])
-    bus.append([Outgoing(TOPICS.name(DIAGNOSES), "web-1", write_diagnosis(ELSEWHERE).encode(), START + 20.0)])
-    assert [each.id for each in Recorded(bus, TOPICS, "web-1").newest()] == ["hot"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,35 +30,23 @@ from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
 from tests.pipeline.history.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    Ended = tuple[int, str, str]
-    Call = Callable[..., Ended]
+    from tests.pipeline.conftest import Called
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own configuration and state take no part."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("LAGGARD_HOST", "web-1")
+def _here(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAGGARD_GAUSSIAN_CONTEXT", "40m")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
 
 @pytest.fixture
-def why(recorded, capsys) -> Call:
-    def called(*arguments: str) -> Ended:
-        code = run(["why", "--bus", str(recorded.path), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+def why(recorded, laggard: Called) -> Called:
+    return partial(laggard, "why", "--bus", str(recorded.path))
 
 
 @pytest.mark.parametrize("command", [["why", "--host", "db-9"], ["mark", "--host", "db-9"], ["doctor"]])
@@ -70,7 +59,7 @@ def test_a_name_on_the_bus_does_nothing_to_the_terminal(empty, capsys, command: 
     assert "\x1b" not in shown
 
 
-def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Call, recorded, tmp_path: Path) -> None:
+def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Called, recorded, tmp_path: Path) -> None:
     moment = str(at(155))
     assert "Page:" not in why("--at", moment)[1]
     with Claim(str(recorded.path), tmp_path / "state", "serve") as claim:
@@ -79,7 +68,7 @@ def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Call, 
         assert "Page:" not in why("--at", moment, "--json")[1]
 
 
-def test_a_person_is_told_what_was_slow(why: Call):
+def test_a_person_is_told_what_was_slow(why: Called):
     code, out, err = why("--at", str(at(155)))
     assert (code, err) == (0, "")
     assert out.startswith("web-1 at 2023-11-14 22:26:15, ")
@@ -92,7 +81,7 @@ def test_a_person_is_told_what_was_slow(why: Call):
     assert "\x1b" not in out
 
 
-def test_a_program_gets_one_object(why: Call):
+def test_a_program_gets_one_object(why: Called):
     code, out, err = why("--at", str(at(155) + 1), "--json", "--rows", "2", "--features", "1")
     assert (code, err) == (0, "")
     told = json.loads(out)
@@ -107,7 +96,7 @@ def test_a_program_gets_one_object(why: Call):
     assert told["rows"][0]["features"][0].keys() == {"feature", "value", "mean", "standard_deviation", "score"}
 
 
-def test_another_operator_is_asked(why: Call):
+def test_another_operator_is_asked(why: Called):
     asked = ["--mark", "last", "--json", "--rows", "1", "--set", "river.parameters=n_trees=4,window_size=20"]
     (code, out, _), (_, usual, _) = why(*asked, "--operator", "river"), why(*asked)
     assert code == 0
@@ -115,7 +104,7 @@ def test_another_operator_is_asked(why: Call):
     assert why("--operator", "rivers")[0] == USAGE
 
 
-def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: Call):
+def test_now_is_the_newest_frame_and_it_says_whether_the_agent_is_running(why: Called, recorded, tmp_path: Path):
     code, out, err = why()
     assert code == 0
     assert out.startswith("The agent of web-1 is not running now; this is about its last frame, ")
@@ -123,15 +112,12 @@ def test_now_is_the_newest_frame_and_it_says_that_the_agent_is_not_running(why: 
     code, out, err = why("--json")
     assert json.loads(out)["ts"] == at(TICKS - 1)
     assert "is not running now" in err
-
-
-def test_of_an_agent_that_runs_it_is_not_said_that_it_does_not(why: Call, recorded, tmp_path: Path):
     with Claim(str(recorded.path), tmp_path, "agent"):
         out = why()[1]
     assert out.startswith("The agent of web-1 runs, but nothing newer has come from it; this is about its last frame, ")
 
 
-def test_a_mark_is_answered(why: Call):
+def test_a_mark_is_answered(why: Called):
     code, listed, _ = why("--marks")
     assert code == 0
     assert "2023-11-14 22:26:17  web-1  checkout hangs\n" in listed
@@ -145,12 +131,9 @@ def test_a_mark_is_answered(why: Call):
     assert (told["ts"], told["mark"], told["rows"][0]["row"]) == (MARKED, "checkout hangs", HOG)
 
 
-def test_the_last_mark_is_that_of_the_host_asked_about(why: Call):
+def test_marks_are_those_of_the_host_asked_about(why: Called):
     assert json.loads(why("--mark", "last", "--json")[1])["mark"] == "checkout hangs"
     assert json.loads(why("--mark", "last", "--host", "web-2", "--json")[1])["mark"] == "slow too"
-
-
-def test_marks_for_a_program(why: Call):
     lines = [json.loads(line) for line in why("--marks", "--json", "--host", "web-1")[1].splitlines()]
     assert [(each["ts"], each["host"], each["mark"]) for each in lines] == [(MARKED, "web-1", "checkout hangs")]
 
@@ -168,13 +151,13 @@ def test_marks_for_a_program(why: Call):
         (["--at", "2199-01-01"], USAGE, "--at 2199-01-01 is not over yet"),
     ],
 )
-def test_what_cannot_be_answered_is_said(why: Call, arguments, code, said):
+def test_what_cannot_be_answered_is_said(why: Called, arguments, code, said):
     ended, out, err = why(*arguments)
     assert (ended, out) == (code, "")
     assert said in err
 
 
-def test_before_anything_is_recorded(empty, capsys):
+def test_before_anything_is_recorded_and_soon_after(empty, capsys):
     assert run(["why"]) == NO_DATA
     assert "start `laggard up` first" in capsys.readouterr().err
     assert run(["why", "--bus", str(empty.path)]) == NO_DATA
@@ -184,10 +167,7 @@ def test_before_anything_is_recorded(empty, capsys):
     assert "there is no mark; when it is slow, type `laggard mark" in capsys.readouterr().err
     assert run(["why", "--bus", str(empty.path), "--marks"]) == 0
     assert "There is no mark" in capsys.readouterr().out
-
-
-def test_the_first_answer_comes_after_seconds_and_says_that_the_model_is_young(empty, capsys):
-    append(empty.bus, frames("web-1", range(3)))
+    # The first answer comes after seconds.
     assert run(["why", "--bus", str(empty.path)]) == 0
     assert "The model is young: it has learned for 10 s, so take this with care." in capsys.readouterr().out
 
@@ -221,7 +201,7 @@ def lines_of(process: subprocess.Popen[str], count: int) -> list[str]:
     return [process.stdout.readline() for _ in range(count)]
 
 
-def test_the_header_is_about_the_frame_that_was_judged(why: Call):
+def test_the_header_is_about_the_frame_that_was_judged(why: Called):
     def header(ts: float) -> str:
         code, out, _ = why("--at", f"{ts!r}")
         assert code == 0

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from laggard.pipeline.cli import run
-
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from tests.pipeline.conftest import Replaying
 
 START = 1_700_000_000.0
 DIPS = ((108.5, 111.5), (149.0, 152.0))
 
 
-def recording(path: Path, interval_s: int) -> Path:
+def recording(interval_s: int) -> Iterator[dict[str, Any]]:
     """`java` uses 95 % of four CPUs from 50 to 170 s (S1, Fig. 2), but for two dips of 3 s, as ticks see it."""
     moments = np.arange(0.0, 900.0, 0.1) + 0.05
     use = np.where((moments > 50.0) & (moments < 170.0), 0.95, 0.1)
     for begin, end in DIPS:
         use[(moments > begin) & (moments < end)] = 0.1
-    with path.open("w") as file:
-        for tick, share in enumerate(use.reshape(-1, 10 * interval_s).mean(axis=1), 1):
-            rows = {
-                "java": {"cpu_user_ratio": 3.0 * share, "cpu_system_ratio": share, "cpus": 4},
-                "sh": {"cpu_user_ratio": 0.01, "cpu_system_ratio": 0.0, "cpus": 4},
-            }
-            line = {"ts": START + tick * interval_s, "host": "web-1", "scope": "process", "rows": rows}
-            file.write(json.dumps(line) + "\n")
-    return path
-
-
-def told(path: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> list[dict[str, Any]]:
-    assert run(["replay", str(path), "--operators", "cpu", "--json", *flags]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for tick, share in enumerate(use.reshape(-1, 10 * interval_s).mean(axis=1), 1):
+        rows = {
+            "java": {"cpu_user_ratio": 3.0 * share, "cpu_system_ratio": share, "cpus": 4},
+            "sh": {"cpu_user_ratio": 0.01, "cpu_system_ratio": 0.0, "cpus": 4},
+        }
+        yield {"ts": START + tick * interval_s, "host": "web-1", "scope": "process", "rows": rows}
 
 
 @pytest.mark.parametrize("interval_s", [1, 5])
-def test_the_case_of_the_figure_is_one_event(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], interval_s: int
-) -> None:
-    found = told(recording(tmp_path / "day.jsonl", interval_s), capsys, "--scores")
+def test_the_case_of_the_figure_is_one_event(replay: Replaying, interval_s: int) -> None:
+    found, _ = replay.json(recording(interval_s), "--operators", "cpu", "--scores")
     (anomaly,) = (each for each in found if each["kind"] == "anomaly")
     assert anomaly["operator"] == "cpu"
     assert anomaly["parameters"]["cpu_threshold"] == 0.85
@@ -64,9 +53,11 @@ def test_the_case_of_the_figure_is_one_event(
     assert len({each["id"] for each in found if each["kind"] == "incident"}) == 1
 
 
-def test_parameters_are_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = recording(tmp_path / "day.jsonl", 1)
-    late = told(path, capsys, "--set", "cpu.duration=20s", "--set", "cpu.threshold=0.9")
+def test_parameters_are_set(replay: Replaying) -> None:
+    def told(*flags: str) -> list[dict[str, Any]]:
+        return replay.json(recording(1), "--operators", "cpu", *(word for each in flags for word in ("--set", each)))[0]
+
+    late = told("cpu.duration=20s", "cpu.threshold=0.9")
     assert (late[0]["ts"], late[0]["parameters"]["duration_s"]) == (START + 70.0, 20.0)
-    assert told(path, capsys, "--set", "cpu.threshold=96%") == []
-    assert told(path, capsys, "--set", "cpu.conditions=quota") == []
+    assert told("cpu.threshold=96%") == []
+    assert told("cpu.conditions=quota") == []

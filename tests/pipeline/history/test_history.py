@@ -39,9 +39,7 @@ def test_the_process_that_went_wrong_is_named_with_what_it_did(recorded):
     assert asked.host_frame is not None
     assert asked.host_frame.scope == "host"
 
-
-def test_before_it_went_wrong_nothing_is_unusual(recorded):
-    assert ranked(recorded.history, at(WRONG.start) - 1.0).rows[0].score < 1.0
+    assert ranked(recorded.history, at(WRONG.start) - 1.0).rows[0].score < 1.0, "before it went wrong"
 
 
 @pytest.mark.parametrize("tick", [0, 3, 49, 50, 51, 99, 155, 179, 231, TICKS - 1])
@@ -84,13 +82,9 @@ def test_a_clock_that_is_ahead_elsewhere_hides_no_frame(empty, ahead):
     assert times == [at(tick) for tick in range(60)]
 
 
-def test_without_any_snapshot_the_input_is_learned(empty):
+def test_without_a_snapshot_that_can_be_used_the_input_is_learned(empty):
     append(empty.bus, frames("web-1", range(160)))
     assert ranked(empty.history, None).rows[0].row == HOG
-
-
-def test_a_snapshot_that_cannot_be_used_is_as_good_as_none(empty):
-    append(empty.bus, frames("web-1", range(160)))
     partition = empty.bus.partition_of(TOPIC, "web-1")
     member = empty.bus.subscribe("test", [TOPIC])
     member.poll(1.0)
@@ -108,14 +102,14 @@ def test_a_record_that_is_none_is_passed_over(empty):
     assert len(empty.history.series(asked, HOG, "io_write_bytes_per_s").points) > 36
 
 
-def test_of_the_frames_near_a_moment_the_one_before_it_is_judged(recorded):
-    assert recorded.history.ask("web-1", at(100) + 4.9, 1, 1).frame.ts == at(100)
-
-
-def test_where_none_is_before_it_the_one_after_it_is(recorded):
-    asked = recorded.history.ask("web-1", START - 100.0, 1, 1)
-    assert asked.frame.ts == START
-    assert asked.ts == START - 100.0
+@pytest.mark.parametrize(
+    ("ts", "judged"),
+    [(at(100) + 4.9, at(100)), (START - 100.0, START)],
+    ids=["the one before it", "where none is before it the one after it"],
+)
+def test_of_the_frames_near_a_moment_one_is_judged(recorded, ts, judged):
+    asked = recorded.history.ask("web-1", ts, 1, 1)
+    assert (asked.ts, asked.frame.ts) == (ts, judged)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +222,8 @@ def test_the_series_is_dense_before_the_moment_and_thin_long_before(recorded):
     assert dense == [at(tick) for tick in range(119, 168)]
     assert len(times) - len(dense) <= 48
     assert {value for ts, value in series.points if at(150) <= ts < at(160)} == {212e6}
+    for row, feature in (("gone[1@1]", "cpu_user_ratio"), (HOG, "no_such_feature")):
+        assert recorded.history.series(asked, row, feature).points == ()
 
 
 def test_a_series_of_the_first_tick_is_that_tick(empty):
@@ -236,24 +232,17 @@ def test_a_series_of_the_first_tick_is_that_tick(empty):
     assert [ts for ts, _ in series.points] == [START]
 
 
-def test_a_row_that_is_not_there_has_no_points(recorded):
-    asked = recorded.history.ask("web-1", at(20), 1, 1)
-    assert recorded.history.series(asked, "gone[1@1]", "cpu_user_ratio").points == ()
-    assert recorded.history.series(asked, HOG, "no_such_feature").points == ()
-
-
 # Since when.
 
 
-@pytest.mark.parametrize("tick", [WRONG.start, WRONG.start + 1, WRONG.stop - 1])
-def test_it_is_known_since_when_it_has_been_so(recorded, tick):
-    assert recorded.history.ask("web-1", at(tick), 5, 3).began == at(WRONG.start)
-
-
-def test_after_it_is_over_nothing_has_begun(recorded):
-    asked = recorded.history.ask("web-1", at(WRONG.stop + 6), 5, 3)
-    assert not asked.verdict.culprits
-    assert math.isnan(asked.began)
+@pytest.mark.parametrize(
+    ("tick", "began_ts"),
+    [*((tick, at(WRONG.start)) for tick in (WRONG.start, WRONG.start + 1, WRONG.stop - 1)), (WRONG.stop + 6, math.nan)],
+)
+def test_it_is_known_since_when_it_has_been_so_until_it_is_over(recorded, tick, began_ts):
+    asked = recorded.history.ask("web-1", at(tick), 5, 3)
+    assert asked.began == pytest.approx(began_ts, abs=0.0, nan_ok=True)
+    assert bool(asked.verdict.culprits) == (not math.isnan(began_ts))
 
 
 def test_who_watches_sees_since_when_it_has_been_so(recorded, empty):

@@ -80,11 +80,8 @@ def test_a_host_that_is_slowed_from_outside_is_said_to_be_and_who_waits_is_told_
     assert "11 `worker` (one waits for a free core " in text
     assert "Waiting for others:" not in text, "there is no other that is to blame"
     assert "cpu_steal_ratio of web-1, 0 to 62 %" in text
-
-
-def test_once_it_is_over_the_host_is_as_usual_although_its_load_falls_slowly(slowed, capsys):
     text = told(slowed, capsys, SLOWED.stop + 8)
-    assert "It is the host" not in text
+    assert "It is the host" not in text, "it is over, although its load falls slowly"
     assert "Longer than usual" not in text
 
 
@@ -94,14 +91,11 @@ def test_a_reboot_is_told_until_ten_minutes_are_over(slowed, capsys):
     assert "It is the host" not in told(slowed, capsys, REBOOTED + 1)
 
 
-def test_a_line_of_a_tick_tells_of_the_host_too(slowed):
+def test_a_line_of_a_tick_and_an_anomaly_tell_of_the_host_too(slowed):
     asked = slowed.history.ask("web-1", at(SLOWED.stop - 1), 5, 3)
     line = tick_line(asked)
     assert "\n" not in line
     assert "the hypervisor takes 62 % of its CPUs away" in line
-
-
-def test_an_anomaly_of_the_host_says_its_cause(slowed):
     (partition,) = slowed.bus.partitions("laggard.anomalies")
     found = [record.value.decode() for record in slowed.bus.read(partition, 0) if b'"row":"host"' in record.value]
     assert [each for each in found if "On the host the hypervisor takes 62 % of its CPUs away" in each]

@@ -19,17 +19,7 @@ from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.wiring import wire
-from tests.pipeline.history.conftest import (
-    FEATURES,
-    HOG,
-    HOST_LAYOUT,
-    LAYOUT,
-    START,
-    TOPICS,
-    Recorded,
-    append,
-    work,
-)
+from tests.pipeline.history.conftest import FEATURES, HOG, HOST_LAYOUT, LAYOUT, START, TOPICS, Recorded, append, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -33,20 +34,19 @@ def test_a_row_is_told_with_its_score_pid_and_command_and_its_features_with_what
     heading, feature = shown(ranked(ranking(row()), {"hog[4711@99]": "python3 hog.py"}, Page(100)))
     assert heading == "  8.20  hog  4711  python3 hog.py"
     assert feature.split() == ["io_write_bytes_per_s", "212", "MB/s", "usually", "100", "±", "300", "kB/s", "40.0"]
-
-
-def test_what_is_over_is_shown_with_what_it_was_lately():
+    # What is over is shown with what it was lately.
     past = FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6)
     _, line = shown(ranked(ranking(row(features=(past,))), {}, Page(100)))
     assert "0 B/s  lately 30 MB/s, usually 100 ± 300 kB/s" in line
 
 
-def test_laggards_own_come_last_and_are_told_to_be():
-    own, waits = row("laggard-worker", 9.0), replace(row("web", 7.0, ()), waits=True)
-    lines = shown(ranked(ranking(own, row(), waits), {}, Page(100)))
+def test_who_only_waits_and_laggards_own_are_listed_apart_behind_the_others():
+    delayed = FeatureScore("io_delay_ratio", 0.6, 0.0, 0.01, 40.0)
+    victim = RowScore("web[5@9]", "web", 9.5, (delayed,), 40.0, waits=True)
+    lines = shown(ranked(ranking(row("laggard-worker", 9.0), victim, row()), {}, Page(100)))
+    assert [line.split()[1] for line in lines if line[:3].strip()] == ["hog", "for", "web", "itself:", "laggard-worker"]
     assert [line for line in lines if line.endswith(":")] == ["  Waiting for others:", "  laggard itself:"]
-    assert lines.index("  laggard itself:") == len(lines) - 3
-    assert "laggard-worker" in lines[-2]
+    assert not [line for line in shown(ranked(ranking(victim), {}, Page(100))) if "Waiting" in line]
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 71, 72, 80, 100, 300])
@@ -89,12 +89,20 @@ def series(ticks, moment, dense_from=-math.inf, value=float):
     return Series("r", "threads", moment, 5.0, dense_from, tuple((5.0 * tick, value(tick)) for tick in ticks))
 
 
-def test_a_plot_marks_the_moment_below_its_tick():
-    title, line, below = shown(plotted(series(range(10), 35.0), "hog", Page(100)))
-    assert title == "threads of hog, 0 to 9, over 45 s"
-    assert line == "  ▁▁▂▃▄▅▆▇██"
-    assert below.index("^") == 2 + 7
-    assert below.endswith(":35")
+@pytest.mark.parametrize(
+    ("ticks", "moment", "title", "line", "place"),
+    [
+        (range(10), 35.0, "threads of hog, 0 to 9, over 45 s", "▁▁▂▃▄▅▆▇██", 7),
+        ([0, 1, 3, 4], 20.0, "threads of hog, 0 to 4, over 20 s", "▁▃ ▇█", 4),
+        ([1], 5.0, "threads of hog, 0 to 1, over 0 s", "█", 0),
+    ],
+    ids=["many", "a tick without a value is a gap", "a single one"],
+)
+def test_a_plot_marks_the_moment_below_its_tick(ticks, moment, title, line, place):
+    told, drawn, below = shown(plotted(series(ticks, moment), "hog", Page(100)))
+    assert (told, drawn) == (title, f"  {line}")
+    assert below.index("^") == 2 + place
+    assert below.endswith(f" {time.strftime('%H:%M:%S', time.localtime(moment))}")
 
 
 def test_a_plot_has_a_thin_and_a_dense_part():
@@ -107,20 +115,9 @@ def test_a_plot_has_a_thin_and_a_dense_part():
     assert below.index("^") == 2 + 20 + 1 + 15
 
 
-def test_a_tick_without_a_value_is_a_gap():
-    _, line, _ = plotted(series([0, 1, 3, 4], 20.0), "hog", Page(100))
-    assert line.plain == "  ▁▃ ▇█"
-
-
 @pytest.mark.parametrize("points", [(), ((5.0, math.nan),), ((5.0, math.inf),)])
 def test_nothing_is_not_plotted(points):
     assert list(plotted(Series("r", "threads", 5.0, 5.0, 0.0, points), "hog", Page(80))) == []
-
-
-def test_a_single_point_is_plotted():
-    _, line, below = shown(plotted(series([1], 5.0), "hog", Page(80)))
-    assert line == "  █"
-    assert below.startswith("  ^")
 
 
 def test_in_a_narrow_terminal_the_moment_is_named_before_its_mark():
@@ -142,29 +139,17 @@ def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
     return Subject(scope, row_id, "hog", feature)
 
 
-def test_how_to_look_closer_depends_on_the_resource():
+def test_how_to_look_closer_depends_on_the_resource_and_of_a_host_on_what_ails_it():
     verdict = judge(ranking(row()))
     assert look_closer(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
     spends = FeatureScore("cpu_children_ratio", 1.8, 0.0, 0.1, 9.0)
     assert look_closer(verdict, about(spends)).startswith("what it starts: `strace -f -e trace=execve -p 4711`")
     assert look_closer(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
     assert look_closer(verdict, about(row_id="worker-1")) == ""
-
-
-def test_how_to_look_closer_at_a_host_depends_on_what_ails_it():
     stolen = FeatureScore("cpu_steal_ratio", 0.4, 0.0, 0.001, 60.0)
     verdict = judge(ranking(), ranking(RowScore("host", "host", 2.0, (stolen,), 40.0)))
     assert look_closer(verdict, about(stolen, "host", "host")) == verdict.causes[0].closer
     assert look_closer(verdict, about(WRITES, "host", "host")) == ""
-
-
-def test_who_only_waits_is_listed_apart():
-    delayed = FeatureScore("io_delay_ratio", 0.6, 0.0, 0.01, 40.0)
-    victim = RowScore("web[5@9]", "web", 9.0, (delayed,), 40.0, waits=True)
-    lines = shown(ranked(ranking(victim, row()), {}, Page(100)))
-    places = [next(n for n, line in enumerate(lines) if each in line) for each in ("hog", "Waiting for others", "web")]
-    assert places == sorted(places)
-    assert not [line for line in shown(ranked(ranking(victim), {}, Page(100))) if "Waiting" in line]
 
 
 @pytest.mark.parametrize(

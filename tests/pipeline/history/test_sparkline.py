@@ -26,16 +26,17 @@ def test_there_are_glyphs_without_unicode():
     assert sparkline([0.0, 1.0], 0.0, 1.0, ASCII) == "_@"
 
 
-def test_a_column_shows_the_largest_value_in_it():
-    assert columns([(0.0, 1.0), (1.0, 9.0), (2.0, 3.0), (10.0, 4.0)], 0.0, 10.0, 2) == [9.0, 4.0]
+OUTSIDE = [(-1.0, 1.0), (11.0, 1.0), (1.0, NAN), (1.0, math.inf), (6.0, 2.0)]
 
 
-def test_what_lies_outside_or_is_no_number_is_left_out():
-    found = columns([(-1.0, 1.0), (11.0, 1.0), (1.0, NAN), (1.0, math.inf), (6.0, 2.0)], 0.0, 10.0, 2)
-    assert math.isnan(found[0])
-    assert found[1] == 2.0
-
-
-def test_a_column_may_hold_the_one_before_it_once():
-    found = columns([(0.0, 1.0), (7.0, 2.0)], 0.0, 10.0, 10, hold=True)
-    assert [None if math.isnan(each) else each for each in found] == [1, 1, None, None, None, None, None, 2, 2, None]
+@pytest.mark.parametrize(
+    ("points", "width", "hold", "expected"),
+    [
+        ([(0.0, 1.0), (1.0, 9.0), (2.0, 3.0), (10.0, 4.0)], 2, False, [9.0, 4.0]),
+        (OUTSIDE, 2, False, [NAN, 2.0]),
+        ([(0.0, 1.0), (7.0, 2.0)], 10, True, [1, 1, *[NAN] * 5, 2, 2, NAN]),
+    ],
+    ids=["the largest value", "what lies outside or is no number is left out", "the one before it is held once"],
+)
+def test_a_column_shows_what_is_in_it(points, width, hold, expected):
+    assert columns(points, 0.0, 10.0, width, hold=hold) == pytest.approx(expected, nan_ok=True)

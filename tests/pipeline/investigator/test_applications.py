@@ -169,16 +169,13 @@ def test_models_are_told_with_what_they_were_chosen_from(page: Served) -> None:
     assert WAITS in {each["metric"]["metric"] for each in of_first["candidates"]}
 
 
-def test_a_metric_is_told_beside_the_performance(page: Served) -> None:
+def test_a_metric_is_told_beside_the_performance_and_found_by_a_part_of_its_name(page: Served) -> None:
     told = asked(page, "/series", metric=DISKS)
     assert len(told["ts"]) == len(told["values"]) == len(told["measured"]) == INTERVALS - 1
     assert max(told["values"][:SLOW_FROM]) <= 0.05
     assert min(told["values"][SLOW_FROM:]) >= 0.4
     hostile = f"web-2/{HOSTILE}:cpu_wait_ratio"
     assert asked(page, "/series", metric=hostile)["metric"]["metric"] == hostile
-
-
-def test_metrics_are_found_by_a_part_of_their_name(page: Served) -> None:
     told = asked(page, "/metrics", like="postgres:io", most=3)
     assert told["metrics"][0]["metric"] == DISKS
     assert told["known"] == 18

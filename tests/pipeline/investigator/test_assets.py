@@ -113,9 +113,7 @@ def test_what_a_script_imports_is_there() -> None:
         for name in IMPORTED.findall(COMMENT.sub("", path.read_text())):
             assert name.startswith("."), f"{name_of(path)}: {name}: a browser finds it by its path only"
             assert (path.parent / name).is_file(), f"{name_of(path)}: {name}"
-
-
-def test_imports_are_seen() -> None:
+    # They are seen.
     assert len(IMPORTED.findall((ASSETS / "main.js").read_text())) >= 6
     assert IMPORTED.findall((PACKAGES / "lit-html/directives/repeat.js").read_text()) == [
         *("../lit-html.js", "../directive.js", "../directive-helpers.js"),

@@ -10,14 +10,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_empty_bus_has_no_hosts(tmp_path: Path) -> None:
-    with served(tmp_path / "bus.db") as page:
-        told = page.client.get("/api/v1/cluster").json()
-        assert (told["host"], told["hosts"]) == ("web-1", [])
-
-
 def test_a_mark_is_set_and_told(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page:
+        told = page.client.get("/api/v1/cluster").json()
+        assert (told["host"], told["hosts"]) == ("web-1", []), "an empty bus has none"
         answer = page.client.post("/api/v1/marks", json={"host": "web-1", "note": "<b>slow</b>"})
         assert answer.status_code == 201
         assert [each["note"] for each in page.client.get("/api/v1/marks").json()["marks"]] == ["<b>slow</b>"]

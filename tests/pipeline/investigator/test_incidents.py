@@ -95,13 +95,18 @@ def test_the_list_is_narrowed(page: Served) -> None:
     assert get(page, "/incidents", most=1)["left_out"] == 2
 
 
-def test_what_cannot_be_asked_is_told(page: Served) -> None:
+def test_what_cannot_be_asked_and_what_is_not_there_is_told(page: Served) -> None:
     refused = get(page, "/incidents", 400, host="a", pool="b")
     assert refused == {"error": "parameters 'host' and 'pool' exclude each other", "expected": "at most one of them"}
     get(page, "/incidents", 400, within=0)
     get(page, "/incident", 400)
     missing = get(page, "/incident", 404, id="nothing")
     assert missing["error"] == "no incident has an id that begins with 'nothing'"
+    get(page, "/diagnosis", 404, id="nothing")
+    get(page, "/diagnosis", 404, id=TWO_DIPS.id, host="web-2")
+    refused = get(page, "/diagnosis", 404, id=TWO_DIPS.id, phase=6)
+    assert refused == {"error": "there is no phase 6", "expected": "one of 1 to 5, or 0 for all"}
+    get(page, "/diagnosis", 400, id=TWO_DIPS.id, state="idle")
 
 
 def test_an_empty_bus_has_no_incidents(tmp_path: Path) -> None:
@@ -150,7 +155,9 @@ def test_a_short_id_is_enough_where_it_is_one(page: Served) -> None:
     assert "incidents have an id that begins with" in refused["error"]
 
 
-def test_what_was_told_is_found_though_other_records_are_late_or_early(tmp_path: Path) -> None:
+def test_what_was_told_is_found_though_other_records_are_late_or_early_and_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Operators that catch up write what is old behind what is new; one host's clock may be ahead."""
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         bus.create(TOPICS.specs())
@@ -158,13 +165,7 @@ def test_what_was_told_is_found_though_other_records_are_late_or_early(tmp_path:
         _, late = joined(anomaly(-40_000, key="web-3"))
         bus.append([*ahead, *RECORDS[:4], *late, *RECORDS[4:]])
         assert len(account(bus, TOPICS, HOG).told) == 5
-
-
-def test_what_is_told_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "MOST_TOLD", 2)
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        bus.append(RECORDS)
+        monkeypatch.setattr(accounts, "MOST_TOLD", 2)
         found = account(bus, TOPICS, HOG)
         assert ([each.operator for each in found.told], found.left_out) == (["gaussian", "cpu"], 3)
         assert found.newest.keys() == {SEEN.id, BY_CPU.id}
@@ -211,14 +212,6 @@ def test_a_diagnosis_in_words_and_as_a_flame_graph(page: Served) -> None:
     assert (waiting["state"], waiting["running"], waiting["blocked"]) == ("blocked", 0, 100), "where nothing ran"
 
 
-def test_a_diagnosis_that_is_not_there(page: Served) -> None:
-    get(page, "/diagnosis", 404, id="nothing")
-    get(page, "/diagnosis", 404, id=TWO_DIPS.id, host="web-2")
-    refused = get(page, "/diagnosis", 404, id=TWO_DIPS.id, phase=6)
-    assert refused == {"error": "there is no phase 6", "expected": "one of 1 to 5, or 0 for all"}
-    get(page, "/diagnosis", 400, id=TWO_DIPS.id, state="idle")
-
-
 def test_functions_of_a_recursion_count_once() -> None:
     root = stacked(ONE_HOT.phases, "running")
     assert sum(each.own for each in functions(root)) == root.samples == 100
@@ -251,12 +244,7 @@ def test_similar_ones_are_told_with_why(page: Served) -> None:
     found = get(page, "/incident/similar", id=again[-1].id)
     (first,) = found["similar"]
     assert (first["incident"]["id"], first["similarity"]) == (HOG.id, 1.0)
-    assert first["common"] == [
-        "hog is blamed",
-        "for cpu_user_ratio",
-        "seen by cpu and gaussian",
-        "on the same host",
-    ]
+    assert first["common"] == ["hog is blamed", "for cpu_user_ratio", "seen by cpu and gaussian", "on the same host"]
     assert get(page, "/incident/similar", id=HOG.id)["similar"] == [], "what came later is not looked at"
 
 

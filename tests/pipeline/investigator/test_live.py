@@ -28,14 +28,7 @@ def news(lines: Iterator[str]) -> list[str]:
     return topics
 
 
-def test_who_comes_later_is_told_to_look_at_all_once(tmp_path: Path) -> None:
-    with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as first:
-        news(first.iter_lines())
-        with page.client.stream("GET", "/api/v1/live") as second:
-            assert set(news(second.iter_lines())) == ALL
-
-
-def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
+def test_listeners_are_told_to_look_at_all_once_and_then_which_topics_have_grown(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as live:
         assert live.headers["content-type"].startswith("text/event-stream")
         lines = live.iter_lines()
@@ -44,6 +37,8 @@ def test_listeners_are_told_which_topics_have_grown(tmp_path: Path) -> None:
         mark = encode(Mark("web-1", 1.7e9, ""))
         page.reading.bus.append([Outgoing("laggard.counters", "web-1", mark, 1.7e9)])
         assert news(lines) == ["counters"]
+        with page.client.stream("GET", "/api/v1/live") as later:
+            assert set(news(later.iter_lines())) == ALL, "who comes later is told to look at all once"
 
 
 @pytest.mark.parametrize("failure", [BusUnavailable("away"), RuntimeError("a fault")])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import re
-import time
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
+from tests.monitoring.servers import awaited
 from tests.pipeline.history.conftest import (
     FEATURES,
     GAP,
@@ -41,6 +42,7 @@ from tests.pipeline.history.conftest import (
     work,
 )
 from tests.pipeline.investigator.serving import get, refused, served
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +84,7 @@ def page(bus: Path) -> Iterator[Served]:
 
 def whole(page: Served, path: str, /, **asked: Any) -> Any:
     """A series, or a timeline, with all that it is to have."""
-    until = time.monotonic() + 120
-    while not (found := get(page, path, **asked))["complete"]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return found
+    return awaited(lambda: get(page, path, **asked), lambda found: found["complete"], 120.0)
 
 
 # A moment.
@@ -131,14 +129,10 @@ def test_the_one_to_blame_is_told_from_others_with_what_it_takes(page: Served) -
     assert {each["label"] for each in found["host_summary"]} == {"load", "CPU", "memory available"}
 
 
-def test_fewer_rows_and_features_say_how_many_are_left_out(page: Served) -> None:
-    found = get(page, "/moment", at=at(155), rows=3, features=0)
+def test_now_is_the_newest_frame_however_old_and_what_is_left_out_is_counted(page: Served) -> None:
+    found = get(page, "/moment", rows=3, features=0)
     assert (len(found["rows"]), found["rows_left_out"]) == (3, len(ROWS) - 3)
     assert [each["features"] for each in found["rows"]] == [[]] * 3
-
-
-def test_now_is_the_newest_frame_however_old(page: Served) -> None:
-    found = get(page, "/moment")
     assert (found["ts"], found["live"], found["asked_ts"]) == (at(TICKS - 1), True, None)
     assert found["silent_s"] > 1e6
 
@@ -220,20 +214,14 @@ def test_an_empty_bus_says_what_to_do(tmp_path: Path) -> None:
 # A row.
 
 
-def test_a_row_has_all_its_features_wherever_it_is_ranked(page: Served) -> None:
+def test_a_row_has_all_its_features_wherever_it_is_ranked_the_hosts_own_too(page: Served) -> None:
     listed = get(page, "/moment", at=at(155), features=100)["rows"]
     for each in (listed[0], listed[-1]):
         found = get(page, "/row", at=at(155), row=each["row"])
         assert found["row"] == each
         assert len(found["row"]["features"]) == len(FEATURES)
-
-
-def test_the_hosts_own_row_is_one_too(page: Served) -> None:
     found = get(page, "/row", at=at(155), row="host")
     assert (found["scope"], {each["feature"] for each in found["row"]["features"]}) == ("host", set(HOST_FEATURES))
-
-
-def test_an_unknown_row_is_named(page: Served) -> None:
     assert refused(page, "/row", at=at(155), row="<b>[1@1]") == (
         404, "no row '<b>[1@1]' in the frame of that moment", "the id of one that /moment has",
     )  # fmt: skip
@@ -297,29 +285,18 @@ def test_the_first_answer_is_there_at_once_and_the_rest_soon(tmp_path: Path) -> 
         assert {ts: value for ts, value in points if value is not None} == told
 
 
-def test_without_a_range_it_is_the_context_of_the_moment(page: Served) -> None:
-    found = get(page, "/series", row=HOG, feature=WRITES, at=at(155))
-    assert (found["from"], found["to"]) == (at(155) - 4 * 3600.0, at(155) + 300.0)
-
-
-def test_a_host_has_a_series_too(page: Served) -> None:
+def test_a_host_has_a_series_too_without_a_range_that_of_the_context_of_the_moment(page: Served) -> None:
     found = whole(page, "/series", row="host", scope="host", feature="load_1m", at=at(155))
+    assert (found["from"], found["to"]) == (at(155) - 4 * 3600.0, at(155) + 300.0)
     assert {each for each in found["values"] if each is not None} == {0.5}
 
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"row": "nobody", "feature": WRITES},
-        {"row": HOG, "feature": "x"},
-        {"row": HOG, "feature": WRITES, "scope": "x"},
-    ],
+    [{"row": "nobody", "feature": WRITES}, {"row": HOG, "feature": "x"}, {"row": HOG, "feature": WRITES, "scope": "x"}],
 )
 def test_what_has_no_series_is_named(page: Served, asked: dict[str, str]) -> None:
-    until = time.monotonic() + 120
-    while page.client.get("/api/v1/series", params=asked).status_code == 200:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: page.client.get("/api/v1/series", params=asked).status_code != 200)
     status, error, expected = refused(page, "/series", **asked)
     assert (status, expected) == (404, "a row, and a feature of it, that /row has")
     assert repr(asked["row"]) in error
@@ -329,15 +306,8 @@ def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
     with EmbeddedBus(bus) as opened:
         columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, looks_bytes=20_000)
         for row in (*ROWS, *reversed(ROWS)):
-            until = time.monotonic() + 120
-            while True:
-                found = columns.thinned(
-                    "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000, moment=at(100)
-                )
-                if found.complete:
-                    break
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            asked = partial(columns.thinned, "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000)
+            found = awaited(partial(asked, moment=at(100)), lambda found: found.complete, 120.0)
             there = {ts: value for ts, value in zip(found.ts, found.values, strict=True) if value is not None}
             assert there == values_of(WRITES, row)
 

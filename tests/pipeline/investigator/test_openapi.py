@@ -51,10 +51,14 @@ def test_it_is_openapi() -> None:
         Draft202012Validator.check_schema(schema)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_leads_somewhere_and_every_answer_is_an_object_that_says_what_it_holds() -> None:
     references = set(values_of(DOCUMENT, "$ref"))
     components = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
     assert references == components, "and nothing is there that nobody needs"
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        assert schema["type"] == "object", name
+        assert "description" in schema or name == "Refusal", name
+        assert set(schema.get("required", ())) <= set(schema.get("properties", {})), name
 
 
 def test_it_tells_of_every_end_point() -> None:
@@ -94,22 +98,11 @@ def test_a_number_is_a_finite_one(value: str) -> None:
                 assert all(map(math.isfinite, numbers)), (endpoint.method, endpoint.path, field.encode_name)
 
 
-def test_every_answer_is_an_object_that_says_what_it_holds() -> None:
-    for name, schema in DOCUMENT["components"]["schemas"].items():
-        assert schema["type"] == "object", name
-        assert "description" in schema or name == "Refusal", name
-        assert set(schema.get("required", ())) <= set(schema.get("properties", {})), name
-
-
-def test_it_is_served(tmp_path: Path) -> None:
+def test_it_is_served_and_a_wrong_method_is_told_which_ones_are_right(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db") as page:
         answer = page.client.get(f"{PREFIX}/openapi.json")
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == DOCUMENT
-
-
-def test_a_wrong_method_is_told_which_ones_are_right(tmp_path: Path) -> None:
-    with served(tmp_path / "bus.db") as page:
         for method, path, allowed in [
             ("DELETE", "/marks", {"GET", "HEAD", "POST"}),
             ("POST", "/moment", {"GET", "HEAD"}),

@@ -9,7 +9,6 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.investigator.api.pipeline import Rates
-from laggard.pipeline.investigator.kept import SHARE, SOONEST_S, Kept
 from laggard.pipeline.provisioning import wanted_topics
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.monitoring.worker import running_worker
@@ -212,28 +211,3 @@ def test_on_kafka_it_is_told_alike(tmp_path: Path, broker: Cluster) -> None:
         assert send(page, **place)[0] == 409
         work(bus, topics)
         assert get(page, "/pipeline/letter", **place)["returned"]["replay_of"] == letter["place"]
-
-
-def test_what_is_dear_is_found_anew_only_so_often() -> None:
-    now, found = 0.0, []
-
-    def find() -> int:
-        nonlocal now
-        found.append(now)
-        now += takes_s
-        return len(found)
-
-    kept = Kept[int](2, clock=lambda: now)
-    takes_s = 1.0
-    assert (kept.get("a", find), kept.get("a", find)) == (1, 1)
-    now = takes_s / SHARE - 0.001
-    assert kept.get("a", find) == 1
-    now = takes_s / SHARE + 0.001
-    takes_s = 0.0
-    assert kept.get("a", find) == 2
-    now += SOONEST_S + 0.001
-    assert kept.get("a", find) == 3
-    assert kept.get("fixed", find, fixed=True) == 4
-    now += 1e9
-    assert kept.get("fixed", find, fixed=True) == 4
-    assert (kept.get("b", find), kept.get("a", find)) == (5, 6)  # of three the oldest went

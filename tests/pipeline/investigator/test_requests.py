@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from laggard.pipeline.requests.past import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.wiring import looking as wired
 from tests.grafana.service import THREADS
+from tests.monitoring.servers import awaited
 from tests.pipeline.investigator.serving import get, refused, served
 from tests.pipeline.investigator.traced import SECONDS, SERVICE, record
 from tests.pipeline.requests.told import LOCKED, outlying
@@ -67,7 +67,9 @@ def test_where_nothing_is_recorded_it_is_said_what_to_do(tmp_path: Path) -> None
         assert (status, error, expected) == (404, "nothing is recorded of service 'shop'", told["hint"])
 
 
-def test_services_are_told_with_durations_and_open_troubles(page: Served) -> None:
+def test_services_are_told_with_durations_and_open_troubles_and_of_another_time_when_the_newest_came(
+    page: Served,
+) -> None:
     told = get(page, "/requests")
     assert (told["from"], told["to"], told["hint"]) == (NOW - 3600.0, NOW, "")
     (one,) = told["services"]
@@ -79,9 +81,7 @@ def test_services_are_told_with_durations_and_open_troubles(page: Served) -> Non
     (trouble,) = one["troubles"]
     assert trouble["to"] is None
     assert "like `812-" in trouble["sentence"]
-
-
-def test_of_another_time_it_is_said_when_the_newest_came(page: Served) -> None:
+    # Of another time it is said when the newest came.
     told = get(page, "/requests", to=BEGIN - 5000.0)
     assert (told["services"], told["silent"]) == ([], [SERVICE])
     assert told["newest"] == pytest.approx(NOW, abs=1.0)
@@ -142,11 +142,7 @@ def test_requests_are_listed_in_the_order_and_with_the_text_that_is_asked_for(pa
 
 def placed(page: Served) -> Any:
     """The plane, once it is there."""
-    deadline = time.monotonic() + 120
-    while (told := get(page, "/requests/plane", service=SERVICE))["pending"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return told
+    return awaited(lambda: get(page, "/requests/plane", service=SERVICE), lambda told: not told["pending"], 120)
 
 
 @pytest.mark.slow
@@ -184,9 +180,7 @@ def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -
 
     def made(keys: int) -> looking.Plane:
         wanted = list(told.took)[:keys]
-        while (found := planes.plane("about", told, wanted))[1]:
-            time.sleep(0.01)
-        return found[0]
+        return awaited(lambda: planes.plane("about", told, wanted), lambda found: not found[1], 120)[0]
 
     assert made(30).drawn.normal == 30
     now = looking.EVERY_S - 1.0
@@ -275,16 +269,12 @@ def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
     assert away == sorted(away)
 
 
-def test_a_normal_request_has_a_path_and_no_verdict(page: Served) -> None:
-    told = get(page, "/requests/path", service=SERVICE, request="812-7")
-    assert (told["verdict"], told["others"]) == (None, [])
-    assert told["pieces"]
-
-
 def test_which_request_is_meant_has_to_be_said(page: Served) -> None:
     told = "3,000 requests of 'wordpress' have an id that begins with '812-'"
     assert refused(page, "/requests/path", service=SERVICE, request="812-") == (404, told, "more of the id")
-    assert get(page, "/requests/path", service=SERVICE, request="812-29")["request"] == "812-29"
+    normal = get(page, "/requests/path", service=SERVICE, request="812-29")
+    assert (normal["request"], normal["verdict"], normal["others"]) == ("812-29", None, [])
+    assert normal["pieces"]
     status, error, expected = refused(page, "/requests/path", service=SERVICE, request="nothing of the kind")
     assert (status, error) == (404, "no request of 'wordpress' with the id 'nothing of the kind' is recorded")
     assert expected.startswith("one such as 812-")

@@ -95,18 +95,14 @@ def test_a_member_that_deviates_is_an_anomaly_and_the_ranking_is_told_as_it_chan
     assert ended.sentence == "It is over; it lasted 45 s. The member that deviated most was `b`."
 
 
-def test_a_score_about_the_budget_is_told_once() -> None:
+def test_a_score_about_the_budget_is_told_once_and_what_is_within_it_is_not_ranked() -> None:
     task = new_task()
     values = [1.1, 0.9] * 10 + [0.9] * 20
     outputs = give(task, [*calm(0, 100), *(one for at, value in enumerate(values)
                                            for one in busy(100 + 5 * at, 105 + 5 * at, value))])  # fmt: skip
     rankings = [[each.kind for each in one.ranking] for one in outputs if isinstance(one, PoolOutput)]
     assert rankings == [["busy"], []]
-
-
-def test_what_is_within_the_budget_is_not_ranked() -> None:
-    task = new_task()
-    assert give(task, [*calm(0, 100), *busy(100, 200, value=0.9)]) == []
+    assert give(new_task(), [*calm(0, 100), *busy(100, 200, value=0.9)]) == []
 
 
 def test_hosts_are_compared_with_each_other_in_one_tick() -> None:
@@ -145,17 +141,13 @@ class Watching(Observer):
         self.scores.append(scores.score)
 
 
-def test_observers_see_each_tick_with_those_below_the_budget_too() -> None:
+def test_observers_see_each_tick_with_those_below_the_budget_and_without_members_that_have_no_value() -> None:
     watching = Watching()
-    give(new_task(observers=[watching]), [*calm(0, 50), *busy(50, 55, value=0.9)])
-    assert watching.compares == [("covariance", "workers", 3, 0)] * 10 + [("covariance", "workers", 3, 1)]
-    assert watching.scores == [0.0] * 10 + [0.9]
-
-
-def test_a_member_without_any_value_is_not_there() -> None:
-    watching = Watching()
-    give(new_task(observers=[watching]), [*calm(0, 50), *calm(50, 55, **{"b[2]": NAN})])
-    assert watching.compares[-1] == ("covariance", "workers", 2, 0)
+    frames = [*calm(0, 50), *busy(50, 55, value=0.9), *calm(55, 60, **{"b[2]": NAN})]
+    give(new_task(observers=[watching]), frames)
+    below = ("covariance", "workers", 3, 1)
+    assert watching.compares == [*[("covariance", "workers", 3, 0)] * 10, below, ("covariance", "workers", 2, 0)]
+    assert watching.scores[:11] == [0.0] * 10 + [0.9]
 
 
 def test_what_comes_twice_changes_nothing_and_what_is_late_is_told() -> None:
@@ -319,9 +311,7 @@ def test_an_operator_that_cannot_report_costs_that_alone() -> None:
     assert isinstance(letter, DeadLetter)
     assert letter.reason == f"{place(4)}: a whole that cannot be told: ValueError: cannot report this"
     assert isinstance(whole, PoolOutput)
-
-
-def test_of_what_nothing_can_be_said_there_is_no_whole() -> None:
+    # Of what nothing can be said there is no whole.
     task = new_task()
     assert task.whole("workers") is None
     give(task, [told(0.0, {"a": -1.0})])

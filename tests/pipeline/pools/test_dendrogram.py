@@ -20,7 +20,7 @@ from laggard.pipeline.pools.dendrogram import (
     ticks,
 )
 from laggard.pipeline.records.pools import MAX_LEAVES, Leaf
-from tests.pipeline.pools.trees import MACHINES, clustered, levels
+from tests.pipeline.pools.trees import clustered, levels
 
 if TYPE_CHECKING:
     from laggard.operators.covariance.results import Kind
@@ -44,12 +44,6 @@ def test_no_lines_cross(level: LevelOutput) -> None:
     for cluster in clusters(level):
         taken = sorted(places[number] for number in cluster)
         assert taken == list(range(taken[0], taken[0] + len(cluster)))
-
-
-def test_who_deviates_comes_first_then_the_tighter_cluster() -> None:
-    assert [MACHINES.leaves[number].label for number in order(MACHINES)] == [
-        "machine4", "machine2", "machine1", "machine3",
-    ]  # fmt: skip
 
 
 @given(levels(60), st.integers(1, 40), st.integers(1, 40))
@@ -100,6 +94,7 @@ def test_all_are_alike() -> None:
     dendrogram.merges[:, 2] = 0.0
     level = level_output("web-1", dendrogram, {})
     assert (level.path, highest(folded(level)), members_of(folded(level))) == ("web-1", 0.0, 50)
+    assert ticks(0.0, 5) == [0.0], "without height an axis has nothing but its beginning"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +120,3 @@ def test_an_axis_has_round_numbers_up_to_its_height(height: float, most: int) ->
     assert 2 <= len(found) <= most
     assert found[-1] <= height * (1 + 1e-6)
     assert all(float(f"{each:.3g}") == pytest.approx(each) for each in found)
-
-
-def test_without_height_an_axis_has_nothing_but_its_beginning() -> None:
-    assert ticks(0.0, 5) == [0.0]

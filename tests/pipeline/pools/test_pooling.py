@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.pools.pooling import Members, Pooling, Rows
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
-from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
+from laggard.pipeline.topics import COUNTERS, POOLS, Topics
+from tests.pipeline.ending import rekeyed
 from tests.pipeline.pools.records import NAN, T0
 
 if TYPE_CHECKING:
@@ -100,6 +97,11 @@ def test_members_go_to_their_pools_and_all_else_nowhere() -> None:
     assert taken(Incoming(INPUT, 3, "web-1", encode(Mark("web-1", T0)), T0)) == []
     (letter,) = taken(Incoming(INPUT, 3, "web-1", b"junk", T0))
     assert isinstance(letter, DeadLetter)
+    # Nor do names too long for a frame.
+    layout = make_layout(["x" * 1020], ["gunicorn"], ["y"])
+    (letter,) = taken(incoming(Frame("host", "web-1", "process", T0, 1, layout, np.ones((1, 1)))))
+    assert isinstance(letter, DeadLetter)
+    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
 
 
 @pytest.mark.parametrize("headers", [{}, {REPLAY_HEADER: b""}])
@@ -111,31 +113,9 @@ def test_they_go_on_as_they_came(headers: dict[str, bytes]) -> None:
     assert [name for name, _ in sent.headers] == list(headers)
 
 
-def test_names_too_long_for_a_frame_are_a_dead_letter_that_says_so() -> None:
-    layout = make_layout(["x" * 1020], ["gunicorn"], ["y"])
-    (letter,) = taken(incoming(Frame("host", "web-1", "process", T0, 1, layout, np.ones((1, 1)))))
-    assert isinstance(letter, DeadLetter)
-    assert "not re-keyed: field 'rows[0]': expected text of 1 to 1,024" in letter.reason
-
-
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:
-    """Workers that end without a word after some steps, on a bus that refuses now and then."""
-    draw, never = random.Random(5), threading.Event()
-    stage = Pooling(Members({"web": "web-*/gunicorn", "jobs": "*/cron"}))
-    with EmbeddedBus(tmp_path / "bus.db") as bus:
-        bus.create(TOPICS.specs())
-        frames = [host_frame(draw.choice(["web-1", "db-1"]), float(n), sequence=n) for n in range(80)]
-        bus.append([Outgoing(INPUT.topic, each.key, encode(each), each.ts) for each in frames])
-        refusing = Refusing(bus, 0.05)
-        while bus.committed(TOPICS.group("pooling"), INPUT) < len(frames):
-            worker = Runner(refusing, [stage], TOPICS, pace=ONE_BY_ONE)
-            for _ in range(draw.randrange(1, 25)):
-                worker.step(never)
-            for turn in worker._turns:  # as a process that is killed: nothing more is committed
-                turn.member.close()
-        assert refusing.refused > 0
-        records = list(bus.read(Partition("t.pools", 0), 0))
-        found = [(record.key, Decoder().decode(record.value, "").sequence) for record in records]
-        pools = {"web-1": ("web", "jobs"), "db-1": ("jobs",)}
-        assert found == [(name, frame.sequence) for frame in frames for name in pools[frame.key]]
-        assert not bus.snapshots("pooling", INPUT)
+    draw = random.Random(5)
+    frames = [host_frame(draw.choice(["web-1", "db-1"]), float(n), sequence=n) for n in range(80)]
+    found = rekeyed(tmp_path, Pooling(Members({"web": "web-*/gunicorn", "jobs": "*/cron"})), TOPICS, frames, POOLS)
+    pools = {"web-1": ("web", "jobs"), "db-1": ("jobs",)}
+    assert found == [(name, frame.sequence) for frame in frames for name in pools[frame.key]]

@@ -16,7 +16,6 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.pools.dendrogram import level_output
@@ -30,12 +29,11 @@ from laggard.pipeline.wiring import comparing
 from tests.pipeline.pools.trees import clustered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from laggard.operators.covariance.results import Kind
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called
 
 TOPICS = Topics()
 KINDS: dict[str, Kind] = {"worker-3": "leak", "worker-7": "spike"}
@@ -76,17 +74,11 @@ def drain(bus: EmbeddedBus) -> None:
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard pools` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called) -> Called:
+    """Runs `laggard pools` on a bus in this folder."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = [] if "--file" in arguments else ["--bus", str(tmp_path / "laggard.db")]
-        code = run(["pools", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return laggard("pools", *arguments, *([] if "--file" in arguments else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 
@@ -182,17 +174,18 @@ def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
     assert asked == task.whole("web-1/gunicorn"), "from a snapshot, or from the beginning"
 
 
-def test_a_pool_of_two_is_told_to_be_too_small(here: Called) -> None:
-    code, _, err = here("checkout")
-    assert code == NO_DATA
-    assert "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others" in err
-
-
-def test_an_unknown_pool_is_told_with_near_ones(here: Called) -> None:
-    code, _, err = here("gunicorn")
-    assert (code, "nothing is recorded of pool gunicorn; near it are web-1/gunicorn" in err) == (NO_DATA, True)
-    code, _, err = here("zzz")
-    assert (code, "recorded are checkout, web-1/gunicorn" in err) == (NO_DATA, True)
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("checkout", "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others"),
+        ("gunicorn", "nothing is recorded of pool gunicorn; near it are web-1/gunicorn"),
+        ("zzz", "recorded are checkout, web-1/gunicorn"),
+    ],
+    ids=["too small", "almost another one", "unlike any"],
+)
+def test_a_pool_of_which_nothing_can_be_told(here: Called, pool: str, said: str) -> None:
+    code, _, err = here(pool)
+    assert (code, said in err) == (NO_DATA, True)
 
 
 def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:

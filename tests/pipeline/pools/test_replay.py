@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from tests.pipeline.conftest import Replaying
+
 
 T0 = 1_700_000_000.0
 TICK_S = 7.0
@@ -44,24 +44,8 @@ def lines(*, leaking: str = "", hosts: tuple[str, ...] = (), ticks: int = TICKS)
             yield {"ts": ts + at, "host": host, "scope": "process", "rows": own}
 
 
-def replayed(
-    folder: Path, capsys: pytest.CaptureFixture[str], recorded: list[dict[str, Any]], *flags: str, code: int = 0
-) -> tuple[list[dict[str, Any]], str]:
-    path = folder / "pools.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in recorded))
-    assert run(["replay", str(path), "--json", *flags]) == code
-    out, err = capsys.readouterr()
-    return [json.loads(line) for line in out.splitlines()], err
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
-def test_a_member_that_leaks_is_ranked_and_is_an_incident(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, err = replayed(tmp_path, capsys, list(lines(leaking="worker-7")), "--scores")
+def test_a_member_that_leaks_is_ranked_and_is_an_incident(replay: Replaying) -> None:
+    told, err = replay.json(list(lines(leaking="worker-7")), "--scores")
     pools = [each for each in told if each["kind"] == "pool"]
     whole = pools[-1]
     assert [each["whole"] for each in pools] == [False] * (len(pools) - 1) + [True]
@@ -84,14 +68,14 @@ def test_a_member_that_leaks_is_ranked_and_is_an_incident(tmp_path: Path, capsys
     assert "that no operator wants" not in err
 
 
-def test_where_none_deviates_nothing_is_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, _ = replayed(tmp_path, capsys, list(lines()))
+def test_where_none_deviates_nothing_is_ranked(replay: Replaying) -> None:
+    told, _ = replay.json(list(lines()))
     (whole,) = told
     assert (whole["kind"], whole["whole"], whole["ranking"], whole["members"]) == ("pool", True, [], 10)
 
 
 @pytest.mark.slow
-def test_a_line_for_each_member_is_the_same_as_one_for_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_for_each_member_is_the_same_as_one_for_all(replay: Replaying) -> None:
     recorded = list(lines(leaking="worker-7", ticks=200))
     parts = [each | {"rows": {row: values}} for each in recorded for row, values in each["rows"].items()]
 
@@ -100,45 +84,38 @@ def test_a_line_for_each_member_is_the_same_as_one_for_all(tmp_path: Path, capsy
             {name: value for name, value in each.items() if name != "id"} for each in found if each["kind"] == "pool"
         ]
 
-    want, _ = replayed(tmp_path, capsys, recorded)
-    got, _ = replayed(tmp_path, capsys, parts)
+    want, _ = replay.json(recorded)
+    got, _ = replay.json(parts)
     assert of(got) == of(want)
     assert want[-1]["ranking"]
 
 
 @pytest.mark.slow
-def test_processes_of_several_hosts_are_a_pool_by_the_settings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_processes_of_several_hosts_are_a_pool_by_the_settings(replay: Replaying) -> None:
     recorded = list(lines(leaking="worker-7", hosts=("web-1", "web-2")))
     flags = ("--set", "pools.members=workers=web-*/worker", "--operators", "covariance")
-    told, _ = replayed(tmp_path, capsys, recorded, *flags)
+    told, _ = replay.json(recorded, *flags)
     whole = told[-1]
     assert (whole["pool"], whole["members"]) == ("workers", 10)
     rows = [each["rows"] for each in whole["ranking"]]
     assert ["web-2/worker[7@1]"] in rows
 
 
-def test_what_is_late_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_late_is_named_with_its_line(replay: Replaying) -> None:
     recorded = list(lines(ticks=20))
-    _, err = replayed(tmp_path, capsys, [*recorded, recorded[3] | {"sequence": 99}], code=FAILED)
-    assert f"pools.jsonl:21: late: expected a time of at least {T0 + TICK_S * 19!r}, got " in err
+    _, err = replay.json([*recorded, recorded[3] | {"sequence": 99}], code=FAILED)
+    assert f"recorded.jsonl:21: late: expected a time of at least {T0 + TICK_S * 19!r}, got " in err
 
 
-def test_without_the_operator_there_is_none_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, err = replayed(tmp_path, capsys, list(lines(ticks=20)), "--operators", "gaussian")
+def test_without_the_operator_there_is_none_of_it(replay: Replaying) -> None:
+    told, err = replay.json(list(lines(ticks=20)), "--operators", "gaussian")
     assert told == []
     assert "20 records that no operator wants" in err
 
 
 @pytest.mark.slow
-def test_a_person_reads_who_deviates_and_sees_the_dendrogram(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "pools.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines(leaking="worker-7")))
-    assert run(["replay", str(path)]) == 0
-    out, _ = capsys.readouterr()
+def test_a_person_reads_who_deviates_and_sees_the_dendrogram(replay: Replaying) -> None:
+    out, _ = replay.text(lines(leaking="worker-7"))
     assert "  workers  " in out
     assert "`worker-7` leaks: it holds " in out
     end = out[out.rindex("workers at ") :]

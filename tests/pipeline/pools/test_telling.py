@@ -70,14 +70,8 @@ def said(**changes: object) -> str:
             {"kind": "left", "begin_ts": TS - 90000.0},
             "`worker-7` has left the pool, and nobody took its place since 2023-11-13 21:13:20 UTC (25 h).",
         ),
-        (
-            {"kind": "younger", "begin_ts": NAN},
-            "`worker-7` began later than the others, and differs by that alone.",
-        ),
-        (
-            {"kind": "different", "features": (), "begin_ts": NAN},
-            "`worker-7` behaves unlike the others.",
-        ),
+        ({"kind": "younger", "begin_ts": NAN}, "`worker-7` began later than the others, and differs by that alone."),
+        ({"kind": "different", "features": (), "begin_ts": NAN}, "`worker-7` behaves unlike the others."),
         (
             {"rows": tuple("abcdefghij"), "name": "wave 3"},
             (
@@ -113,7 +107,7 @@ def test_of_many_the_worst_are_told_and_the_others_counted() -> None:
     assert pool_sentence([], TS, young=False) == "No member behaves unlike the others."
 
 
-def test_the_worst_one_is_blamed_by_what_sets_it_apart() -> None:
+def test_the_worst_one_is_blamed_by_what_sets_it_apart_and_what_the_budget_allows_does_not_deviate() -> None:
     blame = blamed([ONE, replace(ONE, rows=("other",))])
     assert blame is not None
     assert (blame.row, blame.name, blame.feature, blame.value) == ("w-7", "worker-7", MEMORY.feature, MEMORY.value)
@@ -122,9 +116,6 @@ def test_the_worst_one_is_blamed_by_what_sets_it_apart() -> None:
     assert without is not None
     assert (without.name, without.feature) == ("worker-7", "")
     assert blamed([]) is None
-
-
-def test_what_the_budget_allows_does_not_deviate() -> None:
     assert deviating([ONE, replace(ONE, score=1.0), replace(ONE, score=1.1)]) == (ONE, replace(ONE, score=1.1))
 
 

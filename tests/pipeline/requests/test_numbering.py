@@ -16,20 +16,16 @@ def again(numbering: Numbering, sequence: int, end_ts: float, host: str = "web-1
     return numbering.again(replace(REQUEST, host=host, sequence=sequence), end_ts, far_behind=far_behind)
 
 
-def test_a_number_of_a_host_comes_once() -> None:
+def test_a_number_of_a_host_comes_once_and_what_has_none_is_never_there_again() -> None:
     numbering = Numbering()
+    assert [again(numbering, -1, 1.0) for _ in range(3)] == [False] * 3
+    assert numbering.snapshot() == []
     assert not again(numbering, 7, 1.0)
     assert again(numbering, 7, 1.0)
     assert not again(numbering, 7, 1.0, host="web-2")
     assert not again(numbering, 7, 1.0, host="")
     assert not again(numbering, 8, 0.5)  # it ended before the one that came first
     assert again(numbering, 8, 0.5)
-
-
-def test_what_has_no_number_is_never_there_again() -> None:
-    numbering = Numbering()
-    assert [again(numbering, -1, 1.0) for _ in range(3)] == [False] * 3
-    assert numbering.snapshot() == []
 
 
 def test_numbers_that_were_forgotten_count_as_seen() -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.cli import run
-from laggard.pipeline.cli.exits import FAILED
+from laggard.pipeline.cli.exits import FAILED, USAGE
 from laggard.pipeline.records import write_line
 from tests.pipeline.requests.stages import LOCK, T0, calm, locked, normal, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from laggard.pipeline.records import Request
+    from tests.pipeline.conftest import Replaying
+
 
 SMALL = ("--set", "requests.eps=50ms", "--set", "requests.minimum_points=5", "--set", "requests.reference=300")
 PUBLISHED = (*SMALL, "--set", "requests.method=published")
-
-
-@pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def recorded() -> list[Request]:
@@ -34,21 +25,9 @@ def recorded() -> list[Request]:
     return sorted([*requests, reading(60, "disk")], key=lambda each: each.ts + each.duration_s)
 
 
-def replayed(
-    folder: Path, capsys: pytest.CaptureFixture[str], requests: Iterable[Request], *flags: str, code: int = 0
-) -> tuple[list[dict[str, Any]], str]:
-    path = folder / "requests.jsonl"
-    path.write_text("".join(write_line(each) + "\n" for each in requests))
-    assert run(["replay", str(path), "--json", *flags]) == code
-    out, err = capsys.readouterr()
-    return [json.loads(line) for line in out.splitlines()], err
-
-
-def test_outliers_are_told_as_they_come_and_too_many_are_an_incident(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outliers_are_told_as_they_come_and_too_many_are_an_incident(replay: Replaying) -> None:
     requests = recorded()
-    told, err = replayed(tmp_path, capsys, requests, "--scores", *SMALL)
+    told, err = replay.json(map(write_line, requests), "--scores", *SMALL)
     outlying = [each for each in told if each["kind"] == "request"]
     assert outlying[0]["request"] == "disk"
     assert {each["cluster"] for each in outlying} == {"disk reads", "lock x.lock"}
@@ -71,42 +50,35 @@ def test_outliers_are_told_as_they_come_and_too_many_are_an_incident(
     assert " requests/s)" in err
 
 
-def test_as_published_each_outlier_is_told_once_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_published_each_outlier_is_told_once_at_the_end(replay: Replaying) -> None:
     requests = [locked(0, "first"), *recorded()[:1000]]
-    told, _ = replayed(tmp_path, capsys, requests, *PUBLISHED)
+    told, _ = replay.json(map(write_line, requests), *PUBLISHED)
     assert [each["kind"] for each in told] == ["request"] * 2
     assert {each["request"] for each in told} == {"first", "disk"}
 
 
-def test_other_lines_go_on_beside_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "both.jsonl"
+def test_other_lines_go_on_beside_requests(replay: Replaying) -> None:
     frame = '{"ts": 1700000001.0, "host": "web-1", "rows": {"nginx[7]": {"cpu_user_ratio": 0.12}}}'
     line = '{"ts": 1700000000.0, "service": "wordpress", "request": "r1", "duration_s": 0.122, "counts": {"RS": 200}}'
-    path.write_text(f"{frame}\n{line}\n")
-    assert run(["replay", str(path), "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
+    told, err = replay.json([frame, line])
+    assert told == []
     assert "Replayed 1 frame and 1 request of 2 keys over 1 s, 0 out of line" in err
     assert " records/s)" in err
 
 
-def test_what_is_late_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = replayed(tmp_path, capsys, [normal(9000), normal(0)], code=FAILED)
-    assert f"requests.jsonl:2: late: expected a time of at least {T0 + 5400.0!r}, got {T0!r}" in err
+def test_what_is_late_is_named_with_its_line(replay: Replaying) -> None:
+    _, err = replay.json(map(write_line, [normal(9000), normal(0)]), code=FAILED)
+    assert f"recorded.jsonl:2: late: expected a time of at least {T0 + 5400.0!r}, got {T0!r}" in err
 
 
-def test_without_the_operator_there_is_none_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told, err = replayed(tmp_path, capsys, list(calm(0, 2)), "--operators", "gaussian")
+def test_without_the_operator_there_is_none_of_it(replay: Replaying) -> None:
+    told, err = replay.json(map(write_line, calm(0, 2)), "--operators", "gaussian")
     assert told == []
     assert "20 records that no operator wants" in err
 
 
-def test_a_person_reads_which_request_was_slow_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "requests.jsonl"
-    requests = [*calm(0, 120), locked(120, "r7", name="GET /cart")]
-    path.write_text("".join(write_line(each) + "\n" for each in requests))
-    assert run(["replay", str(path), *SMALL]) == 0
-    out, _ = capsys.readouterr()
+def test_a_person_reads_which_request_was_slow_and_why(replay: Replaying) -> None:
+    out, _ = replay.text(map(write_line, [*calm(0, 120), locked(120, "r7", name="GET /cart")]), *SMALL)
     (line,) = out.splitlines()
     assert "  shop  " in line
     assert "  r7 GET /cart, 600 ms: waits for a lock held by `worker` (pid 812)" in line
@@ -124,10 +96,6 @@ def test_a_person_reads_which_request_was_slow_and_why(tmp_path: Path, capsys: p
         ),
     ],
 )
-def test_settings_that_are_none_are_named(
-    flags: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "requests.jsonl"
-    path.write_text(write_line(normal(0)))
-    assert run(["replay", str(path), *flags]) == (2 if told else 0)
-    assert told in capsys.readouterr().err
+def test_settings_that_are_none_are_named(flags: tuple[str, ...], told: str, replay: Replaying) -> None:
+    _, err = replay.text([write_line(normal(0))], *flags, code=USAGE if told else 0)
+    assert told in err

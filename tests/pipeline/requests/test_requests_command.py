@@ -16,7 +16,6 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.records import Request, encode, read_line, write_line
 from laggard.pipeline.records.outputs import read_output, write_output
@@ -26,33 +25,24 @@ from tests.pipeline.requests.paths import FIGURE_2
 from tests.pipeline.requests.told import LOCKED, normal, outlying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.brokers import Cluster
-
-    Called = Callable[..., tuple[int, str, str]]
+    from tests.pipeline.conftest import Called
 
 TOPICS = Topics()
 AGO_S = 1800.0
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
-    """Runs `laggard requests` on a bus in this folder: its exit code, and what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LAGGARD_STATE", str(tmp_path))
+def call(nowhere: Path, laggard: Called, monkeypatch: pytest.MonkeyPatch) -> Called:
+    """Runs `laggard requests` on a bus in this folder."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        given = ["--bus", str(tmp_path / "laggard.db")]
-        if "--file" in arguments or any(each.startswith("bus.location=") for each in arguments):
-            given = []
-        code = run(["requests", *arguments, *given])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        elsewhere = "--file" in arguments or any(each.startswith("bus.location=") for each in arguments)
+        return laggard("requests", *arguments, *([] if elsewhere else ["--bus", str(nowhere / "laggard.db")]))
 
     return call
 
@@ -167,13 +157,6 @@ def test_of_a_stretch_of_time(here: Called, arguments: tuple[str, ...], requests
     assert found["normal"]["requests"] + found["outlying"]["requests"] == pytest.approx(requests, abs=3)
 
 
-def test_of_a_busy_topic_the_newest_are_read(here: Called, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "MOST_REQUESTS", 50)
-    code, out, _ = here("wordpress")
-    assert code == 0
-    assert "There were more normal ones; the newest are counted." in out
-
-
 def test_a_busy_service_pushes_out_what_was_normal_of_another(
     here: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,18 +168,16 @@ def test_a_busy_service_pushes_out_what_was_normal_of_another(
     assert code == 0
     found = [(each["service"], each["normal"]["requests"], each["cut"]) for each in map(json.loads, out.splitlines())]
     assert found == [("wordpress", 0, True), ("api", 50, True)]
+    assert "There were more normal ones; the newest are counted." in here("api")[1]
 
 
-def test_of_what_a_replay_told_alone_only_the_mean_of_normal_ones_is_known(call: Called, files: list[str]) -> None:
-    code, out, _ = call(*files[2:])
-    assert code == 0
-    assert "  normal           -  mean 124 ms       -        -\n" in out
-
-
-def test_of_recorded_requests_alone_nothing_is_out_of_line(call: Called, files: list[str]) -> None:
+def test_of_recorded_requests_or_of_what_was_told_alone_less_is_known(call: Called, files: list[str]) -> None:
     code, out, _ = call(*files[:2])
     assert code == 0
     assert out.endswith("as far as these files tell; `laggard replay FILE --json` looks for them\n")
+    code, out, _ = call(*files[2:])
+    assert code == 0
+    assert "  normal           -  mean 124 ms       -        -\n" in out
 
 
 # One request.
@@ -217,7 +198,7 @@ def test_the_path_of_one(here: Called) -> None:
     assert lines[-1].startswith("Next: `laggard requests path r1 --svg path.svg ")
 
 
-def test_a_beginning_of_an_id_will_do(here: Called) -> None:
+def test_a_beginning_of_an_id_will_do_and_of_two_services_one_has_to_be_said(here: Called) -> None:
     code, out, _ = here("path", "slow-3")
     assert code == 0
     assert "(slow-3)" in out
@@ -225,9 +206,6 @@ def test_a_beginning_of_an_id_will_do(here: Called) -> None:
     assert code == NO_DATA
     assert "10 requests have an id that begins with slow: " in err
     assert err.endswith(", ...; expected more of the id\n")
-
-
-def test_an_id_of_two_services(here: Called) -> None:
     code, _, err = here("path", "n-7")
     assert code == NO_DATA
     assert "(shop, 107 ms)" in err

@@ -15,13 +15,13 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
-from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS, DeadLetter, Rekeyed
+from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
-from laggard.pipeline.requests.requests import MOST_NAMES, SNAPSHOT_REQUESTS
+from laggard.pipeline.requests.requests import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
 from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, calm, locked, normal, reading, stage
 
@@ -54,6 +54,12 @@ def kinds(outputs: Sequence[Output]) -> list[str]:
 
 def place(offset: int) -> str:
     return f"t.requests[0]@{offset}"
+
+
+def service_of(task: RequestsTask, name: str = "shop") -> Any:
+    service = task.service(name)
+    assert service is not None
+    return service
 
 
 # Outliers.
@@ -99,8 +105,7 @@ def test_a_cluster_keeps_its_name_and_no_other_one_has_it() -> None:
     task = new_task()
     give(task, calm(0, 30))
     (first,) = names(30)
-    service = task.service("shop")
-    assert service is not None
+    service = service_of(task)
     service.names = {77: service.names[1]}
     assert names(*(31.0 + at for at in range(9))) == [f"{first} (1)"] * 9
     service.names.pop(77)
@@ -111,8 +116,7 @@ def test_so_many_names_are_remembered() -> None:
     task = new_task()
     give(task, calm(0, 30))
     give(task, [locked(30)])
-    service = task.service("shop")
-    assert service is not None
+    service = service_of(task)
     name = service.names[1]
     service.names = {1: name} | dict.fromkeys(range(101, 100 + MOST_NAMES), name)
     give(task, [locked(31)])
@@ -187,14 +191,11 @@ def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
     assert ended[0].until_ts < T0 + 300.0
 
 
-def test_what_was_recorded_earlier_is_not_live() -> None:
+def test_what_was_recorded_earlier_is_not_live_nor_is_a_tick_with_something_of_it() -> None:
     task = new_task()
     found = give(task, [*calm(0, 100), *troubled(100, 120)], (REPLAY_HEADER, b""))
     assert set(kinds(found)) == {"RequestOutput", "Anomaly"}
     assert {each.live for each in found} == {False}
-
-
-def test_a_tick_with_something_recorded_earlier_is_not_live() -> None:
     task = new_task()
     give(task, calm(0, 100))
     give(task, [normal(100.0)], (REPLAY_HEADER, b""))
@@ -211,15 +212,7 @@ def test_what_comes_twice_changes_nothing() -> None:
     other = [normal(0.1 * number, sequence=number, host="web-2") for number in range(400)]
     give(task, [*sent, *other, *sent[380:], sent[3]])
     assert task.telemetry.duplicates == 21
-    service = task.service("shop")
-    assert service is not None
-    assert service.records == 800
-
-
-def test_what_has_no_number_is_never_told_from_another_one() -> None:
-    task = new_task()
-    give(task, [normal(1.0, "same")] * 3)
-    assert task.telemetry.duplicates == 0
+    assert service_of(task).records == 800
 
 
 def test_what_ended_out_of_order_counts_and_what_is_far_behind_is_late() -> None:
@@ -245,9 +238,7 @@ def test_a_clock_that_is_set_back_begins_the_rates_anew_and_keeps_what_requests_
     outputs = give(task, back)
     assert kinds(outputs) == ["letter"] * (SET_BACK_FRAMES - 1) + ["Progress"]
     assert (outputs[-1].change, task.telemetry.clocks_set_back) == ("ended", 1)
-    service = task.service("shop")
-    assert service is not None
-    assert service.ticks.newest_ts == pytest.approx(T0 + 29.9)
+    assert service_of(task).ticks.newest_ts == pytest.approx(T0 + 29.9)
     assert kinds(give(task, [locked(31)])) == ["RequestOutput"]  # it is known what is usual
     assert give(task, [back[-1]]) == []
     assert task.telemetry.duplicates == 1
@@ -319,7 +310,6 @@ def test_a_service_is_saved_after_many_more_records_than_a_host() -> None:
     task.states.loaded(0)
     give(task, calm(0, 600, 1.0))
     assert task.states.take(task.position) == []
-    assert SNAPSHOT_REQUESTS == 25 * SNAPSHOT_RECORDS
     sooner = new_task(snapshot_records=4)  # 100 requests
     sooner.states.loaded(0)
     give(sooner, calm(0, 250, 1.0))
@@ -379,8 +369,7 @@ def test_whenever_it_is_written_down_and_read_back_it_goes_on_alike() -> None:
         again.states.load(taken)
         for each in taken:
             if each.key:
-                service = again.service(each.key)
-                assert service is not None
+                service = service_of(again, each.key)
                 assert json_of(service.snapshot()) == json_of(decode_state(each.value, "here"), service.snapshot())
 
 

@@ -33,6 +33,7 @@ def cluster(row: str, example: str = "r7") -> Cluster:
 
 
 def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() -> None:
+    assert traced(normal(0.0)).uses == [], "normal ones lose nothing"
     request = locked(0.0, spent=(*locked(0.0).spent, Spent(REST, "", "", "", 0, "", 9, 0.1)))
     taken = traced(request)
     assert taken.uses == [Use(("BT", "fcntl", LOCK, "worker", ""), 812, 1, 0.5), Use(("RU", "", "", "", ""), 0, 3, 0.1)]
@@ -52,6 +53,14 @@ def test_a_sentence_says_how_many_which_and_why() -> None:
         "4 % of requests, usually 0.1 %, are out of line like `r7-3` (`lock x.lock`): waits for a lock held by "
         "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
     )
+    # Of what is forgotten the name is told.
+    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
+        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
+    )
+    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
+    # Names have no control characters.
+    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
+    assert told.isprintable()
 
 
 def test_several_clusters_are_told_up_to_three() -> None:
@@ -61,18 +70,6 @@ def test_several_clusters_are_told_up_to_three() -> None:
     assert told.count("waits for a lock") == 3
     assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
     assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
-
-
-def test_of_what_is_forgotten_the_name_is_told_and_of_nothing_that() -> None:
-    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
-        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
-    )
-    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
-
-
-def test_names_have_no_control_characters() -> None:
-    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
-    assert told.isprintable()
 
 
 def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
@@ -94,7 +91,3 @@ def test_the_line_in_the_page_is_one_that_is_read() -> None:
     assert sum(request.times_s.values()) == request.duration_s
     assert (request.spent[0].on, request.path[1].detail) == (LOCK, "holds x.lock")
     assert all(f"`{state}`" in page for state in ("RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS", "UN"))
-
-
-def test_normal_requests_lose_nothing() -> None:
-    assert traced(normal(0.0)).uses == []
