@@ -97,6 +97,11 @@ class Log:
         self.look(2 * self.interval_s + GRACE_S)
         self.look(self.interval_s)
 
+    def each_counts_once(self) -> None:
+        """All that was written is told, once."""
+        self.settle()
+        assert self.counted() == self.written
+
     def counted(self) -> dict[float, float]:
         """How many requests were told, of each interval that had some."""
         return {ts: count for ts, count in self.told.items() if count}

@@ -51,8 +51,7 @@ def test_what_was_there_before_the_first_look_is_left_out(log: Log) -> None:
         file.write(b"10 x\n")
     log.now += INTERVAL_S
     log.write(3)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 0
 
 
@@ -62,8 +61,7 @@ def test_a_file_that_appears_later_is_read_from_its_begin(log: Log) -> None:
     log.look(5 * INTERVAL_S)
     assert log.told == {}  # nobody knows
     log.write(4)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_line_counts_when_it_is_whole(log: Log) -> None:
@@ -73,8 +71,7 @@ def test_a_line_counts_when_it_is_whole(log: Log) -> None:
         with log.path.open("ab") as file:
             file.write(line[at : at + 1])
         log.look(0.01)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 0
 
 
@@ -91,8 +88,7 @@ def test_rotation_by_renaming(log: Log, looked: bool) -> None:
         log.write(2, old)
         log.write(1)
         log.look(4.0)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_several_rotations_between_two_looks(log: Log) -> None:
@@ -103,8 +99,7 @@ def test_several_rotations_between_two_looks(log: Log) -> None:
         log.write(5)
         rotate(log, f".{number}")
     log.write(2)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 @pytest.mark.parametrize("rotated", ["access.log-20261122", "access-20261122.log", "access.log.2026-11-22-10"])
@@ -116,8 +111,7 @@ def test_the_names_that_rotation_gives(log: Log, rotated: str) -> None:
     log.write(5)
     log.path.rename(log.folder / rotated)
     log.write(2)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_another_log_in_the_folder_is_left_alone(log: Log) -> None:
@@ -127,8 +121,7 @@ def test_another_log_in_the_folder_is_left_alone(log: Log) -> None:
     for name in ("access-admin.log", "access.log.bak", "other.log", "access.log.1.gz", "error.log.1"):
         (log.folder / name).write_bytes(b"%.3f 200 0.010 other\n" % log.now)
     log.write(1)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_truncation(log: Log) -> None:
@@ -137,8 +130,7 @@ def test_truncation(log: Log) -> None:
         log.write(count)
         log.look(3.0)
         os.truncate(log.path, 0)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 @pytest.mark.parametrize("pattern", [False, True])
@@ -160,8 +152,7 @@ def test_copytruncate_between_two_looks(log: Log, pattern: bool, killed: bool) -
             log.killed(*paths)
         log.look(1.0)
         log.look(20.0)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_copy_that_stays_is_not_read_twice(log: Log) -> None:
@@ -171,8 +162,7 @@ def test_a_copy_that_stays_is_not_read_twice(log: Log) -> None:
     shutil.copy(log.path, log.folder / "access.log.bak")
     log.look(1.0)
     log.write(50)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_pattern_finds_new_files_and_knows_renamed_ones(log: Log) -> None:
@@ -185,8 +175,7 @@ def test_a_pattern_finds_new_files_and_knows_renamed_ones(log: Log) -> None:
     log.write(3, log.folder / "a.log")
     gunzipped_away(log.folder / "b.log")
     log.write(1, log.folder / "b.log")
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_file_that_is_renamed_and_still_is_left_in_the_end(log: Log) -> None:
@@ -218,8 +207,7 @@ def test_a_log_that_goes_away_tells_nothing_of_what_nobody_knows(log: Log) -> No
     log.look(1000.0)
     assert max(log.told) == told
     log.write(5)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert min(ts for ts in log.told if ts > told) >= told + 1000.0 - INTERVAL_S
 
 
@@ -235,21 +223,21 @@ def test_lines_that_are_too_long_are_passed_over(log: Log) -> None:
     with log.path.open("ab") as file:
         file.write(b"y" * (LONGEST_LINE - 1) + b"\n")  # the longest that is looked at
     log.write(1)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 3
     assert any("at most 262,144 bytes" in each.told for each in log.troubles)
 
 
-def test_binary_junk_and_holes_do_no_harm(log: Log) -> None:
+def test_binary_junk_and_holes_do_no_harm_and_are_not_kept(log: Log) -> None:
     begun(log)
     log.write(3)
     with log.path.open("ab") as file:
         file.write(os.urandom(10_000).replace(b"\n", b"") + b"\n" + bytes(1 << 20) + b"\n")
+        file.write(b"secret-token " * 20 + b"\n")
     log.write(3)
-    log.settle()
-    assert log.counted() == log.written
-    assert log.unusable == 2
+    log.each_counts_once()
+    assert log.unusable == 3
+    assert b"secret" not in log.state.read_bytes()
 
 
 def test_of_much_junk_the_first_lines_are_told_and_all_are_counted(log: Log) -> None:
@@ -279,8 +267,7 @@ def test_much_is_caught_up_with_in_pieces(log: Log) -> None:
         taken = log.source.parse(log.source.read(log.now))
         reads, more = reads + 1, taken.more
     assert reads > 3
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 @pytest.mark.slow
@@ -297,12 +284,11 @@ def test_no_file_gets_far_ahead_of_another(log: Log) -> None:
         for number in range(20_000):
             log.now = BEGIN + 10.0 + 0.05 * number
             fast.write(log.lines(1))
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 0
 
 
-def test_what_is_no_file_is_told(log: Log) -> None:
+def test_what_is_no_file_is_told_or_refused(log: Log) -> None:
     folder, pipe = log.folder / "folder.log", log.folder / "pipe.log"
     folder.mkdir()
     os.mkfifo(pipe)
@@ -315,6 +301,8 @@ def test_what_is_no_file_is_told(log: Log) -> None:
     }
     with pytest.raises(ValueError, match="got the compressed"):
         log.begun(log.folder / "access.log.1.gz")
+    with pytest.raises(ValueError, match="at least one path"):
+        AccessLog("log", "shop", [], log.source._parser, log.state)
 
 
 def test_there_is_a_bound_on_files(log: Log) -> None:
@@ -338,8 +326,7 @@ def test_a_log_that_may_not_be_read_is_told_and_the_others_go_on(log: Log, monke
     log.begun(secret, log.path)
     begun(log)
     log.write(2)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert {(each.place, each.told) for each in log.troubles} == {(str(secret), "cannot be read: Permission denied")}
 
 
@@ -354,8 +341,7 @@ def test_killed_between_looks_nothing_is_lost_and_nothing_counts_twice(log: Log)
         log.look(1.7, published=not dies)  # what was not published is told again
         if dies:
             log.killed()
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 0
 
 
@@ -370,8 +356,7 @@ def test_rotated_while_nobody_looked(log: Log) -> None:
     rotate(log, ".1")
     log.write(5)
     assert first.exists()
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_rotated_and_compressed_while_nobody_looked_is_told(log: Log) -> None:
@@ -381,31 +366,23 @@ def test_rotated_and_compressed_while_nobody_looked_is_told(log: Log) -> None:
     log.killed()
     gunzipped_away(rotate(log))
     log.write(5)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert any("rotated away and compressed" in each.told for each in log.troubles)
 
 
-def test_an_inode_that_is_another_files_now_is_known_by_its_first_bytes(log: Log) -> None:
+@pytest.mark.parametrize("restored", [False, True], ids=["another file in the same inode", "the file in another inode"])
+def test_a_file_is_known_by_its_first_bytes(log: Log, restored: bool) -> None:
     begun(log)
     log.write(30)
     log.settle()
     log.killed()
-    log.path.write_bytes(log.lines(60))  # the same inode, and longer
-    log.settle()
-    assert log.counted() == log.written
-
-
-def test_a_file_that_was_restored_under_another_inode_is_known_too(log: Log) -> None:
-    begun(log)
-    log.write(30)
-    log.settle()
-    log.killed()
-    shutil.copy(log.path, log.folder / "restored")
-    (log.folder / "restored").rename(log.path)
-    log.write(5)
-    log.settle()
-    assert log.counted() == log.written
+    if restored:
+        shutil.copy(log.path, log.folder / "restored")
+        (log.folder / "restored").rename(log.path)
+        log.write(5)
+    else:
+        log.path.write_bytes(log.lines(60))  # longer than it was
+    log.each_counts_once()
 
 
 def test_a_path_that_is_new_in_the_settings_begins_at_its_end(log: Log) -> None:
@@ -417,8 +394,7 @@ def test_a_path_that_is_new_in_the_settings_begins_at_its_end(log: Log) -> None:
     log.killed(log.path, other)
     log.look(1.0)
     log.write(3, other)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1, "files": [{}], "paths": []}'])
@@ -432,25 +408,15 @@ def test_a_damaged_state_is_told_and_begun_anew(log: Log, damage: bytes) -> None
     assert any(each.place == str(log.state) and "expected positions in version 1" in each.told for each in log.troubles)
     log.now += INTERVAL_S
     log.write(3)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_state_that_cannot_be_written_is_told_and_nothing_stops(log: Log) -> None:
     log.state.parent.write_bytes(b"a file where the folder should be")
     begun(log)
     log.write(2)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert any(each.place == str(log.state) and "cannot be written" in each.told for each in log.troubles)
-
-
-def test_nothing_of_what_a_log_holds_is_in_the_state(log: Log) -> None:
-    begun(log)
-    with log.path.open("ab") as file:
-        file.write(b"secret-token " * 20 + b"\n")
-    log.settle()
-    assert b"secret" not in log.state.read_bytes()
 
 
 def test_what_was_read_of_a_copied_file_and_is_not_told_yet_is_read_again(log: Log) -> None:
@@ -461,8 +427,7 @@ def test_what_was_read_of_a_copied_file_and_is_not_told_yet_is_read_again(log: L
     os.truncate(log.path, 0)
     log.look(1.0)
     log.killed()
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_a_renamed_file_is_kept_in_mind_until_all_of_it_is_told(log: Log) -> None:
@@ -478,8 +443,7 @@ def test_a_renamed_file_is_kept_in_mind_until_all_of_it_is_told(log: Log) -> Non
         log.look(LINGER_S)
     assert log.told == {}
     log.killed()
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
 
 
 def test_what_is_read_again_is_not_late_and_what_is_late_is_counted(log: Log) -> None:
@@ -496,8 +460,7 @@ def test_what_is_read_again_is_not_late_and_what_is_late_is_counted(log: Log) ->
     log.killed()
     with log.path.open("ab") as file:
         file.write(late)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 1
 
 
@@ -514,8 +477,7 @@ def test_what_was_rotated_away_before_is_left_alone(log: Log) -> None:
     (log.folder / "access.log.1").rename(log.folder / "access.log.2")
     log.settle()
     log.killed()
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 0
 
 
@@ -547,8 +509,7 @@ def test_a_wrong_clock_in_one_line_closes_no_interval(log: Log) -> None:
     log.write(3)
     log.look(1.0)
     log.write(3)
-    log.settle()
-    assert log.counted() == log.written
+    log.each_counts_once()
     assert log.unusable == 1
 
 
@@ -617,11 +578,6 @@ def test_whatever_happens_each_line_counts_once(
     log.source.close()
     assert log.counted() == log.written
     assert log.unusable == 0
-
-
-def test_a_source_needs_a_path(log: Log) -> None:
-    with pytest.raises(ValueError, match="at least one path"):
-        AccessLog("log", "shop", [], log.source._parser, log.state)
 
 
 def test_what_lies_beside_a_log_and_is_called_otherwise_is_not_opened(tmp_path: Path) -> None:
