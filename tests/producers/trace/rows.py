@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,7 @@ from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.events import EVENT, NO_TEXT, Events, Flags, Kind, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from laggard.pipeline.records import Request
 
@@ -28,6 +30,7 @@ class Rows:
         self.texts = Texts()
         self.rows: list[tuple[int, ...]] = []
         self.flags = int(flags)
+        self.names: tuple[str, ...] = ()
 
     def __call__(
         self,
@@ -48,8 +51,26 @@ class Rows:
 
     def running(self, *names: str) -> None:
         """Threads 1, 2, ... on CPUs 0, 1, ..."""
+        self.names = names
         for cpu, name in enumerate(names):
             self(0, cpu, Kind.SWITCH, 0, cpu + 1, text=name)
+
+    @contextmanager
+    def waiting(self, call: str, *numbers: int, state: int = 1, result: int = 0) -> Iterator[None]:
+        """Thread 1 serves a request from 10 to 110 and sleeps in a call from 30 to 90; what happens is sorted by time.
+
+        The numbers are the call's own and its first arguments.
+        """
+        number, *arguments = numbers or (0,)
+        begun = len(self.rows)
+        self(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+        self(20, 0, Kind.SYSCALL_ENTER, 1, number, *arguments, text=call)
+        self(30, 0, Kind.SWITCH, 1, 0, 0, state)
+        yield
+        self(90, 0, Kind.SWITCH, 0, 1, text=self.names[0])
+        self(95, 0, Kind.SYSCALL_EXIT, 1, number, result, text=call)
+        self(110, 0, Kind.END, 1)
+        self.rows[begun:] = sorted(self.rows[begun:], key=itemgetter(0))
 
     def batch(self) -> Events:
         return Events(np.array(self.rows, EVENT), self.texts)

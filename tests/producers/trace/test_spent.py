@@ -33,14 +33,9 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
     rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
     rows(2, 1, Kind.SYSCALL_ENTER, 2, 73, 5, 2, text="flock")
     rows(3, 1, Kind.SYSCALL_EXIT, 2, 73, 0, text="flock")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 73, 7, 2, text="flock")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    # Who wakes is not who held it: closing may have been put off to another thread.
-    rows(80, 2, Kind.WAKE, 3, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 73, 0, text="flock")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("flock", 73, 7, 2):
+        # Who wakes is not who held it: closing may have been put off to another thread.
+        rows(80, 2, Kind.WAKE, 3, 1)
     request = rows.one()
     assert of(request, "BT") == [("flock", "/var/lib/x.lock", "worker", 2, "", 1, 50)]
     assert of(request, "RS") == [("flock", "/var/lib/x.lock", "", 0, "", 1, 15)]
@@ -70,13 +65,8 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     else:
         rows(4, 1, Kind.EXIT, 2)
         rows(5, 1, Kind.SWITCH, 2, 0, 0, 16)
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 7, 7, text="fcntl")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 2, Kind.WAKE, 3, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("fcntl", 72, 7, 7):
+        rows(80, 2, Kind.WAKE, 3, 1)
     assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
 
 
@@ -92,13 +82,8 @@ def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_c
     rows(5, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
     rows(6, 2, Kind.SYSCALL_EXIT, 3, 72, 0, text="fcntl")
     rows(7, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 5, 7, text="fcntl")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 3, Kind.WAKE, 4, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("fcntl", 72, 5, 7):
+        rows(80, 3, Kind.WAKE, 4, 1)
     assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
 
 
@@ -165,16 +150,11 @@ def test_a_read_that_misses_the_cache_names_the_file_or_else_the_device(named: b
         rows(1, 0, Kind.SYSCALL_ENTER, 1, 257, -100, text="openat")
         rows(2, 0, Kind.PATH, 1, text="/srv/data/a.bin")
         rows(3, 0, Kind.SYSCALL_EXIT, 1, 257, 12, text="openat")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 17, 12, text="pread64")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 2)
-    rows(78, 0, Kind.IRQ_ENTER, 0, 30, text="surprise", flags=HARD)
-    rows(79, 0, Kind.BLOCK_COMPLETE, 0, 254 << 20, 8, 4096, text="vda", flags=HARD)
-    rows(80, 0, Kind.WAKE, 0, 1, flags=HARD)
-    rows(82, 0, Kind.IRQ_EXIT, 0, 30, flags=HARD)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 17, 4096, text="pread64")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("pread64", 17, 12, state=2, result=4096):
+        rows(78, 0, Kind.IRQ_ENTER, 0, 30, text="surprise", flags=HARD)
+        rows(79, 0, Kind.BLOCK_COMPLETE, 0, 254 << 20, 8, 4096, text="vda", flags=HARD)
+        rows(80, 0, Kind.WAKE, 0, 1, flags=HARD)
+        rows(82, 0, Kind.IRQ_EXIT, 0, 30, flags=HARD)
     assert of(rows.one(), "BD") == [("pread64", on, "", 0, "", 1, 50)]
 
 
