@@ -21,26 +21,21 @@ if TYPE_CHECKING:
     from tests.producers.trace.simulated import Step
 
 
-def test_a_request_says_what_it_was() -> None:
+@pytest.mark.parametrize(
+    ("said", "service"), [("shop", "shop"), ("", "php-fpm")], ids=["of its service", "else of its process"]
+)
+def test_a_request_says_what_it_was(said: str, service: str) -> None:
     rows = Rows()
     rows.running("php-fpm")
-    rows(1_000, 0, Kind.BEGIN, 1, text="shop\tGET /orders/4711?page=2")
+    rows(1_000, 0, Kind.BEGIN, 1, text=f"{said}\tGET /orders/4711?page=2")
     rows(3_000, 0, Kind.END, 1)
     [request] = rows.analysed(Analysis(host="web-1", clock_offset_s=1_700_000_000.25))
-    assert (request.service, request.name, request.host) == ("shop", "GET /orders/*", "web-1")
+    assert (request.service, request.name, request.host) == (service, "GET /orders/*", "web-1")
     assert request.ts == pytest.approx(1_700_000_000.250001, abs=1e-6)
     assert re.fullmatch(r"1-170000000025000\d{4}", request.request)
     assert (request.duration_s, request.times_s) == (2e-6, {"RU": 2e-6})
     assert request.critical_s == request.times_s
     assert request.notes == ()
-
-
-def test_without_a_service_it_is_the_process() -> None:
-    rows = Rows()
-    rows.running("php-fpm")
-    rows(10, 0, Kind.BEGIN, 1, text="\tGET /")
-    rows(30, 0, Kind.END, 1)
-    assert rows.one().service == "php-fpm"
 
 
 @pytest.mark.parametrize("inner", [0, 5])
