@@ -22,15 +22,18 @@ class Rows:
     """Collects events.
 
     Args:
+        names: of threads 1, 2, ... that run on CPUs 0, 1, ...
         flags: what each event has that names none.
 
     """
 
-    def __init__(self, *, flags: int = Flags.KNOWN) -> None:
+    def __init__(self, *names: str, flags: int = Flags.KNOWN) -> None:
         self.texts = Texts()
         self.rows: list[tuple[int, ...]] = []
         self.flags = int(flags)
-        self.names: tuple[str, ...] = ()
+        self.names = names
+        for cpu, name in enumerate(names):
+            self(0, cpu, Kind.SWITCH, 0, cpu + 1, text=name)
 
     def __call__(
         self,
@@ -48,12 +51,6 @@ class Rows:
         of = self.texts.place(host) if host else NO_TEXT
         a, b, c = (*numbers, 0, 0, 0)[:3]
         self.rows.append((ts, cpu, kind, self.flags if flags is None else flags, tid, a, b, c, place, of))
-
-    def running(self, *names: str) -> None:
-        """Threads 1, 2, ... on CPUs 0, 1, ..."""
-        self.names = names
-        for cpu, name in enumerate(names):
-            self(0, cpu, Kind.SWITCH, 0, cpu + 1, text=name)
 
     @contextmanager
     def waiting(self, call: str, *numbers: int, state: int = 1, result: int = 0) -> Iterator[None]:

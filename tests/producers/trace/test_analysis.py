@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     ("said", "service"), [("shop", "shop"), ("", "php-fpm")], ids=["of its service", "else of its process"]
 )
 def test_a_request_says_what_it_was(said: str, service: str) -> None:
-    rows = Rows()
-    rows.running("php-fpm")
+    rows = Rows("php-fpm")
     rows(1_000, 0, Kind.BEGIN, 1, text=f"{said}\tGET /orders/4711?page=2")
     rows(3_000, 0, Kind.END, 1)
     [request] = rows.analysed(Analysis(host="web-1", clock_offset_s=1_700_000_000.25))
@@ -40,8 +39,7 @@ def test_a_request_says_what_it_was(said: str, service: str) -> None:
 
 @pytest.mark.parametrize("inner", [0, 5])
 def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /outer")
     rows(20, 0, Kind.BEGIN, 1, inner, text="shop\tGET /inner")
     rows(30, 0, Kind.END, 1, inner)
@@ -57,8 +55,7 @@ def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
 
 
 def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
-    rows = Rows()
-    rows.running("node")
+    rows = Rows("node")
     for at, kind, number in (
         (10, Kind.BEGIN, 1),
         (20, Kind.BEGIN, 2),
@@ -84,8 +81,7 @@ def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
 
 
 def test_trap_8_io_uring_is_said() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 426, 4, text="io_uring_enter")
     rows(30, 0, Kind.SYSCALL_EXIT, 1, 426, 1, text="io_uring_enter")
@@ -94,8 +90,7 @@ def test_trap_8_io_uring_is_said() -> None:
 
 
 def test_the_write_that_tells_of_the_end_is_not_the_requests() -> None:
-    rows = Rows()
-    rows.running("python")
+    rows = Rows("python")
     rows(5, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(12, 0, Kind.SYSCALL_EXIT, 1, 1, 20, text="write")
@@ -126,8 +121,7 @@ def test_system_calls_of_all_threads_of_the_path_are_in_the_order_of_time() -> N
 
 
 def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it() -> None:
-    rows = Rows()
-    rows.running("one", "two", "three")
+    rows = Rows("one", "two", "three")
     rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /before")
     rows(200, 0, Kind.END, 1)
     rows(250, 1, Kind.BEGIN, 2, text="shop\tGET /inside")
@@ -157,8 +151,7 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
 
 
 def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:
-    rows = Rows()
-    rows.running("one", "two")
+    rows = Rows("one", "two")
     rows(500, 0, Kind.LOST, 0, 300, 500, 77)
     rows(600, 1, Kind.BEGIN, 2, text="shop\tGET /")
     rows(700, 1, Kind.SWITCH, 2, 0, 0, 1)
@@ -172,8 +165,7 @@ def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:
 
 
 def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10_000, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20_000, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(19_000, 0, Kind.SYSCALL_EXIT, 1, text="read")
@@ -188,8 +180,7 @@ def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
 
 def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     # Thread 1 is blocked as far as is known, and then does something: nobody told that it woke and came.
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(50, 0, Kind.SWITCH, 1, 9, 0, 1, text="third")
     rows(100, 0, Kind.SYSCALL_ENTER, 1, text="read")
@@ -206,8 +197,7 @@ def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
 
 
 def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 1, Kind.END, 2)
     rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
     analysis = Analysis()
@@ -220,8 +210,7 @@ def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() ->
 
 
 def test_a_thread_that_ends_gives_its_request_up() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(30, 0, Kind.EXIT, 1)
     rows(40, 0, Kind.SWITCH, 1, 0, 0, 16)
@@ -236,8 +225,7 @@ def test_a_thread_that_ends_gives_its_request_up() -> None:
 
 
 def test_a_request_that_takes_no_time_is_none() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.END, 1)
     analysis = Analysis()

@@ -166,8 +166,7 @@ def test_counts_say_how_often_a_state_was_entered() -> None:
 def test_what_a_thread_waited_for(
     call: str, meanwhile: list[tuple[int, ...]], times: dict[str, int], critical: dict[str, int] | None
 ) -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     with rows.waiting(call):
         for ts, cpu, kind, *numbers in meanwhile:
             rows(ts, cpu, Kind(kind), *numbers)
@@ -175,8 +174,7 @@ def test_what_a_thread_waited_for(
 
 
 def test_trap_2_two_that_wait_for_each_other_at_one_time_end() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(30, 1, Kind.SWITCH, 2, 0, 0, 1)
@@ -208,8 +206,7 @@ def test_trap_3_what_an_interrupt_wakes_is_not_the_work_of_who_was_interrupted(
 ) -> None:
     hard = kind == Kind.IRQ_ENTER
     flags = (Flags.HARD if hard else Flags.SOFT) | Flags.KNOWN if known else 0
-    rows = Rows(flags=flags & Flags.KNOWN)
-    rows.running("worker", "innocent")
+    rows = Rows("worker", "innocent", flags=flags & Flags.KNOWN)
     with rows.waiting("read"):
         rows(78, 1, kind, 2, number, text=text, flags=flags)
         rows(80, 1, Kind.WAKE, 2, 1, flags=flags)
@@ -219,8 +216,7 @@ def test_trap_3_what_an_interrupt_wakes_is_not_the_work_of_who_was_interrupted(
 
 
 def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     with rows.waiting("epoll_wait"):
         rows(78, 0, Kind.IRQ_ENTER, 0, 48, text="arch_sys_counter", flags=5)
         rows(79, 0, Kind.TIMER_ENTER, 0, flags=5)
@@ -242,8 +238,7 @@ def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() ->
 def test_trap_5_loopback_is_received_in_the_sender(
     since: Kind, expected: tuple[dict[str, int], dict[str, int]]
 ) -> None:
-    rows = Rows()
-    rows.running("worker", "redis-server")
+    rows = Rows("worker", "redis-server")
     with rows.waiting("recvfrom"):
         if since == Kind.IRQ_EXIT:
             rows(70, 1, Kind.IRQ_ENTER, 2, 33, text="eth0", flags=5)
@@ -287,8 +282,7 @@ def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
 
 
 def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one_takes_none() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=5)
     rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=5)
@@ -307,8 +301,7 @@ def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one
 
 
 def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
-    rows = Rows()
-    rows.running("worker", "short")
+    rows = Rows("worker", "short")
     with rows.waiting("wait4"):
         rows(80, 1, Kind.EXIT, 2)
         rows(82, 1, Kind.WAKE, 2, 1)
@@ -326,8 +319,7 @@ def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
 def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
     # As of an interpreter's lock: it times out, others are woken, and it is taken up again at once, until another
     # thread hands the lock over.
-    rows = Rows()
-    rows.running("python", "gc")
+    rows = Rows("python", "gc")
     rows(0, 1, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1_000, 0, Kind.BEGIN, 1)
     at = 1_000
@@ -363,8 +355,7 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
 
 
 def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> None:
-    rows = Rows()
-    rows.running("python")
+    rows = Rows("python")
     rows(1_000, 0, Kind.BEGIN, 1)
     for at in (1_000, 11_000):
         rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
@@ -382,8 +373,7 @@ def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> Non
 
 
 def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
-    rows = Rows()
-    rows.running("python", "other")
+    rows = Rows("python", "other")
     rows(1_000, 0, Kind.BEGIN, 1)
     rows(1_000, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
     rows(1_010, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -405,8 +395,7 @@ def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
 
 def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
     # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)

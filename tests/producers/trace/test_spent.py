@@ -27,8 +27,7 @@ def of(request: Request, state: str) -> list[tuple[str, str, str, int, str, int,
 
 
 def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron")
+    rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/var/lib/x.lock")
     rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
     rows(2, 1, Kind.SYSCALL_ENTER, 2, 73, 5, 2, text="flock")
@@ -43,8 +42,7 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
 
 @pytest.mark.parametrize("unlock", ["unlock", "another thread unlocks", "close", "exit"])
 def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron")
+    rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/x")
     rows(1, 0, Kind.OPENED, 1, 7, text="/x")
     # With fcntl it is behind a pointer whether it is locked or unlocked: first it is locked, then unlocked.
@@ -71,8 +69,7 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
 
 
 def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_comes_back_later() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron", "other")
+    rows = Rows("php-fpm", "worker", "cron", "other")
     for tid in (1, 2, 3):
         rows(1, tid - 1, Kind.OPENED, tid, 5, text="/x")
     rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
@@ -88,8 +85,7 @@ def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_c
 
 
 def test_a_refused_connect_is_told_however_fast_it_fails() -> None:
-    rows = Rows()
-    rows.running("php-fpm")
+    rows = Rows("php-fpm")
     rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /")
     at = 200
     for _ in range(57):
@@ -116,8 +112,7 @@ def test_a_refused_connect_is_told_however_fast_it_fails() -> None:
 
 
 def test_who_had_the_cpu_meanwhile() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(1, 0, Kind.NAMED, -1, 8, 70, text="backup")
     rows(1, 0, Kind.NAMED, -1, 70, 70, text="backup")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
@@ -132,8 +127,7 @@ def test_who_had_the_cpu_meanwhile() -> None:
 
 
 def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(50, 1, Kind.WAKE, 2, 1)
@@ -144,8 +138,7 @@ def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
 
 @pytest.mark.parametrize(("named", "on"), [(True, "/srv/data/a.bin"), (False, "vda")])
 def test_a_read_that_misses_the_cache_names_the_file_or_else_the_device(named: bool, on: str) -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     if named:
         rows(1, 0, Kind.SYSCALL_ENTER, 1, 257, -100, text="openat")
         rows(2, 0, Kind.PATH, 1, text="/srv/data/a.bin")
@@ -159,8 +152,7 @@ def test_a_read_that_misses_the_cache_names_the_file_or_else_the_device(named: b
 
 
 def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "mariadbd")
+    rows = Rows("php-fpm", "mariadbd")
     rows(1, 0, Kind.OPENED, 1, 4, text="127.0.0.1:3306")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 7, 0x7F00, text="poll")
@@ -175,8 +167,7 @@ def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
 
 
 def test_threads_of_the_same_process_have_their_own_names_others_their_processes() -> None:
-    rows = Rows()
-    rows.running("python", "gc", "connection")
+    rows = Rows("python", "gc", "connection")
     rows(1, 0, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1, 0, Kind.NAMED, -1, 30, 30, text="mariadbd")
     rows(1, 0, Kind.NAMED, -1, 3, 30, text="connection")
@@ -193,8 +184,7 @@ def test_threads_of_the_same_process_have_their_own_names_others_their_processes
 
 
 def test_an_interrupt_is_named() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=HARD)
     rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=HARD)
@@ -205,8 +195,7 @@ def test_an_interrupt_is_named() -> None:
 
 
 def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
     for at in (30, 60):
@@ -222,8 +211,7 @@ def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
 
 
 def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterwards() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "python")
+    rows = Rows("php-fpm", "python")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")
     rows(21, 0, Kind.PATH, 1, text="127.0.0.1:3306")
