@@ -203,11 +203,6 @@ def test_without_a_procfs_the_agent_goes_on_and_says_so_once(time, machine, agen
     assert cost(published[3])["read_errors"] == 0
 
 
-def test_an_interval_out_of_bounds_is_refused(published):
-    with pytest.raises(ValueError, match="interval_s"):
-        Agent(published.append, "web-1", 0.1)
-
-
 OUT_OF_DESCRIPTORS = """
 import os, resource, sys
 from laggard.producers.agent import Agent

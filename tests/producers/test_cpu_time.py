@@ -19,8 +19,8 @@ TICK = 0.01
 )
 def test_where_the_run_time_is_missing(updates, expected_s):
     cpu = CpuTime()
-    for update in updates:
-        cpu.update(*update, TICK)
+    for user, system, run_ns in updates:
+        cpu.update(user, system, run_ns, TICK)
     assert (cpu.user_s, cpu.system_s) == pytest.approx(expected_s)
 
 

@@ -77,7 +77,9 @@ def test_what_is_read(
     text: str, kind: str, *, samples: dict[Series, float], counters: set[str], duplicates: int
 ) -> None:
     page = read(text, kind)
-    assert (page.samples, page.counters, page.duplicates) == (samples, counters, duplicates)
+    assert page.samples == samples
+    assert page.counters == counters
+    assert page.duplicates == duplicates
 
 
 @pytest.mark.parametrize(

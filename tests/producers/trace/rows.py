@@ -52,6 +52,12 @@ class Rows:
         a, b, c = (*numbers, 0, 0, 0)[:3]
         self.rows.append((ts, cpu, kind, self.flags if flags is None else flags, tid, a, b, c, place, of))
 
+    def call(self, begin: int, end: int, cpu: int, tid: int, name: str, *numbers: int, result: int = 0) -> None:
+        """A system call; the numbers are its own and its first arguments."""
+        number, *arguments = numbers or (0,)
+        self(begin, cpu, Kind.SYSCALL_ENTER, tid, number, *arguments, text=name)
+        self(end, cpu, Kind.SYSCALL_EXIT, tid, number, result, text=name)
+
     @contextmanager
     def waiting(self, call: str, *numbers: int, state: int = 1, result: int = 0) -> Iterator[None]:
         """Thread 1 serves a request from 10 to 110 and sleeps in a call from 30 to 90; what happens is sorted by time.

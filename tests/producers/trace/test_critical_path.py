@@ -332,16 +332,14 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
         rows(at + 9_000, 0, Kind.IRQ_EXIT, 0, flags=5)
         rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
         rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
-        rows(at + 9_300, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F08, 129, text="futex")
-        rows(at + 9_400, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+        rows.call(at + 9_300, at + 9_400, 0, 1, "futex", 202, 0x7F08, 129)
         at += 10_000
     rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00, 137, text="futex")
     rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(at + 4_000, 1, Kind.WAKE, 2, 1)
     rows(at + 4_100, 0, Kind.SWITCH, 0, 1, text="python")
     rows(at + 4_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
-    rows(at + 5_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
-    rows(at + 5_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows.call(at + 5_000, at + 5_100, 0, 1, "getpid", 39, result=1)
     rows(at + 5_200, 0, Kind.END, 1)
     request = rows.one()
     waited = parts * 8_990 + 3_990
@@ -364,8 +362,7 @@ def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> Non
         rows(at + 9_000, 0, Kind.WAKE, 0, 1, flags=5)
         rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
         rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
-    rows(21_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
-    rows(21_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows.call(21_000, 21_100, 0, 1, "getpid", 39, result=1)
     rows(22_000, 0, Kind.END, 1)
     times, path = rows.sets()
     assert times == path

@@ -30,8 +30,7 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
     rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/var/lib/x.lock")
     rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 73, 5, 2, text="flock")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 73, 0, text="flock")
+    rows.call(2, 3, 1, 2, "flock", 73, 5, 2)
     with rows.waiting("flock", 73, 7, 2):
         # Who wakes is not who held it: closing may have been put off to another thread.
         rows(80, 2, Kind.WAKE, 3, 1)
@@ -46,20 +45,16 @@ def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
     rows(1, 1, Kind.OPENED, 2, 5, text="/x")
     rows(1, 0, Kind.OPENED, 1, 7, text="/x")
     # With fcntl it is behind a pointer whether it is locked or unlocked: first it is locked, then unlocked.
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    rows.call(2, 3, 1, 2, "fcntl", 72, 5, 7)
     if unlock == "unlock":
-        rows(4, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
-        rows(5, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+        rows.call(4, 5, 1, 2, "fcntl", 72, 5, 6)
     elif unlock == "another thread unlocks":
         # Such a lock is a process's.
         rows(4, 2, Kind.NAMED, -1, 4, 2, text="worker")
         rows(4, 1, Kind.SWITCH, 2, 4, 1, text="worker")
-        rows(4, 1, Kind.SYSCALL_ENTER, 4, 72, 5, 6, text="fcntl")
-        rows(5, 1, Kind.SYSCALL_EXIT, 4, 72, 0, text="fcntl")
+        rows.call(4, 5, 1, 4, "fcntl", 72, 5, 6)
     elif unlock == "close":
-        rows(4, 1, Kind.SYSCALL_ENTER, 2, 3, 5, text="close")
-        rows(5, 1, Kind.SYSCALL_EXIT, 2, 3, 0, text="close")
+        rows.call(4, 5, 1, 2, "close", 3, 5)
     else:
         rows(4, 1, Kind.EXIT, 2)
         rows(5, 1, Kind.SWITCH, 2, 0, 0, 16)
@@ -72,8 +67,7 @@ def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_c
     rows = Rows("php-fpm", "worker", "cron", "other")
     for tid in (1, 2, 3):
         rows(1, tid - 1, Kind.OPENED, tid, 5, text="/x")
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    rows.call(2, 3, 1, 2, "fcntl", 72, 5, 7)
     # `worker` unlocks, but `cron` is back with the lock before `worker` is.
     rows(4, 2, Kind.SYSCALL_ENTER, 3, 72, 5, 7, text="fcntl")
     rows(5, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
@@ -160,8 +154,7 @@ def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
     rows(80, 1, Kind.WAKE, 2, 1)
     rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
-    rows(96, 0, Kind.SYSCALL_ENTER, 1, 45, 4, text="recvfrom")
-    rows(97, 0, Kind.SYSCALL_EXIT, 1, 45, 100, text="recvfrom")
+    rows.call(96, 97, 0, 1, "recvfrom", 45, 4, result=100)
     rows(110, 0, Kind.END, 1)
     assert of(rows.one(), "BT") == [("poll", "127.0.0.1:3306", "mariadbd", 2, "", 1, 50)]
 
@@ -222,8 +215,7 @@ def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterward
     rows(40, 1, Kind.WAKE, 2, 1)
     rows(41, 0, Kind.SWITCH, 0, 1, text="php-fpm")
     rows(42, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
-    rows(43, 0, Kind.SYSCALL_ENTER, 1, 55, 9, text="getsockopt")
-    rows(44, 0, Kind.SYSCALL_EXIT, 1, 55, -111, text="getsockopt")
+    rows.call(43, 44, 0, 1, "getsockopt", 55, 9, result=-111)
     rows(50, 0, Kind.END, 1)
     request = rows.one()
     assert ("connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 1, 5) in of(request, "RS")
