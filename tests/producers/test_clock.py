@@ -69,35 +69,21 @@ def test_ticks_are_on_a_grid_even_if_each_takes_a_while(time):
 
 
 @pytest.mark.parametrize(
-    ("late_s", "missed", "next_s"),
+    ("late_s", "suspended_s", "missed", "next_s"),
     [
-        (-4.0, 0, 0),
-        (0.0, 0, 5),
-        (2.4, 0, 5),
-        (2.6, 1, 10),
-        (4.9, 1, 10),
-        (5.0, 1, 10),
-        (7.4, 1, 10),
-        (7.6, 2, 15),
-        (3600, 720, 3605),
+        *((0.0, 0, 0, 5), (2.4, 0, 0, 5), (2.6, 0, 1, 10), (4.9, 0, 1, 10), (5.0, 0, 1, 10), (7.4, 0, 1, 10)),
+        *((7.6, 0, 2, 15), (3600, 0, 720, 3605)),
+        pytest.param(0.0, 3600, 0, 5, id="a suspended machine misses nothing"),
+        pytest.param(-4.0, 0, 0, 0, id="one by hand leaves the grid alone"),
     ],
 )
-def test_missed_ticks_are_counted_and_not_caught_up(time, late_s, missed, next_s):
-    """One that comes early was made by hand: it leaves the grid alone."""
+def test_missed_ticks_are_counted_and_not_caught_up(time, late_s, suspended_s, missed, next_s):
     schedule = Schedule(5, time.clock)
     schedule.begin()
+    time.suspend(suspended_s)
     time.pass_(5 + late_s)
     assert schedule.begin() == missed
     assert schedule.delay_s() == pytest.approx(next_s - late_s)
-
-
-def test_a_suspended_machine_misses_nothing(time):
-    schedule = Schedule(5, time.clock)
-    schedule.begin()
-    time.suspend(3600)
-    time.pass_(5)
-    assert schedule.begin() == 0
-    assert schedule.delay_s() == 5
 
 
 @pytest.mark.parametrize("interval_s", [0, 0.49, 3601, -1, float("nan"), float("inf")])
