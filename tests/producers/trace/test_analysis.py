@@ -191,41 +191,43 @@ def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     )
 
 
-def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() -> None:
+NO_BEGIN = "ends of requests without a begin, as of those that began before the trace: 1"
+
+
+@pytest.mark.parametrize(
+    ("events", "discarded", "warnings"),
+    [
+        pytest.param(
+            [(10, 1, Kind.END, 2), (20, 0, Kind.BEGIN, 1)],
+            *(STILL_OPEN, ("requests not judged, as they were still open at the end: 1", NO_BEGIN)),
+            id="open at the end, and begun before the trace",
+        ),
+        pytest.param(
+            [
+                *((20, 0, Kind.BEGIN, 1), (30, 0, Kind.EXIT, 1), (40, 0, Kind.SWITCH, 1, 0, 0, 16)),
+                # Its number is used again; the end that comes then is not that request's.
+                *((50, 0, Kind.FORK, 5, 1, 1), (60, 0, Kind.SWITCH, 0, 1), (70, 0, Kind.END, 1)),
+            ],
+            *(THREAD_ENDED, ("requests not judged, as their thread ended before they did: 1", NO_BEGIN)),
+            id="given up by a thread that ends",
+        ),
+        pytest.param(
+            [(20, 0, Kind.BEGIN, 1), (20, 0, Kind.END, 1)],
+            *(NO_TIME, ("requests not judged, as they end as they begin: 1",)),
+            id="of no time",
+        ),
+    ],
+)
+def test_what_is_no_whole_request_is_counted(
+    events: list[tuple[int, ...]], discarded: str, warnings: tuple[str, ...]
+) -> None:
     rows = Rows("worker", "other")
-    rows(10, 1, Kind.END, 2)
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    for ts, cpu, kind, *numbers in events:
+        rows(ts, cpu, Kind(kind), *numbers)
     analysis = Analysis()
     assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {STILL_OPEN: 1}
-    assert analysis.report.warnings == (
-        "requests not judged, as they were still open at the end: 1",
-        "ends of requests without a begin, as of those that began before the trace: 1",
-    )
-
-
-def test_a_thread_that_ends_gives_its_request_up() -> None:
-    rows = Rows("worker")
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(30, 0, Kind.EXIT, 1)
-    rows(40, 0, Kind.SWITCH, 1, 0, 0, 16)
-    # Its number is used again; the end that comes then is not that request's.
-    rows(50, 0, Kind.FORK, 5, 1, 1, text="fresh")
-    rows(60, 0, Kind.SWITCH, 0, 1, text="fresh")
-    rows(70, 0, Kind.END, 1)
-    analysis = Analysis()
-    assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {THREAD_ENDED: 1}
-    assert analysis.report.strays == 1
-
-
-def test_a_request_that_takes_no_time_is_none() -> None:
-    rows = Rows("worker")
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.END, 1)
-    analysis = Analysis()
-    assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {NO_TIME: 1}
+    assert analysis.report.discarded == {discarded: 1}
+    assert analysis.report.warnings == warnings
 
 
 def test_nothing_comes_of_nothing() -> None:
