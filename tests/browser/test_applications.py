@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-pytestmark = pytest.mark.slow
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(learned(tmp_path_factory.mktemp("shop") / "bus.db"), **SETTINGS) as page:

@@ -113,6 +113,11 @@ class Scene:
         for _ in range(4):
             self.annotator.step(0.0)
 
+    def reads(self, *outputs: Incident | RankingOutput) -> None:
+        """These are told, and read."""
+        self.append(*outputs)
+        self.settle()
+
     @property
     def committed(self) -> int:
         return self.bus.committed(TOPICS.group(ANNOTATIONS), Partition(TOPIC, 0))
@@ -187,21 +192,18 @@ def test_what_is_not_annotated() -> None:
 
 def test_an_incident_becomes_a_region_and_a_mark_a_line(every_version: Scene) -> None:
     scene = every_version
-    scene.append(incident(1, NOW), mark(NOW + 20))
-    scene.settle()
+    scene.reads(incident(1, NOW), mark(NOW + 20))
     region, line = scene.notes
     assert region["time"] == region["timeEnd"] == round(1000 * NOW)
     assert "open" in region["tags"]
     assert (line["time"], line["tags"][:2]) == (round(1000 * (NOW + 20)), ["laggard", "mark"])
-    scene.append(incident(1, NOW, "extended", nth=2, ts=NOW + 60, sentence="worse", operators=("gaussian", "cpu")))
-    scene.settle()
+    scene.reads(incident(1, NOW, "extended", nth=2, ts=NOW + 60, sentence="worse", operators=("gaussian", "cpu")))
     region = scene.notes[0]
     assert "open" in region["tags"]
     assert set(region["tags"]) >= {"operator:gaussian", "operator:cpu"}
     assert region["text"].startswith("worse<br/>")
     assert region["timeEnd"] == region["time"]
-    scene.append(closed(1, NOW, NOW + 300, nth=3))
-    scene.settle()
+    scene.reads(closed(1, NOW, NOW + 300, nth=3))
     region, line = scene.notes
     assert region["timeEnd"] == round(1000 * (NOW + 300))
     assert "open" not in region["tags"]
@@ -214,8 +216,7 @@ def test_an_incident_becomes_a_region_and_a_mark_a_line(every_version: Scene) ->
 def test_started_again_it_writes_nothing_twice(scene: Scene) -> None:
     told: list[Incident | RankingOutput] = [incident(1, NOW), incident(2, NOW + 100), mark(NOW + 20)]
     told += [incident(1, NOW, "extended", nth=2, ts=NOW + 120, sentence="worse"), closed(2, NOW + 100, NOW + 200)]
-    scene.append(*told)
-    scene.settle()
+    scene.reads(*told)
     before = scene.grafana.state()
     scene.again()
     scene.settle()
@@ -248,16 +249,14 @@ def test_one_that_opened_before_the_first_start_is_annotated_when_it_changes(tmp
 
 def test_what_was_joined_to_another_says_so(scene: Scene) -> None:
     goes_on = incident(1, NOW)
-    scene.append(incident(2, NOW + 1), closed(2, NOW + 1, NOW + 60, merged_into=goes_on.id))
-    scene.settle()
+    scene.reads(incident(2, NOW + 1), closed(2, NOW + 1, NOW + 60, merged_into=goes_on.id))
     assert f"which goes on:<br/>laggard incidents {goes_on.id[:8]}<br/>" in scene.notes[0]["text"]
     assert scene.told == ["written", "ended"]
 
 
 def test_an_end_before_its_beginning_is_none(scene: Scene) -> None:
     """By the clock of a host that was set back."""
-    scene.append(incident(1, NOW), closed(1, NOW, NOW - 50))
-    scene.settle()
+    scene.reads(incident(1, NOW), closed(1, NOW, NOW - 50))
     assert scene.notes[0]["timeEnd"] == scene.notes[0]["time"]
     assert "open" not in scene.notes[0]["tags"]
 
@@ -266,8 +265,7 @@ def test_what_an_older_laggard_annotated_stays_a_line(scene: Scene) -> None:
     """Of anomalies, whose ends it asked of Prometheus."""
     tags = ["laggard", "incident", "web-1", "host:web-1", "anomaly:0d1e5e3a", "operator:gaussian"]
     scene.grafana.annotations[99] = {"id": 99, "time": 1, "timeEnd": 1, "tags": [*tags, "open"], "text": "old"}
-    scene.append(incident(1, NOW))
-    scene.settle()
+    scene.reads(incident(1, NOW))
     scene.again()
     assert scene.grafana.annotations[99]["tags"] == tags
     assert scene.told == ["written", "endless"]
@@ -311,28 +309,24 @@ def test_it_dies_at_any_call_and_goes_on(scene: Scene, path: str, after: bool) -
 
 
 def test_what_a_person_deletes_stays_deleted(scene: Scene) -> None:
-    scene.append(incident(1, NOW), incident(2, NOW + 10))
-    scene.settle()
+    scene.reads(incident(1, NOW), incident(2, NOW + 10))
     first, second = scene.notes
     del scene.grafana.annotations[first["id"]]
-    scene.append(incident(1, NOW, "extended", nth=2, ts=NOW + 60), closed(1, NOW, NOW + 90, nth=3))
-    scene.settle()
+    scene.reads(incident(1, NOW, "extended", nth=2, ts=NOW + 60), closed(1, NOW, NOW + 90, nth=3))
     assert scene.notes == [second]
     assert scene.told[2:] == ["deleted", "deleted"]
 
 
 def test_what_a_person_writes_stays(scene: Scene) -> None:
     """Its end is laggard's all the same, unless that was taken away too."""
-    scene.append(incident(1, NOW), incident(2, NOW + 10), incident(3, NOW + 20))
-    scene.settle()
+    scene.reads(incident(1, NOW), incident(2, NOW + 10), incident(3, NOW + 20))
     first, second, third = (scene.grafana.annotations[each["id"]] for each in scene.notes)
     first["text"] += " It was the backup."
     first["tags"] = [*first["tags"], "reviewed"]
     second["data"] = None  # as a save in Grafana's pages may leave it
     third["tags"] = [tag for tag in third["tags"] if tag != "open"]
     scene.append(*(incident(n, NOW, "extended", nth=2, ts=NOW + 60, sentence="worse") for n in (1, 2, 3)))
-    scene.append(*(incident(n, NOW, "closed", nth=3, ts=NOW + 400, until_ts=NOW + 90) for n in (1, 2, 3)))
-    scene.settle()
+    scene.reads(*(incident(n, NOW, "closed", nth=3, ts=NOW + 400, until_ts=NOW + 90) for n in (1, 2, 3)))
     assert scene.told[3:] == ["there", "there", "there", "ended", "ended", "there"]
     assert scene.notes[0]["text"].endswith(" It was the backup.")
     assert "reviewed" in scene.notes[0]["tags"]
@@ -357,8 +351,7 @@ def test_records_that_are_no_good_are_passed_over(scene: Scene, caplog: Any) -> 
 
 
 def test_a_long_name_fits_into_grafanas_columns(scene: Scene) -> None:
-    scene.append(incident(1, NOW, host="h" * 250))
-    scene.settle()
+    scene.reads(incident(1, NOW, host="h" * 250))
     assert scene.told == ["written"]
 
 

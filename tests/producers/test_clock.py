@@ -9,20 +9,18 @@ from laggard.producers.clock import FAR_AHEAD_S, Clock, Schedule, Timeline
 SECOND = 1_000_000_000
 
 
-def test_time_is_the_wall_clock(time):
+@pytest.mark.parametrize(
+    ("passed_s", "suspended_s", "stepped_s"),
+    [(5, 0, 0), (1, 0, 3600), (10, 0, -365 * 86_400), (1, 8 * 3600, 0)],
+    ids=["nothing else happens", "it steps forward", "it was far ahead", "the machine was suspended"],
+)
+def test_time_is_the_wall_clock_at_once(time, passed_s, suspended_s, stepped_s):
     timeline = Timeline(time.clock)
     assert timeline.now() == 1_700_000_000
-    time.pass_(5)
-    assert timeline.now() == 1_700_000_005
-    assert timeline.offset_s == 0
-
-
-def test_a_step_forward_is_adopted_at_once(time):
-    timeline = Timeline(time.clock)
-    timeline.now()
-    time.pass_(1)
-    time.wall += 3600 * SECOND
-    assert timeline.now() == 1_700_003_601
+    time.suspend(suspended_s)
+    time.pass_(passed_s)
+    time.wall += stepped_s * SECOND
+    assert timeline.now() == 1_700_000_000 + passed_s + suspended_s + stepped_s
     assert timeline.offset_s == 0
 
 
@@ -41,23 +39,6 @@ def test_after_a_step_back_time_goes_on_at_half_speed_until_it_agrees(time):
     assert timeline.offset_s == 0
     time.pass_(5)
     assert timeline.now() == 1_700_000_025
-
-
-def test_a_clock_that_was_far_ahead_is_followed_at_once(time):
-    timeline = Timeline(time.clock)
-    timeline.now()
-    time.pass_(10)
-    time.wall -= 365 * 86_400 * SECOND
-    assert timeline.now() == 1_700_000_010 - 365 * 86_400
-    assert timeline.offset_s == 0
-
-
-def test_a_suspended_machine_comes_back_to_the_right_time(time):
-    timeline = Timeline(time.clock)
-    timeline.now()
-    time.suspend(8 * 3600)
-    time.pass_(1)
-    assert timeline.now() == 1_700_000_000 + 8 * 3600 + 1
 
 
 @given(st.lists(st.tuples(st.integers(1, 10 * SECOND), st.integers(-(10**13), 10**13)), max_size=50))
@@ -88,32 +69,21 @@ def test_ticks_are_on_a_grid_even_if_each_takes_a_while(time):
 
 
 @pytest.mark.parametrize(
-    ("late_s", "missed", "next_s"),
-    [(0.0, 0, 5), (2.4, 0, 5), (2.6, 1, 10), (4.9, 1, 10), (5.0, 1, 10), (7.4, 1, 10), (7.6, 2, 15), (3600, 720, 3605)],
+    ("late_s", "suspended_s", "missed", "next_s"),
+    [
+        *((0.0, 0, 0, 5), (2.4, 0, 0, 5), (2.6, 0, 1, 10), (4.9, 0, 1, 10), (5.0, 0, 1, 10), (7.4, 0, 1, 10)),
+        *((7.6, 0, 2, 15), (3600, 0, 720, 3605)),
+        pytest.param(0.0, 3600, 0, 5, id="a suspended machine misses nothing"),
+        pytest.param(-4.0, 0, 0, 0, id="one by hand leaves the grid alone"),
+    ],
 )
-def test_missed_ticks_are_counted_and_not_caught_up(time, late_s, missed, next_s):
+def test_missed_ticks_are_counted_and_not_caught_up(time, late_s, suspended_s, missed, next_s):
     schedule = Schedule(5, time.clock)
     schedule.begin()
+    time.suspend(suspended_s)
     time.pass_(5 + late_s)
     assert schedule.begin() == missed
     assert schedule.delay_s() == pytest.approx(next_s - late_s)
-
-
-def test_a_suspended_machine_misses_nothing(time):
-    schedule = Schedule(5, time.clock)
-    schedule.begin()
-    time.suspend(3600)
-    time.pass_(5)
-    assert schedule.begin() == 0
-    assert schedule.delay_s() == 5
-
-
-def test_a_tick_by_hand_leaves_the_grid_alone(time):
-    schedule = Schedule(5, time.clock)
-    schedule.begin()
-    time.pass_(1)
-    assert schedule.begin() == 0
-    assert schedule.delay_s() == 4
 
 
 @pytest.mark.parametrize("interval_s", [0, 0.49, 3601, -1, float("nan"), float("inf")])

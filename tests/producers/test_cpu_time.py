@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laggard.producers.cpu_time import CpuTime
@@ -9,27 +9,19 @@ from laggard.producers.cpu_time import CpuTime
 TICK = 0.01
 
 
-def test_run_time_is_exact_below_a_clock_tick():
+@pytest.mark.parametrize(
+    ("updates", "expected_s"),
+    [
+        ([(5, 2, None), (6, 2, None)], (0.06, 0.02)),
+        ([(10, 0, 100_000_000), (20, 0, None), (30, 0, 300_000_000), (40, 0, 400_000_000)], (0.4, 0.0)),
+    ],
+    ids=["without run time the clock ticks count", "a run time that comes and goes adds nothing twice"],
+)
+def test_where_the_run_time_is_missing(updates, expected_s):
     cpu = CpuTime()
-    cpu.update(0, 0, 1_234_567, TICK)
-    assert cpu.user_s + cpu.system_s == pytest.approx(0.001_234_567, rel=1e-12)
-
-
-def test_without_run_time_the_clock_ticks_count():
-    cpu = CpuTime()
-    cpu.update(5, 2, None, TICK)
-    cpu.update(6, 2, None, TICK)
-    assert (cpu.user_s, cpu.system_s) == pytest.approx((0.06, 0.02))
-
-
-def test_a_run_time_that_comes_and_goes_adds_nothing_twice():
-    cpu = CpuTime()
-    cpu.update(10, 0, 100_000_000, TICK)
-    cpu.update(20, 0, None, TICK)
-    cpu.update(30, 0, 300_000_000, TICK)
-    cpu.update(40, 0, 400_000_000, TICK)
-    assert cpu.user_s == pytest.approx(0.4)
-    assert cpu.system_s == 0
+    for user, system, run_ns in updates:
+        cpu.update(user, system, run_ns, TICK)
+    assert (cpu.user_s, cpu.system_s) == pytest.approx(expected_s)
 
 
 def test_the_split_follows_the_clock_ticks():
@@ -50,6 +42,7 @@ def test_a_counter_that_went_backwards_takes_the_time_with_it():
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1)), max_size=60))
+@example([(1_234_567, 0.5)])  # below a clock tick
 def test_user_and_system_add_up_to_the_run_time_and_stay_near_the_clock_ticks(steps):
     """The kernel's rule: the ticks are the whole ones of user and system time."""
     cpu = CpuTime()

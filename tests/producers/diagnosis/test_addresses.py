@@ -60,18 +60,15 @@ def test_maps_are_parsed():
 def test_a_function_of_this_process(files):
     address = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
     assert address
-    location = space_of(os.getpid(), files).locate(address)
+    space = space_of(os.getpid(), files)
+    location = space.locate(address)
     assert location.function.endswith("getpid")
     assert "libc" in location.module
     mappings = parse_maps(Path("/proc/self/maps").read_bytes())
     (mapping,) = (mapping for mapping in mappings if mapping.begin <= address < mapping.end)
     assert location.offset == address - mapping.begin + mapping.offset
-
-
-def test_nothing_is_mapped_at_no_address(files):
-    space = space_of(os.getpid(), files)
-    assert space.locate(16) is None
-    assert space.locate((1 << 64) - 1) is None
+    for nowhere in (16, (1 << 64) - 1):
+        assert space.locate(nowhere) is None
 
 
 def test_an_address_to_return_to_belongs_to_the_function_that_called(files):

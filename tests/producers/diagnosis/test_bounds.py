@@ -8,23 +8,21 @@ from laggard.producers.diagnosis.bounds import Budget, Limits
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
+    ("kind", "bounds", "message"),
     [
-        ({"duration_s": 0}, "duration_s: expected a number above 0, got 0"),
-        ({"interval_s": float("nan")}, "interval_s: expected a number above 0, got nan"),
-        ({"threads": -1}, "threads: expected a number above 0, got -1"),
-        ({"phases": 1}, "phases: expected at least 2"),
+        (Limits, {"duration_s": 0}, "duration_s: expected a number above 0, got 0"),
+        (Limits, {"interval_s": float("nan")}, "interval_s: expected a number above 0, got nan"),
+        (Limits, {"threads": -1}, "threads: expected a number above 0, got -1"),
+        (Limits, {"phases": 1}, "phases: expected at least 2"),
+        *(
+            (Budget, {"ratio": ratio}, "ratio: expected a part of one core above 0")
+            for ratio in (0, -0.1, float("nan"))
+        ),
     ],
 )
-def test_a_limit_is_above_0(bounds, message):
+def test_bounds_that_bound_nothing_are_refused(kind, bounds, message):
     with pytest.raises(ValueError, match=message):
-        Limits(**bounds)
-
-
-@pytest.mark.parametrize("ratio", [0, -0.1, float("nan")])
-def test_a_budget_is_a_part_of_a_core(ratio):
-    with pytest.raises(ValueError, match="ratio: expected a part of one core above 0"):
-        Budget(ratio)
+        kind(**bounds)
 
 
 def test_sessions_share_a_budget_equally():

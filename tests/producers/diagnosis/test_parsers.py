@@ -19,32 +19,43 @@ from laggard.producers.proc import ProcError
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("parse", "text", "expected"),
     [
         (
+            parse_syscall,
             b"202 0x7f66 0x189 0x0 0x0 0x0 0xffffffff 0x7f65e9f4a8c0 0x7f116ad14417\n",
             Blocked(202, 0x7F116AD14417, 0x7F65E9F4A8C0, (0x7F66, 0x189, 0, 0, 0, 0xFFFFFFFF)),
         ),
-        (b"-1 0x7ffc74e71b70 0x55fad970a580\n", Blocked(None, 0x55FAD970A580, 0x7FFC74E71B70, ())),  # at a page fault
-        (b"running\n", None),
-        (b"", None),  # it has ended
+        (parse_syscall, b"-1 0x7ffc74e71b70 0x55fad970a580\n", Blocked(None, 0x55FAD970A580, 0x7FFC74E71B70, ())),
+        (parse_syscall, b"running\n", None),
+        (parse_syscall, b"", None),
+        (parse_wchan, b"futex_do_wait", "futex_do_wait"),
+        (parse_wchan, b"0", ""),
+        (parse_wchan, b"", ""),
+        (parse_wchan, b"a\x1b[2Jb", "a?[2Jb"),
+        (parse_namespace_ids, b"Name:\tx\nNStgid:\t9 8\nNSpid:\t4711\t17\t1\nNSpgid:\t0\n", (4711, 17, 1)),
+        (parse_namespace_ids, b"Name:\tx\n", ()),
+        (parse_namespace_ids, b"Name:\tx\nNSpid:\tx\n", ()),
+        (parse_user_id, b"Name:\tx\nUid:\t1000\t0\t0\t0\n", 1000),
+        (parse_user_id, b"Name:\tx\n", None),
+        (parse_process_id, b"Name:\tx\nTgid:\t4711\nPid:\t4712\n", 4711),
+        (parse_process_id, b"", None),
+    ],
+    ids=[
+        *("blocked in a system call, at an instruction", "blocked at a page fault", "running", "it has ended"),
+        *("waits in a function of the kernel", "waits in none", "no wait channel", "an odd wait channel"),
+        *("ids in pid namespaces, the outermost first", "no pid namespaces", "no ids"),
+        *("a process is its real user's", "no user", "a thread belongs to a process", "no process"),
     ],
 )
-def test_a_blocked_thread_is_in_a_system_call_at_an_instruction(text, expected):
-    assert parse_syscall(text) == expected
+def test_what_the_texts_say(parse, text, expected):
+    assert parse(text) == expected
 
 
 @pytest.mark.parametrize("text", [b"walking\n", b"202 0x1 elsewhere\n"])
 def test_another_text_of_a_system_call_is_an_error_that_names_the_file(text):
     with pytest.raises(ProcError, match="/proc/7/task/7/syscall, the system call: expected `running`"):
         parse_syscall(text, "/proc/7/task/7/syscall")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [(b"futex_do_wait", "futex_do_wait"), (b"0", ""), (b"", ""), (b"a\x1b[2Jb", "a?[2Jb")]
-)
-def test_a_wait_channel_is_a_function_or_none(text, expected):
-    assert parse_wchan(text) == expected
 
 
 def test_a_kernel_stack_has_the_innermost_function_first():
@@ -57,22 +68,6 @@ def test_a_kernel_stack_has_the_innermost_function_first():
     assert parse_stack(b"") == ()
     with pytest.raises(ProcError, match="stack, a frame: expected"):
         parse_stack(b"folio_wait\n")
-
-
-def test_ids_in_pid_namespaces_come_with_the_outermost_first():
-    assert parse_namespace_ids(b"Name:\tx\nNStgid:\t9 8\nNSpid:\t4711\t17\t1\nNSpgid:\t0\n") == (4711, 17, 1)
-    assert parse_namespace_ids(b"Name:\tx\n") == ()
-    assert parse_namespace_ids(b"Name:\tx\nNSpid:\tx\n") == ()
-
-
-def test_a_process_is_its_real_users():
-    assert parse_user_id(b"Name:\tx\nUid:\t1000\t0\t0\t0\n") == 1000
-    assert parse_user_id(b"Name:\tx\n") is None
-
-
-def test_a_thread_belongs_to_a_process():
-    assert parse_process_id(b"Name:\tx\nTgid:\t4711\nPid:\t4712\n") == 4711
-    assert parse_process_id(b"") is None
 
 
 @pytest.mark.parametrize(

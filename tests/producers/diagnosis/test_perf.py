@@ -19,7 +19,7 @@ from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, CONTEXT_KERNEL, CONTEXT_USER, Events, Found, parse_records
 from laggard.producers.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
-from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.producers.diagnosis.profiled import assert_found, held, samples_of
 from tests.producers.diagnosis.rights import SAMPLES, SAMPLES_ALL
 
 OTHERS_UID = 65534
@@ -34,10 +34,6 @@ def _line(process):
     """The next line that it says."""
     assert process.stdout
     return process.stdout.readline()
-
-
-def held():
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @SAMPLES_ALL

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -17,15 +16,10 @@ from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.states import thread_states
 from tests.misbehaving.programs import burning_python, compiled, misbehaving
-from tests.producers.diagnosis.profiled import assert_found, samples_of
+from tests.producers.diagnosis.profiled import assert_found, held, samples_of
 
 OTHERS_UID = 65534
 """Nobody's."""
-
-
-def held():
-    gc.collect()  # what an earlier test left is not of this one
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def take_until(profiler, until):

@@ -405,7 +405,8 @@ def test_a_process_that_ends_leaves_what_was_seen_of_it():
 def test_a_zombie_is_called_one():
     with misbehaving([compiled("burning")]) as program:
         program.process.send_signal(signal.SIGKILL)
-        wait_for_state(program.pid, "Z")
+        # Its first thread is a zombie before the others have ended.
+        wait_for(lambda: list(states(program.pid)) == ["Z"], "it lives on")
         found = diagnose(program.pid)
     noted(found, f"it is a zombie, and waits for its parent {os.getpid()}")
     assert found.phases[0].threads == ()
@@ -422,18 +423,14 @@ def test_a_process_that_lost_its_first_thread_is_no_zombie():
     assert next(thread for thread in found.phases[0].threads if thread.name == "obeyer").stacks[0].locations[0].module
 
 
-def test_no_process_of_this_pid_is_a_clear_error():
+def test_a_thread_is_found_as_its_process_and_none_once_that_has_ended():
     with misbehaving([compiled("burning")]) as program:
+        assert program.tid != program.pid
+        assert find(program.tid) == find(program.pid)
         program.process.kill()
         program.process.wait()
         with pytest.raises(TargetError, match=f"no process has the pid {program.pid}, or /proc hides it"):
             find(program.pid)
-
-
-def test_a_thread_is_found_as_its_process():
-    with misbehaving([compiled("burning")]) as program:
-        assert program.tid != program.pid
-        assert find(program.tid) == find(program.pid)
 
 
 def test_a_process_that_becomes_another_program_is_not_mixed_with_it():
@@ -532,21 +529,17 @@ looking.close()
 """
 
 
-def alone(pid, begin="pass"):
-    """A program of its own that diagnoses this process; what it does first."""
-    return ALONE.format(pid=pid).replace("# here", begin)
+def alone(pid, begin="pass", *before):
+    """What a program of its own says of this process; what it does first, and what it is started by."""
+    program = ALONE.format(pid=pid).replace("# here", begin)
+    command = [*before, sys.executable, "-c", program]
+    return read_diagnosis(subprocess.run(command, capture_output=True, text=True, check=True).stdout, "")
 
 
 @AS_ROOT
 def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_wait_in_is_not():
     with misbehaving([compiled("burning")]) as program:
-        text = subprocess.run(
-            [sys.executable, "-c", alone(program.pid, f"os.setgid({OTHERS_UID})\nos.setuid({OTHERS_UID})")],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    found = read_diagnosis(text, "")
+        found = alone(program.pid, f"os.setgid({OTHERS_UID})\nos.setuid({OTHERS_UID})")
     noted(found, f"it is user 0's, and laggard runs as user {OTHERS_UID} without CAP_SYS_PTRACE")
     noted(found, "perf: may not sample process")
     assert found.methods == ("proc",)
@@ -576,13 +569,7 @@ def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
 @AS_ROOT
 def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it():
     with misbehaving([compiled("burning")]) as program:
-        text = subprocess.run(
-            ["unshare", "--pid", "--fork", sys.executable, "-c", alone(program.pid)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    found = read_diagnosis(text, "")
+        found = alone(program.pid, "pass", "unshare", "--pid", "--fork")
     assert found.methods == ("proc",)
     noted(found, "/proc is that of another pid namespace than laggard's")
     assert found.phases[0].threads[0].tid == program.tid
@@ -670,7 +657,18 @@ def test_a_stopped_process_is_called_so_and_stays_stopped():
     noted(found, "it was stopped, by a signal or by a debugger, and not by laggard")
 
 
-def check_crowd(passing):
+PASSING = pytest.mark.parametrize(
+    "passing",
+    [
+        pytest.param(lambda: Leaping(counted=True), marks=pytest.mark.slow, id="time leaps"),
+        pytest.param(Real, marks=pytest.mark.long, id="time really passes"),
+    ],
+)
+
+
+@PASSING
+def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget(passing):
+    passing = passing()
     kernel_symbols()  # a program reads them once
     with misbehaving([compiled("crowd")]) as program:
         begun = passing.seconds()
@@ -689,16 +687,6 @@ def check_crowd(passing):
     assert found.sampler_cpu_s < 0.05 * looked_s
 
 
-@pytest.mark.slow
-def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget():
-    check_crowd(Leaping(counted=True))
-
-
-@pytest.mark.long
-def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget_as_time_really_passes():
-    check_crowd(Real())
-
-
 @SAMPLES
 def test_threads_that_come_and_go_are_met():
     def is_the_mothers_work(found):
@@ -711,8 +699,9 @@ def test_threads_that_come_and_go_are_met():
         assert not session.ended
 
 
-def check_budget(passing):
-    """Look with three sessions for 10 s; what the process used meanwhile, and what they say that they did."""
+@PASSING
+def test_three_sessions_together_stay_below_5_percent_of_a_core(passing):
+    passing = passing()
     kernel_symbols()  # a program reads them once
     budget = Budget()
     with contextlib.ExitStack() as stack:
@@ -733,19 +722,9 @@ def check_budget(passing):
         used = time.process_time() - before
     assert budget.spent_s / elapsed < 0.05
     assert min(each.diagnosis("closed").sampler_cpu_s for each in sessions) > 0
-    return used, budget.spent_s
-
-
-@pytest.mark.slow
-def test_all_sessions_together_stay_below_5_percent_of_a_core():
-    check_budget(Leaping(counted=True))  # what else this process does meanwhile is not theirs
-
-
-@pytest.mark.long
-def test_all_sessions_together_stay_below_5_percent_of_a_core_as_time_really_passes():
-    used, said = check_budget(Real())
-    # What it says of itself is what the kernel says, but for the loop of the test.
-    assert said == pytest.approx(used, rel=0.25)
+    if isinstance(passing, Real):
+        # What it says of itself is what the kernel says, but for the loop of the test.
+        assert budget.spent_s == pytest.approx(used, rel=0.25)
 
 
 DRIVEN = """
@@ -829,13 +808,7 @@ def looks_at(process, pid):
 @pytest.mark.slow
 def test_out_of_descriptors_it_goes_on_without_holding_files():
     with misbehaving([compiled("burning")]) as program:
-        text = subprocess.run(
-            [sys.executable, "-c", alone(program.pid, "resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))")],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    found = read_diagnosis(text, "")
+        found = alone(program.pid, "resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))")
     assert found.phases[0].threads[0].tid == program.tid
     assert found.phases[0].samples >= 20
 

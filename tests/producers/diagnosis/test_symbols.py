@@ -15,6 +15,7 @@ import pytest
 
 from laggard.producers.diagnosis.symbols import KernelSymbols, SymbolFiles, SymbolsError, SymbolTable, demangled, name
 from tests.misbehaving.programs import compiled
+from tests.producers.diagnosis.profiled import held
 from tests.programs import path_of
 
 LIBC = re.findall(r"/\S*/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
@@ -31,11 +32,6 @@ def functions_by_nm(path, *options):
         for row in rows
         if len(row) == 4 and row[2] in "tTwWi"
     ]
-
-
-def held():
-    """How many files this process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @cache

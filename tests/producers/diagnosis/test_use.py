@@ -18,6 +18,11 @@ START = Location("", LIBC, 0x891F5)
 READ = Look((Location("read", LIBC, 7),), "blocked", "pipe_read", "read")
 
 
+@pytest.fixture
+def record():
+    return PhaseRecord(1.0, high=True)
+
+
 def thread(tid, look=RUNNING, *, user_s=0.0, before_s=0.0, name="worker"):
     """As a look finds it: so much CPU time, of which so much was before."""
     found = Thread(tid, new=False)
@@ -36,8 +41,7 @@ def told(record, size_bytes=1 << 20):
     return phase
 
 
-def test_threads_come_by_cpu_time_and_what_they_did_before_is_not_the_phases():
-    record = PhaseRecord(1.0, high=True)
+def test_threads_come_by_cpu_time_and_what_they_did_before_is_not_the_phases(record):
     record.add(2.0, [thread(1, user_s=9.0, before_s=8.9), thread(2, READ, user_s=0.5, before_s=0.1)], [])
     record.add(3.0, [thread(1, user_s=9.1, before_s=9.0), thread(2, READ, user_s=0.5, before_s=0.5)], [])
     phase = told(record)
@@ -49,8 +53,7 @@ def test_threads_come_by_cpu_time_and_what_they_did_before_is_not_the_phases():
     assert (phase.threads[0].first_ts, phase.threads[0].last_ts) == (2.0, 3.0)
 
 
-def test_of_each_state_the_finer_ones_are_told():
-    record = PhaseRecord(1.0, high=True)
+def test_of_each_state_the_finer_ones_are_told(record):
     record.add(2.0, [thread(1)], [])
     record.add(3.0, [thread(1, READ)], [])
     record.add_sample(sample(1, GRIND, SERVE), RUNNING)
@@ -62,8 +65,7 @@ def test_of_each_state_the_finer_ones_are_told():
     )
 
 
-def test_a_blocked_sample_says_with_the_last_look_what_it_waits_in():
-    record = PhaseRecord(1.0, high=True)
+def test_a_blocked_sample_says_with_the_last_look_what_it_waits_in(record):
     record.add(2.0, [thread(1, READ)], [])
     record.add_sample(sample(1, SERVE, state="blocked"), READ)
     record.add_sample(sample(1, SERVE, state="blocked"), RUNNING)  # it ran meanwhile: nothing is known of that wait
@@ -74,8 +76,7 @@ def test_a_blocked_sample_says_with_the_last_look_what_it_waits_in():
     }
 
 
-def test_a_thread_that_only_a_profiler_met_is_told():
-    record = PhaseRecord(1.0, high=True)
+def test_a_thread_that_only_a_profiler_met_is_told(record):
     record.add_sample(sample(9, GRIND, ts=1.25), UNKNOWN)
     (found,) = told(record).threads
     assert (found.tid, found.first_ts, found.samples, found.user_s) == (9, 1.25, 0, 0.0)
@@ -84,8 +85,7 @@ def test_a_thread_that_only_a_profiler_met_is_told():
     assert found.user_s == pytest.approx(0.5)
 
 
-def test_a_thread_id_that_is_used_again_is_another_thread():
-    record = PhaseRecord(1.0, high=True)
+def test_a_thread_id_that_is_used_again_is_another_thread(record):
     first = thread(1, user_s=1.0, name="first")
     record.add(2.0, [first], [])
     record.add(3.0, [thread(1, user_s=0.25, name="second")], [first])
@@ -93,8 +93,7 @@ def test_a_thread_id_that_is_used_again_is_another_thread():
     assert [(each.name, each.user_s) for each in told(record).threads] == [("first", 1.0), ("second", 0.25)]
 
 
-def test_late_samples_of_a_thread_that_has_ended_are_its_own():
-    record = PhaseRecord(1.0, high=True)
+def test_late_samples_of_a_thread_that_has_ended_are_its_own(record):
     ended = thread(1, user_s=1.0)
     record.add(2.0, [ended], [])
     record.add(3.0, [], [ended])
@@ -145,8 +144,7 @@ def size_bytes(record, limit):
 
 @pytest.mark.parametrize("name", ["worker", "\u5de5\u4f5c\U0001f600"])
 @pytest.mark.parametrize("limit", [3_000, 30_000, 300_000])
-def test_a_diagnosis_is_no_larger_than_asked_and_says_what_is_left_out(limit, name):
-    record = PhaseRecord(1.0, high=True)
+def test_a_diagnosis_is_no_larger_than_asked_and_says_what_is_left_out(record, limit, name):
     record.add(2.0, [thread(tid, READ, user_s=1 / tid, name=name) for tid in range(1, 1001)], [])
     for number in range(400):
         record.add_sample(sample(1, *(Location(f"{name}{number}", "/srv/app", at) for at in range(20))), RUNNING)
@@ -168,8 +166,7 @@ def test_no_phase_takes_the_room_of_the_others():
     assert min(counts) > 0.8 * max(counts)
 
 
-def test_many_different_stacks_of_a_thread_leave_the_frequent_ones():
-    record = PhaseRecord(1.0, high=True)
+def test_many_different_stacks_of_a_thread_leave_the_frequent_ones(record):
     count = 3 * STACKS
     for number in range(count):
         record.add_sample(sample(1, GRIND), RUNNING)
@@ -181,8 +178,7 @@ def test_many_different_stacks_of_a_thread_leave_the_frequent_ones():
     assert () in {stack.locations for stack in found.stacks}  # the rest
 
 
-def test_many_threads_that_have_ended_leave_those_with_most_cpu_time():
-    record = PhaseRecord(1.0, high=True)
+def test_many_threads_that_have_ended_leave_those_with_most_cpu_time(record):
     count = 3 * ENDED
     for number in range(count):
         short = thread(number + 1, user_s=10.0 if number == 5 else 1e-6 * number)

@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, start_http_server
+
+from tests.brokers.ports import free_port
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
+    from contextlib import ExitStack
+
+    from laggard.pipeline.records import Frame
 
 
 @dataclass
@@ -101,3 +108,18 @@ def served(what: Served, context: ssl.SSLContext | None = None) -> Iterator[str]
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def exposed(stack: ExitStack, registry: CollectorRegistry) -> str:
+    """The host and port at which prometheus_client serves what is in a registry."""
+    port = free_port()
+    server, thread = start_http_server(port, "127.0.0.1", registry)
+    stack.callback(thread.join)
+    stack.callback(server.server_close)
+    stack.callback(server.shutdown)
+    return f"127.0.0.1:{port}"
+
+
+def features(frame: Frame) -> dict[str, float]:
+    """Of its first row."""
+    return dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))

@@ -35,6 +35,7 @@ def test_by_hand() -> None:
     assert some.quantile(0.7) == pytest.approx(0.75)
     assert some.quantile(0.9) == 1.0, "what is above all finite bounds is told as the greatest"
     assert math.isnan(some.quantile(1.1))
+    assert math.isnan(histogram(**{"0_1": 0.0, "inf": 0.0}).quantile(0.5)), "nothing was observed"
     assert histogram(m1=5.0, **{"0_5": 10.0, "inf": 10.0}).quantile(0.1) == -1.0
 
 
@@ -42,10 +43,6 @@ def test_by_hand() -> None:
 def test_what_is_no_histogram(part: dict[float, float]) -> None:
     assert summed([part]) is None
     assert summed([]) is None
-
-
-def test_nothing_observed_is_no_number() -> None:
-    assert math.isnan(histogram(**{"0_1": 0.0, "inf": 0.0}).quantile(0.5))
 
 
 def page(cases: int) -> str:

@@ -57,21 +57,29 @@ def test_only_what_is_wanted_is_looked_into() -> None:
     assert [one.name for one in read(opened, OPEN, wanted).samples] == [wanted] * 2
 
 
-def test_names_of_counters_stay_as_they_are() -> None:
-    page = read("# TYPE hits counter\nhits 3\n")
-    assert page.samples == {series("hits", {}): 3}
-    assert page.counters == {"hits"}
-
-
-def test_of_a_series_that_comes_twice_the_first_counts() -> None:
-    page = read('a{x="1"} 1\na{x="1"} 2\na{x="1",y=""} 3\nb 1\n')
-    assert page.samples == {series("a", {"x": "1"}): 1, series("b", {}): 1}
-    assert page.duplicates == 2
-
-
-def test_nothing_is_a_page() -> None:
-    assert read("").samples == {}
-    assert read("# EOF\n", OPEN).samples == {}
+@pytest.mark.parametrize(
+    ("text", "kind", "samples", "counters", "duplicates"),
+    [
+        pytest.param(
+            *("# TYPE hits counter\nhits 3\n", TEXT, {series("hits", {}): 3}, {"hits"}, 0),
+            id="names of counters stay as they are",
+        ),
+        pytest.param(
+            *('a{x="1"} 1\na{x="1"} 2\na{x="1",y=""} 3\nb 1\n', TEXT),
+            *({series("a", {"x": "1"}): 1, series("b", {}): 1}, set(), 2),
+            id="of a series that comes twice the first counts",
+        ),
+        pytest.param("", TEXT, {}, set(), 0, id="nothing is a page"),
+        pytest.param("# EOF\n", OPEN, {}, set(), 0, id="nothing and its end is a page"),
+    ],
+)
+def test_what_is_read(
+    text: str, kind: str, *, samples: dict[Series, float], counters: set[str], duplicates: int
+) -> None:
+    page = read(text, kind)
+    assert page.samples == samples
+    assert page.counters == counters
+    assert page.duplicates == duplicates
 
 
 @pytest.mark.parametrize(

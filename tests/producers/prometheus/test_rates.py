@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,20 +13,6 @@ from laggard.producers.prometheus.page import Series, series
 from laggard.producers.prometheus.rates import increase, increases
 
 A, B = series("a_total", {}), series("b_total", {})
-
-
-def test_what_grew() -> None:
-    assert increases({A: 3.0, B: 5.0}, {A: 10.0, B: 5.0}).by == {A: 7.0, B: 0.0}
-
-
-def test_one_that_begins_anew_counts_from_nothing() -> None:
-    assert increases({A: 10.0}, {A: 4.0}).by == {A: 4.0}
-
-
-def test_one_that_was_not_there_tells_nothing_yet() -> None:
-    assert increases({}, {A: 1000.0}).by == {}
-    assert increases({A: 1.0}, {B: 5.0}).by == {}
-    assert increases({A: math.nan}, {A: 5.0}).by == {}
 
 
 def histogram(count: float, fast: float, total: float) -> dict[Series, float]:
@@ -37,14 +24,32 @@ def histogram(count: float, fast: float, total: float) -> dict[Series, float]:
     }
 
 
-def test_all_of_a_histogram_begins_anew_together() -> None:
-    # Started anew, it has counted more fast ones than before already, but fewer of all.
-    assert increases(histogram(100, 5, 80.0), histogram(40, 30, 4.0)).by == histogram(40, 30, 4.0)
-
-
-def test_a_histogram_with_bounds_that_were_not_there_tells_nothing_yet() -> None:
-    now = histogram(200, 50, 20.0) | {series("x_bucket", {"le": "0.2"}): 60.0}
-    assert increases(histogram(100, 5, 10.0), now).by == {}
+@pytest.mark.parametrize(
+    ("before", "now", "by"),
+    [
+        pytest.param({A: 3.0, B: 5.0}, {A: 10.0, B: 5.0}, {A: 7.0, B: 0.0}, id="what grew"),
+        pytest.param({A: 10.0}, {A: 4.0}, {A: 4.0}, id="one that begins anew counts from nothing"),
+        pytest.param({}, {A: 1000.0}, {}, id="one that was not there tells nothing yet"),
+        pytest.param({A: 1.0}, {B: 5.0}, {}, id="nor does one beside another that is gone"),
+        pytest.param({A: math.nan}, {A: 5.0}, {}, id="nor one that was no number"),
+        # Started anew, it has counted more fast ones than before already, but fewer of all.
+        pytest.param(
+            histogram(100, 5, 80.0),
+            histogram(40, 30, 4.0),
+            histogram(40, 30, 4.0),
+            id="all of a histogram begins anew together",
+        ),
+        pytest.param(
+            histogram(100, 5, 10.0),
+            histogram(200, 50, 20.0) | {series("x_bucket", {"le": "0.2"}): 60.0},
+            {},
+            id="a histogram with bounds that were not there tells nothing yet",
+        ),
+        pytest.param(histogram(1, 1, 5.0), histogram(2, 2, 3.0), histogram(1, 1, -2.0), id="a sum may fall"),
+    ],
+)
+def test_how_much_counters_grew(before: dict[Series, float], now: dict[Series, float], by: dict[Series, float]) -> None:
+    assert increases(before, now).by == by
 
 
 def test_what_no_counter_can_be_is_left_out_with_its_histogram() -> None:
@@ -52,10 +57,6 @@ def test_what_no_counter_can_be_is_left_out_with_its_histogram() -> None:
     found = increases(histogram(100, 5, 10.0) | {A: 1.0, B: 1.0}, wrong | {A: math.inf, B: 2.0})
     assert found.by == {B: 1.0}
     assert {one.name for one in found.impossible} == {"x_bucket", "a_total"}
-
-
-def test_a_sum_may_fall() -> None:
-    assert increases(histogram(1, 1, 5.0), histogram(2, 2, 3.0)).by[series("x_sum", {})] == -2.0
 
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=1, max_size=12)

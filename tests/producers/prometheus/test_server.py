@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from laggard.producers.performance import ERRORS, MEAN, QUANTILES, THROUGHPUT
 from laggard.producers.prometheus.answers import AnswerError, Points, parse_matrix, parse_number
@@ -21,15 +21,14 @@ from laggard.producers.prometheus.page import series
 from laggard.producers.prometheus.red import Red
 from laggard.producers.prometheus.selectors import Selector
 from laggard.producers.prometheus.server import Server
-from tests.brokers.ports import free_port
 from tests.monitoring.servers import awaited, query, running_prometheus
-from tests.producers.prometheus.serving import Served, served
+from tests.producers.prometheus.serving import Served, exposed, features, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.records import Frame
+    from laggard.producers.performance import Taken
 
 
 class Scene:
@@ -43,15 +42,10 @@ class Scene:
         for code in ("200", "500"):
             self.requests.labels(code)
         self.loaded.labels("sda")
-        port = free_port()
-        server, thread = start_http_server(port, "127.0.0.1", registry)
-        stack.callback(thread.join)
-        stack.callback(server.server_close)
-        stack.callback(server.shutdown)
-        shop = {"job_name": "shop", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        self.instance = exposed(stack, registry)
+        shop = {"job_name": "shop", "static_configs": [{"targets": [self.instance]}]}
         config = {"global": {"scrape_interval": "500ms"}, "scrape_configs": [shop]}
         self.url = stack.enter_context(running_prometheus(folder / "prometheus", config))
-        self.instance = f"127.0.0.1:{port}"
 
     def seen(self, expression: str, value: float) -> None:
         """Wait until Prometheus has seen a value."""
@@ -62,10 +56,6 @@ class Scene:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with ExitStack() as stack:
         yield Scene(tmp_path_factory.mktemp("scene"), stack)
-
-
-def features(frame: Frame) -> dict[str, float]:
-    return dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
 
 
 @pytest.mark.slow
@@ -87,9 +77,9 @@ def test_a_real_prometheus(scene: Scene) -> None:
     scene.seen(count, 60)
     scene.seen("queue", 17)
     end = time.time()
-    taken = server.parse(server.read(end))
-    assert not taken.troubles
-    performance, host = taken.frames
+    answered = server.parse(server.read(end))
+    assert not answered.troubles
+    performance, host = answered.frames
     found = features(performance)
     assert found[MEAN] == pytest.approx((60 * 0.03 + 40 * 0.2) / 100)
     assert found[ERRORS] / found[THROUGHPUT] == pytest.approx(0.4)
@@ -120,44 +110,45 @@ def test_what_a_real_prometheus_refuses_or_does_not_have(scene: Scene) -> None:
         queries={"a": "sum(", "b": "up or vector(1)"},
         metrics=Selector.parse('{job="nobody"}'),
     )
-    taken = server.parse(server.read(time.time()))
-    assert not taken.frames
-    told = {each.place.removeprefix(scene.url).strip(", "): each.told for each in taken.troubles}
+    answered = server.parse(server.read(time.time()))
+    assert not answered.frames
+    told = {each.place.removeprefix(scene.url).strip(", "): each.told for each in answered.troubles}
     assert told["shop"] == 'expected nothing_seconds{job="shop"}'
     assert told["shop, metrics"] == 'expected series of {job="nobody"}, got none'
     assert told["shop, a"].startswith("expected 200 OK, got 400 Bad Request: ")
     assert told["shop, b"] == "expected one number, got 2 series: sum() or the like makes one of them"
-    assert taken.places == 0
+    assert answered.places == 0
 
 
 def matrix(*result: Any) -> bytes:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
 
 
+def taken(answer: bytes, *, packed: bool = False, **options: Any) -> Taken:
+    """What is made of an answer."""
+    with served(Served(answer, kind="application/json", packed=packed)) as url:
+        server = Server("shop", url, metrics=Selector.parse("a"), access=Access(timeout_s=30.0), **options)
+        return server.parse(server.read(100.0))
+
+
 @pytest.mark.slow
 def test_fifty_thousand_series_and_more() -> None:
     labels = ({"__name__": "a", "instance": f"h{n % 7}:9100", "n": str(n)} for n in range(50_003))
     answer = matrix(*({"metric": each, "values": [[99.0, "1"], [100.0, "2"]]} for each in labels))
-    with served(Served(answer, kind="application/json", packed=True)) as url:
-        server = Server("shop", url, metrics=Selector.parse("a"), access=Access(timeout_s=30.0))
-        taken = server.parse(server.read(100.0))
-    assert sum(each.values.size for each in taken.frames) == 50_000
-    assert [each.layout.rows for each in taken.frames] == [(f"h{n}",) for n in range(7)]
-    assert (taken.samples, taken.unusable) == (100_006, 3)
-    [trouble] = taken.troubles
+    found = taken(answer, packed=True)
+    assert sum(each.values.size for each in found.frames) == 50_000
+    assert [each.layout.rows for each in found.frames] == [(f"h{n}",) for n in range(7)]
+    assert (found.samples, found.unusable) == (100_006, 3)
+    [trouble] = found.troubles
     assert trouble.told.startswith('3 series: a{n="')
 
 
 def test_instances_of_one_host() -> None:
     answer = matrix(*({"metric": {"__name__": "a", "instance": f"h:{n}"}, "values": [[99.0, str(n)]]} for n in (1, 2)))
-    with served(Served(answer)) as url:
-        server = Server("shop", url, metrics=Selector.parse("a"))
-        taken = server.parse(server.read(100.0))
-        with_ports = Server("shop", url, metrics=Selector.parse("a"), ports=True)
-        separate = with_ports.parse(with_ports.read(100.0))
-    assert [(each.layout.rows, features(each)) for each in taken.frames] == [(("h",), {"a": 1})]
-    assert "h has two series of this name" in taken.troubles[0].told
-    assert [each.layout.rows[0] for each in separate.frames] == ["h:1", "h:2"]
+    together = taken(answer)
+    assert [(each.layout.rows, features(each)) for each in together.frames] == [(("h",), {"a": 1})]
+    assert "h has two series of this name" in together.troubles[0].told
+    assert [each.layout.rows[0] for each in taken(answer, ports=True).frames] == ["h:1", "h:2"]
 
 
 def test_instances_are_the_members_of_a_pool() -> None:
@@ -169,26 +160,20 @@ def test_instances_are_the_members_of_a_pool() -> None:
         ),
         {"metric": {"__name__": "b", "instance": "h:3"}, "values": [[99.0, "9"]]},
     )
-    with served(Served(answer)) as url:
-        server = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool", ports=True)
-        taken = server.parse(server.read(100.0))
-        none = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool", max_series=1)
-        alone = none.parse(none.read(100.0))
-    [frame] = taken.frames
-    assert (frame.keyed_by, frame.key, frame.scope, frame.ts) == ("pool", "checkout", "member", 100.0)
+    [frame] = taken(answer, keyed_by="pool", ports=True).frames
+    assert (frame.keyed_by, frame.key, frame.scope, frame.ts) == ("pool", "shop", "member", 100.0)
     assert frame.layout.rows == ("h:1", "h:3", "http:::h:2:a"), "a slash would be a level"
     assert frame.layout.features == ("a", "b")
     assert str(frame.values.tolist()) == "[[0.0, nan], [2.0, 9.0], [1.0, nan]]"
+    alone = taken(answer, keyed_by="pool", max_series=1)
     assert [(each.layout.rows, each.values.shape) for each in alone.frames] == [(("h",), (1, 1))]
     assert alone.unusable == 3
 
 
 def test_a_pool_without_instances_has_no_frame() -> None:
-    with served(Served(matrix({"metric": {"__name__": "a"}, "values": [[99.0, "1"]]}))) as url:
-        server = Server("checkout", url, metrics=Selector.parse("a"), keyed_by="pool")
-        taken = server.parse(server.read(100.0))
-    assert not taken.frames
-    assert taken.unusable == 1
+    found = taken(matrix({"metric": {"__name__": "a"}, "values": [[99.0, "1"]]}), keyed_by="pool")
+    assert not found.frames
+    assert found.unusable == 1
 
 
 def test_of_more_features_than_a_frame_has_those_that_fewest_members_have_are_left_out() -> None:
@@ -226,10 +211,7 @@ def test_answers_that_are_none(answer: bytes, expected: str) -> None:
     with pytest.raises(AnswerError) as raised:
         parse_matrix(answer)
     assert str(raised.value).startswith(expected)
-    with served(Served(answer)) as url:
-        server = Server("shop", url, metrics=Selector.parse("a"))
-        taken = server.parse(server.read(100.0))
-    assert [each.told for each in taken.troubles] == [str(raised.value)]
+    assert [each.told for each in taken(answer).troubles] == [str(raised.value)]
 
 
 def test_numbers() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from laggard.producers.performance import ERRORS, MEAN, QUANTILES, THROUGHPUT
 from laggard.producers.prometheus.fetching import Access, Secret
@@ -19,13 +19,12 @@ from laggard.producers.prometheus.red import Red
 from laggard.producers.prometheus.selectors import Selector
 from laggard.producers.prometheus.targets import Targets
 from tests.brokers.ports import free_port
-from tests.producers.prometheus.serving import Served, served
+from tests.producers.prometheus.serving import Served, exposed, features, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.records import Frame
     from laggard.producers.performance import Taken
 
 GOOD = "http_request_duration_seconds_count {n}\nhttp_request_duration_seconds_sum {n}\n"
@@ -39,12 +38,7 @@ class Program:
         self.requests = Histogram("http_request_duration_seconds", "x", ["code"], registry=self.registry)
         self.queue = Gauge("queue", "x", registry=self.registry)
         self.loaded = Counter("loaded_bytes", "x", registry=self.registry)
-        port = free_port()
-        server, thread = start_http_server(port, "127.0.0.1", self.registry)
-        stack.callback(thread.join)
-        stack.callback(server.server_close)
-        stack.callback(server.shutdown)
-        self.url = f"http://127.0.0.1:{port}/metrics"
+        self.url = f"http://{exposed(stack, self.registry)}/metrics"
 
 
 class Run:
@@ -78,10 +72,6 @@ def run() -> Iterator[Callable[..., Run]]:
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as found:
         yield found
-
-
-def features(frame: Frame) -> dict[str, float]:
-    return dict(zip(frame.layout.features, frame.values[0].tolist(), strict=True))
 
 
 def told(taken: Taken) -> list[str]:

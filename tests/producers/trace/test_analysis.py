@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from tests.producers.trace.simulated import Step
 
 
-def test_a_request_says_what_it_was() -> None:
-    rows = Rows()
-    rows.running("php-fpm")
-    rows(1_000, 0, Kind.BEGIN, 1, text="shop\tGET /orders/4711?page=2")
+@pytest.mark.parametrize(
+    ("said", "service"), [("shop", "shop"), ("", "php-fpm")], ids=["of its service", "else of its process"]
+)
+def test_a_request_says_what_it_was(said: str, service: str) -> None:
+    rows = Rows("php-fpm")
+    rows(1_000, 0, Kind.BEGIN, 1, text=f"{said}\tGET /orders/4711?page=2")
     rows(3_000, 0, Kind.END, 1)
     [request] = rows.analysed(Analysis(host="web-1", clock_offset_s=1_700_000_000.25))
-    assert (request.service, request.name, request.host) == ("shop", "GET /orders/*", "web-1")
+    assert (request.service, request.name, request.host) == (service, "GET /orders/*", "web-1")
     assert request.ts == pytest.approx(1_700_000_000.250001, abs=1e-6)
     assert re.fullmatch(r"1-170000000025000\d{4}", request.request)
     assert (request.duration_s, request.times_s) == (2e-6, {"RU": 2e-6})
@@ -35,18 +37,9 @@ def test_a_request_says_what_it_was() -> None:
     assert request.notes == ()
 
 
-def test_without_a_service_it_is_the_process() -> None:
-    rows = Rows()
-    rows.running("php-fpm")
-    rows(10, 0, Kind.BEGIN, 1, text="\tGET /")
-    rows(30, 0, Kind.END, 1)
-    assert rows.one().service == "php-fpm"
-
-
 @pytest.mark.parametrize("inner", [0, 5])
 def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /outer")
     rows(20, 0, Kind.BEGIN, 1, inner, text="shop\tGET /inner")
     rows(30, 0, Kind.END, 1, inner)
@@ -62,8 +55,7 @@ def test_a_request_inside_of_another_is_part_of_it(inner: int) -> None:
 
 
 def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
-    rows = Rows()
-    rows.running("node")
+    rows = Rows("node")
     for at, kind, number in (
         (10, Kind.BEGIN, 1),
         (20, Kind.BEGIN, 2),
@@ -75,8 +67,7 @@ def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
         rows(at, 0, kind, 1, number, text="shop\tGET /")
     # This one was alone: it is judged, with a note, for the thread may serve others that nobody told of.
     rows(100, 0, Kind.BEGIN, 1, 4, text="shop\tGET /alone")
-    rows(110, 0, Kind.SYSCALL_ENTER, 1, 232, text="epoll_wait")
-    rows(120, 0, Kind.SYSCALL_EXIT, 1, 232, 1, text="epoll_wait")
+    rows.call(110, 120, 0, 1, "epoll_wait", 232, result=1)
     rows(130, 0, Kind.END, 1, 4)
     analysis = Analysis()
     [request] = rows.analysed(analysis)
@@ -89,23 +80,19 @@ def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
 
 
 def test_trap_8_io_uring_is_said() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 426, 4, text="io_uring_enter")
-    rows(30, 0, Kind.SYSCALL_EXIT, 1, 426, 1, text="io_uring_enter")
+    rows.call(20, 30, 0, 1, "io_uring_enter", 426, 4, result=1)
     rows(40, 0, Kind.END, 1)
     assert rows.one().notes == ("io_uring: what the kernel does meanwhile is not followed",)
 
 
 def test_the_write_that_tells_of_the_end_is_not_the_requests() -> None:
-    rows = Rows()
-    rows.running("python")
+    rows = Rows("python")
     rows(5, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(12, 0, Kind.SYSCALL_EXIT, 1, 1, 20, text="write")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
-    rows(25, 0, Kind.SYSCALL_EXIT, 1, 0, 20, text="read")
+    rows.call(20, 25, 0, 1, "read", 0, 4, result=20)
     rows(30, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
     rows(40, 0, Kind.END, 1)
     rows(41, 0, Kind.SYSCALL_EXIT, 1, 1, 20, text="write")
@@ -131,8 +118,7 @@ def test_system_calls_of_all_threads_of_the_path_are_in_the_order_of_time() -> N
 
 
 def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it() -> None:
-    rows = Rows()
-    rows.running("one", "two", "three")
+    rows = Rows("one", "two", "three")
     rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /before")
     rows(200, 0, Kind.END, 1)
     rows(250, 1, Kind.BEGIN, 2, text="shop\tGET /inside")
@@ -162,8 +148,7 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
 
 
 def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:
-    rows = Rows()
-    rows.running("one", "two")
+    rows = Rows("one", "two")
     rows(500, 0, Kind.LOST, 0, 300, 500, 77)
     rows(600, 1, Kind.BEGIN, 2, text="shop\tGET /")
     rows(700, 1, Kind.SWITCH, 2, 0, 0, 1)
@@ -177,11 +162,9 @@ def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:
 
 
 def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10_000, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20_000, 0, Kind.SYSCALL_ENTER, 1, text="read")
-    rows(19_000, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows.call(20_000, 19_000, 0, 1, "read")
     rows(30_000, 0, Kind.END, 1)
     analysis = Analysis()
     [request] = rows.analysed(analysis)
@@ -193,12 +176,10 @@ def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
 
 def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     # Thread 1 is blocked as far as is known, and then does something: nobody told that it woke and came.
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(50, 0, Kind.SWITCH, 1, 9, 0, 1, text="third")
-    rows(100, 0, Kind.SYSCALL_ENTER, 1, text="read")
-    rows(110, 0, Kind.SYSCALL_EXIT, 1, text="read")
+    rows.call(100, 110, 0, 1, "read")
     rows(150, 0, Kind.END, 1)
     analysis = Analysis()
     [request] = rows.analysed(analysis)
@@ -210,44 +191,43 @@ def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     )
 
 
-def test_what_is_open_at_the_end_and_what_began_before_the_trace_is_counted() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
-    rows(10, 1, Kind.END, 2)
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
+NO_BEGIN = "ends of requests without a begin, as of those that began before the trace: 1"
+
+
+@pytest.mark.parametrize(
+    ("events", "discarded", "warnings"),
+    [
+        pytest.param(
+            [(10, 1, Kind.END, 2), (20, 0, Kind.BEGIN, 1)],
+            *(STILL_OPEN, ("requests not judged, as they were still open at the end: 1", NO_BEGIN)),
+            id="open at the end, and begun before the trace",
+        ),
+        pytest.param(
+            [
+                *((20, 0, Kind.BEGIN, 1), (30, 0, Kind.EXIT, 1), (40, 0, Kind.SWITCH, 1, 0, 0, 16)),
+                # Its number is used again; the end that comes then is not that request's.
+                *((50, 0, Kind.FORK, 5, 1, 1), (60, 0, Kind.SWITCH, 0, 1), (70, 0, Kind.END, 1)),
+            ],
+            *(THREAD_ENDED, ("requests not judged, as their thread ended before they did: 1", NO_BEGIN)),
+            id="given up by a thread that ends",
+        ),
+        pytest.param(
+            [(20, 0, Kind.BEGIN, 1), (20, 0, Kind.END, 1)],
+            *(NO_TIME, ("requests not judged, as they end as they begin: 1",)),
+            id="of no time",
+        ),
+    ],
+)
+def test_what_is_no_whole_request_is_counted(
+    events: list[tuple[int, ...]], discarded: str, warnings: tuple[str, ...]
+) -> None:
+    rows = Rows("worker", "other")
+    for ts, cpu, kind, *numbers in events:
+        rows(ts, cpu, Kind(kind), *numbers)
     analysis = Analysis()
     assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {STILL_OPEN: 1}
-    assert analysis.report.warnings == (
-        "requests not judged, as they were still open at the end: 1",
-        "ends of requests without a begin, as of those that began before the trace: 1",
-    )
-
-
-def test_a_thread_that_ends_gives_its_request_up() -> None:
-    rows = Rows()
-    rows.running("worker")
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(30, 0, Kind.EXIT, 1)
-    rows(40, 0, Kind.SWITCH, 1, 0, 0, 16)
-    # Its number is used again; the end that comes then is not that request's.
-    rows(50, 0, Kind.FORK, 5, 1, 1, text="fresh")
-    rows(60, 0, Kind.SWITCH, 0, 1, text="fresh")
-    rows(70, 0, Kind.END, 1)
-    analysis = Analysis()
-    assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {THREAD_ENDED: 1}
-    assert analysis.report.strays == 1
-
-
-def test_a_request_that_takes_no_time_is_none() -> None:
-    rows = Rows()
-    rows.running("worker")
-    rows(20, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.END, 1)
-    analysis = Analysis()
-    assert rows.analysed(analysis) == []
-    assert analysis.report.discarded == {NO_TIME: 1}
+    assert analysis.report.discarded == {discarded: 1}
+    assert analysis.report.warnings == warnings
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -138,53 +138,43 @@ def test_counts_say_how_often_a_state_was_entered() -> None:
     assert request.syscalls == ("getpid", "pread64")
 
 
-def test_trap_1_woken_before_it_slept_is_a_wait_for_the_cpu_and_no_link() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="futex")
-    rows(25, 1, Kind.WAKE, 2, 1)
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="futex")
-    rows(110, 0, Kind.END, 1)
-    assert rows.sets() == ({"RU": 25, "RS": 15, "BP": 60},) * 2
-
-
-def test_trap_1_one_that_slept_after_all_is_linked() -> None:
-    # The waking before the switch was of an earlier wait: another one ends this one.
-    rows = Rows()
-    rows.running("worker", "other")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
-    rows(25, 1, Kind.WAKE, 2, 1)
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 1, Kind.WAKE, 2, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
-    rows(110, 0, Kind.END, 1)
-    assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 75, "RS": 15, "BP": 10})
-
-
-def test_trap_2_a_waker_that_itself_waits_longer_explains_nothing() -> None:
-    # Thread 2 is said to wake at 80, but sleeps from 40 to 200: some event is missing.
-    rows = Rows()
-    rows.running("worker", "other")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(40, 1, Kind.SWITCH, 2, 0, 0, 1)
-    rows(80, 2, Kind.WAKE, 2, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
-    rows(110, 0, Kind.END, 1)
-    rows(200, 2, Kind.WAKE, 9, 2)
-    assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 50, "BP": 10},) * 2
+@pytest.mark.parametrize(
+    ("call", "meanwhile", "times", "critical"),
+    [
+        pytest.param(
+            *("futex", [(25, 1, Kind.WAKE, 2, 1)], {"RU": 25, "RS": 15, "BP": 60}, None),
+            id="trap 1: woken before it slept is a wait for the CPU and no link",
+        ),
+        pytest.param(
+            # The waking before the switch was of an earlier wait: another one ends this one.
+            *("read", [(25, 1, Kind.WAKE, 2, 1), (80, 1, Kind.WAKE, 2, 1)]),
+            *({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, {"RU": 75, "RS": 15, "BP": 10}),
+            id="trap 1: one that slept after all is linked",
+        ),
+        pytest.param(
+            # Thread 2 is said to wake at 80, but sleeps from 40 to 200: some event is missing.
+            *("read", [(40, 1, Kind.SWITCH, 2, 0, 0, 1), (80, 2, Kind.WAKE, 2, 1), (200, 2, Kind.WAKE, 9, 2)]),
+            *({"RU": 25, "RS": 15, "BT": 50, "BP": 10}, None),
+            id="trap 2: a waker that itself waits longer explains nothing",
+        ),
+        pytest.param(
+            *("clock_nanosleep", [], {"RU": 25, "RS": 15, "BS": 60}, None),
+            id="trap 4: without timers a sleep is one all the same",
+        ),
+    ],
+)
+def test_what_a_thread_waited_for(
+    call: str, meanwhile: list[tuple[int, ...]], times: dict[str, int], critical: dict[str, int] | None
+) -> None:
+    rows = Rows("worker", "other")
+    with rows.waiting(call):
+        for ts, cpu, kind, *numbers in meanwhile:
+            rows(ts, cpu, Kind(kind), *numbers)
+    assert rows.sets() == (times, times if critical is None else critical)
 
 
 def test_trap_2_two_that_wait_for_each_other_at_one_time_end() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(30, 1, Kind.SWITCH, 2, 0, 0, 1)
@@ -216,48 +206,24 @@ def test_trap_3_what_an_interrupt_wakes_is_not_the_work_of_who_was_interrupted(
 ) -> None:
     hard = kind == Kind.IRQ_ENTER
     flags = (Flags.HARD if hard else Flags.SOFT) | Flags.KNOWN if known else 0
-    rows = Rows(flags=flags & Flags.KNOWN)
-    rows.running("worker", "innocent")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(78, 1, kind, 2, number, text=text, flags=flags)
-    rows(80, 1, Kind.WAKE, 2, 1, flags=flags)
-    rows(82, 1, Kind.IRQ_EXIT if hard else Kind.SOFTIRQ_EXIT, 2, number, flags=flags)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="read")
-    rows(110, 0, Kind.END, 1)
+    rows = Rows("worker", "innocent", flags=flags & Flags.KNOWN)
+    with rows.waiting("read"):
+        rows(78, 1, kind, 2, number, text=text, flags=flags)
+        rows(80, 1, Kind.WAKE, 2, 1, flags=flags)
+        rows(82, 1, Kind.IRQ_EXIT if hard else Kind.SOFTIRQ_EXIT, 2, number, flags=flags)
     expected = {"RU": 25, "RS": 15, state: 50, "BP": 10}
     assert rows.sets() == (expected, expected)
 
 
 def test_trap_4_a_timer_that_expires_in_an_interrupt_of_another_name_is_one() -> None:
-    rows = Rows()
-    rows.running("worker")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="epoll_wait")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(78, 0, Kind.IRQ_ENTER, 0, 48, text="arch_sys_counter", flags=5)
-    rows(79, 0, Kind.TIMER_ENTER, 0, flags=5)
-    rows(80, 0, Kind.WAKE, 0, 1, flags=5)
-    rows(81, 0, Kind.TIMER_EXIT, 0, flags=5)
-    rows(82, 0, Kind.IRQ_EXIT, 0, 48, flags=5)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="epoll_wait")
-    rows(110, 0, Kind.END, 1)
+    rows = Rows("worker")
+    with rows.waiting("epoll_wait"):
+        rows(78, 0, Kind.IRQ_ENTER, 0, 48, text="arch_sys_counter", flags=5)
+        rows(79, 0, Kind.TIMER_ENTER, 0, flags=5)
+        rows(80, 0, Kind.WAKE, 0, 1, flags=5)
+        rows(81, 0, Kind.TIMER_EXIT, 0, flags=5)
+        rows(82, 0, Kind.IRQ_EXIT, 0, 48, flags=5)
     assert rows.sets()[0] == {"RU": 25, "RS": 15, "BS": 50, "BP": 10}
-
-
-def test_trap_4_without_timers_a_sleep_is_one_all_the_same() -> None:
-    rows = Rows()
-    rows.running("worker")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="clock_nanosleep")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="clock_nanosleep")
-    rows(110, 0, Kind.END, 1)
-    assert rows.sets()[0] == {"RU": 25, "RS": 15, "BS": 60}
 
 
 @pytest.mark.parametrize(
@@ -272,22 +238,16 @@ def test_trap_4_without_timers_a_sleep_is_one_all_the_same() -> None:
 def test_trap_5_loopback_is_received_in_the_sender(
     since: Kind, expected: tuple[dict[str, int], dict[str, int]]
 ) -> None:
-    rows = Rows()
-    rows.running("worker", "redis-server")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="recvfrom")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    if since == Kind.IRQ_EXIT:
-        rows(70, 1, Kind.IRQ_ENTER, 2, 33, text="eth0", flags=5)
-        rows(72, 1, Kind.IRQ_EXIT, 2, 33, text="eth0", flags=5)
-    else:
-        rows(70, 1, Kind.SYSCALL_ENTER, 2, text="sendto")
-    rows(78, 1, Kind.SOFTIRQ_ENTER, 2, 3, flags=6)
-    rows(80, 1, Kind.WAKE, 2, 1, flags=6)
-    rows(82, 1, Kind.SOFTIRQ_EXIT, 2, 3, flags=6)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="recvfrom")
-    rows(110, 0, Kind.END, 1)
+    rows = Rows("worker", "redis-server")
+    with rows.waiting("recvfrom"):
+        if since == Kind.IRQ_EXIT:
+            rows(70, 1, Kind.IRQ_ENTER, 2, 33, text="eth0", flags=5)
+            rows(72, 1, Kind.IRQ_EXIT, 2, 33, text="eth0", flags=5)
+        else:
+            rows(70, 1, Kind.SYSCALL_ENTER, 2, text="sendto")
+        rows(78, 1, Kind.SOFTIRQ_ENTER, 2, 3, flags=6)
+        rows(80, 1, Kind.WAKE, 2, 1, flags=6)
+        rows(82, 1, Kind.SOFTIRQ_EXIT, 2, 3, flags=6)
     assert rows.sets() == expected
 
 
@@ -322,8 +282,7 @@ def test_trap_5_across_machines_a_packet_leads_to_its_sender() -> None:
 
 
 def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one_takes_none() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=5)
     rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=5)
@@ -342,21 +301,15 @@ def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one
 
 
 def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
-    rows = Rows()
-    rows.running("worker", "short")
-    rows(10, 0, Kind.BEGIN, 1)
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, text="wait4")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 1, Kind.EXIT, 2)
-    rows(82, 1, Kind.WAKE, 2, 1)
-    rows(85, 1, Kind.SWITCH, 2, 3, 0, 16, text="parent")
-    # Number 2 is given to a new one at once, which sleeps.
-    rows(86, 1, Kind.FORK, 3, 2, 2, text="fresh")
-    rows(87, 1, Kind.SWITCH, 3, 2, 0, 1, text="fresh")
-    rows(88, 1, Kind.SWITCH, 2, 0, 0, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, text="wait4")
-    rows(110, 0, Kind.END, 1)
+    rows = Rows("worker", "short")
+    with rows.waiting("wait4"):
+        rows(80, 1, Kind.EXIT, 2)
+        rows(82, 1, Kind.WAKE, 2, 1)
+        rows(85, 1, Kind.SWITCH, 2, 3, 0, 16, text="parent")
+        # Number 2 is given to a new one at once, which sleeps.
+        rows(86, 1, Kind.FORK, 3, 2, 2, text="fresh")
+        rows(87, 1, Kind.SWITCH, 3, 2, 0, 1, text="fresh")
+        rows(88, 1, Kind.SWITCH, 2, 0, 0, 1)
     request = rows.one()
     assert rows.sets() == ({"RU": 25, "RS": 15, "BT": 52, "BP": 8}, {"RU": 77, "RS": 15, "BP": 8})
     assert request.threads == ("worker[1]", "short[2]")
@@ -366,8 +319,7 @@ def test_trap_7_a_thread_id_that_is_used_again_is_another_thread() -> None:
 def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
     # As of an interpreter's lock: it times out, others are woken, and it is taken up again at once, until another
     # thread hands the lock over.
-    rows = Rows()
-    rows.running("python", "gc")
+    rows = Rows("python", "gc")
     rows(0, 1, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1_000, 0, Kind.BEGIN, 1)
     at = 1_000
@@ -380,16 +332,14 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
         rows(at + 9_000, 0, Kind.IRQ_EXIT, 0, flags=5)
         rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
         rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
-        rows(at + 9_300, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F08, 129, text="futex")
-        rows(at + 9_400, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
+        rows.call(at + 9_300, at + 9_400, 0, 1, "futex", 202, 0x7F08, 129)
         at += 10_000
     rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F00, 137, text="futex")
     rows(at + 10, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(at + 4_000, 1, Kind.WAKE, 2, 1)
     rows(at + 4_100, 0, Kind.SWITCH, 0, 1, text="python")
     rows(at + 4_200, 0, Kind.SYSCALL_EXIT, 1, 202, 0, text="futex")
-    rows(at + 5_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
-    rows(at + 5_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows.call(at + 5_000, at + 5_100, 0, 1, "getpid", 39, result=1)
     rows(at + 5_200, 0, Kind.END, 1)
     request = rows.one()
     waited = parts * 8_990 + 3_990
@@ -403,8 +353,7 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
 
 
 def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> None:
-    rows = Rows()
-    rows.running("python")
+    rows = Rows("python")
     rows(1_000, 0, Kind.BEGIN, 1)
     for at in (1_000, 11_000):
         rows(at, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
@@ -413,8 +362,7 @@ def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> Non
         rows(at + 9_000, 0, Kind.WAKE, 0, 1, flags=5)
         rows(at + 9_100, 0, Kind.SWITCH, 0, 1, text="python")
         rows(at + 9_200, 0, Kind.SYSCALL_EXIT, 1, 202, -110, text="futex")
-    rows(21_000, 0, Kind.SYSCALL_ENTER, 1, 39, text="getpid")
-    rows(21_100, 0, Kind.SYSCALL_EXIT, 1, 39, 1, text="getpid")
+    rows.call(21_000, 21_100, 0, 1, "getpid", 39, result=1)
     rows(22_000, 0, Kind.END, 1)
     times, path = rows.sets()
     assert times == path
@@ -422,8 +370,7 @@ def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> Non
 
 
 def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
-    rows = Rows()
-    rows.running("python", "other")
+    rows = Rows("python", "other")
     rows(1_000, 0, Kind.BEGIN, 1)
     rows(1_000, 0, Kind.SYSCALL_ENTER, 1, 202, 0x7F04, 137, text="futex")
     rows(1_010, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -445,8 +392,7 @@ def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
 
 def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
     # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")
     rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)

@@ -144,15 +144,12 @@ def test_names(played: Played) -> None:
     assert played.machine.threads[31].process.name == "mysqld"
 
 
-@pytest.mark.parametrize("name", ["kworker/0:1", "ksoftirqd/1", "jbd2/vda-8", "irq/25-nvme0q1"])
-def test_kernel_threads_have_no_user_mode(played: Played, name: str) -> None:
-    played(Kind.SWITCH, 0, 9, text=name)
-    assert played.machine.threads[9].kernel
-
-
-def test_what_kthreadd_forks_is_a_kernel_thread(played: Played) -> None:
-    played(Kind.FORK, 2, 9, 9, text="new-driver")
-    assert played.machine.threads[9].kernel
+def test_kernel_threads_have_no_user_mode(played: Played) -> None:
+    for tid, name in enumerate(["kworker/0:1", "ksoftirqd/1", "jbd2/vda-8", "irq/25-nvme0q1"], 9):
+        played(Kind.SWITCH, 0, tid, text=name)
+        assert played.machine.threads[tid].kernel, name
+    played(Kind.FORK, 2, 20, 20, text="new-driver")
+    assert played.machine.threads[20].kernel, "kthreadd forked it"
 
 
 def test_a_system_call_without_a_name_is_known_by_its_number(played: Played) -> None:

@@ -27,20 +27,13 @@ def of(request: Request, state: str) -> list[tuple[str, str, str, int, str, int,
 
 
 def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron")
+    rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/var/lib/x.lock")
     rows(1, 0, Kind.OPENED, 1, 7, text="/var/lib/x.lock")
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 73, 5, 2, text="flock")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 73, 0, text="flock")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 73, 7, 2, text="flock")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    # Who wakes is not who held it: closing may have been put off to another thread.
-    rows(80, 2, Kind.WAKE, 3, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 73, 0, text="flock")
-    rows(110, 0, Kind.END, 1)
+    rows.call(2, 3, 1, 2, "flock", 73, 5, 2)
+    with rows.waiting("flock", 73, 7, 2):
+        # Who wakes is not who held it: closing may have been put off to another thread.
+        rows(80, 2, Kind.WAKE, 3, 1)
     request = rows.one()
     assert of(request, "BT") == [("flock", "/var/lib/x.lock", "worker", 2, "", 1, 50)]
     assert of(request, "RS") == [("flock", "/var/lib/x.lock", "", 0, "", 1, 15)]
@@ -48,63 +41,45 @@ def test_a_lock_is_held_by_whom_it_was_given_to() -> None:
 
 @pytest.mark.parametrize("unlock", ["unlock", "another thread unlocks", "close", "exit"])
 def test_a_lock_that_was_given_back_has_no_holder(unlock: str) -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron")
+    rows = Rows("php-fpm", "worker", "cron")
     rows(1, 1, Kind.OPENED, 2, 5, text="/x")
     rows(1, 0, Kind.OPENED, 1, 7, text="/x")
     # With fcntl it is behind a pointer whether it is locked or unlocked: first it is locked, then unlocked.
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    rows.call(2, 3, 1, 2, "fcntl", 72, 5, 7)
     if unlock == "unlock":
-        rows(4, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
-        rows(5, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+        rows.call(4, 5, 1, 2, "fcntl", 72, 5, 6)
     elif unlock == "another thread unlocks":
         # Such a lock is a process's.
         rows(4, 2, Kind.NAMED, -1, 4, 2, text="worker")
         rows(4, 1, Kind.SWITCH, 2, 4, 1, text="worker")
-        rows(4, 1, Kind.SYSCALL_ENTER, 4, 72, 5, 6, text="fcntl")
-        rows(5, 1, Kind.SYSCALL_EXIT, 4, 72, 0, text="fcntl")
+        rows.call(4, 5, 1, 4, "fcntl", 72, 5, 6)
     elif unlock == "close":
-        rows(4, 1, Kind.SYSCALL_ENTER, 2, 3, 5, text="close")
-        rows(5, 1, Kind.SYSCALL_EXIT, 2, 3, 0, text="close")
+        rows.call(4, 5, 1, 2, "close", 3, 5)
     else:
         rows(4, 1, Kind.EXIT, 2)
         rows(5, 1, Kind.SWITCH, 2, 0, 0, 16)
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 7, 7, text="fcntl")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 2, Kind.WAKE, 3, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("fcntl", 72, 7, 7):
+        rows(80, 2, Kind.WAKE, 3, 1)
     assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
 
 
 def test_a_lock_that_was_handed_over_is_its_new_holders_also_where_the_old_one_comes_back_later() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "worker", "cron", "other")
+    rows = Rows("php-fpm", "worker", "cron", "other")
     for tid in (1, 2, 3):
         rows(1, tid - 1, Kind.OPENED, tid, 5, text="/x")
-    rows(2, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 7, text="fcntl")
-    rows(3, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
+    rows.call(2, 3, 1, 2, "fcntl", 72, 5, 7)
     # `worker` unlocks, but `cron` is back with the lock before `worker` is.
     rows(4, 2, Kind.SYSCALL_ENTER, 3, 72, 5, 7, text="fcntl")
     rows(5, 1, Kind.SYSCALL_ENTER, 2, 72, 5, 6, text="fcntl")
     rows(6, 2, Kind.SYSCALL_EXIT, 3, 72, 0, text="fcntl")
     rows(7, 1, Kind.SYSCALL_EXIT, 2, 72, 0, text="fcntl")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 72, 5, 7, text="fcntl")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 1)
-    rows(80, 3, Kind.WAKE, 4, 1)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 72, 0, text="fcntl")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("fcntl", 72, 5, 7):
+        rows(80, 3, Kind.WAKE, 4, 1)
     assert of(rows.one(), "BT") == [("fcntl", "/x", "cron", 3, "", 1, 50)]
 
 
 def test_a_refused_connect_is_told_however_fast_it_fails() -> None:
-    rows = Rows()
-    rows.running("php-fpm")
+    rows = Rows("php-fpm")
     rows(100, 0, Kind.BEGIN, 1, text="shop\tGET /")
     at = 200
     for _ in range(57):
@@ -131,8 +106,7 @@ def test_a_refused_connect_is_told_however_fast_it_fails() -> None:
 
 
 def test_who_had_the_cpu_meanwhile() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(1, 0, Kind.NAMED, -1, 8, 70, text="backup")
     rows(1, 0, Kind.NAMED, -1, 70, 70, text="backup")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
@@ -147,8 +121,7 @@ def test_who_had_the_cpu_meanwhile() -> None:
 
 
 def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
     rows(50, 1, Kind.WAKE, 2, 1)
@@ -159,28 +132,21 @@ def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
 
 @pytest.mark.parametrize(("named", "on"), [(True, "/srv/data/a.bin"), (False, "vda")])
 def test_a_read_that_misses_the_cache_names_the_file_or_else_the_device(named: bool, on: str) -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     if named:
         rows(1, 0, Kind.SYSCALL_ENTER, 1, 257, -100, text="openat")
         rows(2, 0, Kind.PATH, 1, text="/srv/data/a.bin")
         rows(3, 0, Kind.SYSCALL_EXIT, 1, 257, 12, text="openat")
-    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
-    rows(20, 0, Kind.SYSCALL_ENTER, 1, 17, 12, text="pread64")
-    rows(30, 0, Kind.SWITCH, 1, 0, 0, 2)
-    rows(78, 0, Kind.IRQ_ENTER, 0, 30, text="surprise", flags=HARD)
-    rows(79, 0, Kind.BLOCK_COMPLETE, 0, 254 << 20, 8, 4096, text="vda", flags=HARD)
-    rows(80, 0, Kind.WAKE, 0, 1, flags=HARD)
-    rows(82, 0, Kind.IRQ_EXIT, 0, 30, flags=HARD)
-    rows(90, 0, Kind.SWITCH, 0, 1, text="worker")
-    rows(95, 0, Kind.SYSCALL_EXIT, 1, 17, 4096, text="pread64")
-    rows(110, 0, Kind.END, 1)
+    with rows.waiting("pread64", 17, 12, state=2, result=4096):
+        rows(78, 0, Kind.IRQ_ENTER, 0, 30, text="surprise", flags=HARD)
+        rows(79, 0, Kind.BLOCK_COMPLETE, 0, 254 << 20, 8, 4096, text="vda", flags=HARD)
+        rows(80, 0, Kind.WAKE, 0, 1, flags=HARD)
+        rows(82, 0, Kind.IRQ_EXIT, 0, 30, flags=HARD)
     assert of(rows.one(), "BD") == [("pread64", on, "", 0, "", 1, 50)]
 
 
 def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "mariadbd")
+    rows = Rows("php-fpm", "mariadbd")
     rows(1, 0, Kind.OPENED, 1, 4, text="127.0.0.1:3306")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 7, 0x7F00, text="poll")
@@ -188,15 +154,13 @@ def test_a_poll_waited_for_the_descriptor_that_is_used_next() -> None:
     rows(80, 1, Kind.WAKE, 2, 1)
     rows(90, 0, Kind.SWITCH, 0, 1, text="php-fpm")
     rows(95, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
-    rows(96, 0, Kind.SYSCALL_ENTER, 1, 45, 4, text="recvfrom")
-    rows(97, 0, Kind.SYSCALL_EXIT, 1, 45, 100, text="recvfrom")
+    rows.call(96, 97, 0, 1, "recvfrom", 45, 4, result=100)
     rows(110, 0, Kind.END, 1)
     assert of(rows.one(), "BT") == [("poll", "127.0.0.1:3306", "mariadbd", 2, "", 1, 50)]
 
 
 def test_threads_of_the_same_process_have_their_own_names_others_their_processes() -> None:
-    rows = Rows()
-    rows.running("python", "gc", "connection")
+    rows = Rows("python", "gc", "connection")
     rows(1, 0, Kind.NAMED, -1, 2, 1, text="gc")
     rows(1, 0, Kind.NAMED, -1, 30, 30, text="mariadbd")
     rows(1, 0, Kind.NAMED, -1, 3, 30, text="connection")
@@ -213,8 +177,7 @@ def test_threads_of_the_same_process_have_their_own_names_others_their_processes
 
 
 def test_an_interrupt_is_named() -> None:
-    rows = Rows()
-    rows.running("worker")
+    rows = Rows("worker")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.IRQ_ENTER, 1, 236, text="local_timer", flags=HARD)
     rows(30, 0, Kind.IRQ_EXIT, 1, 236, flags=HARD)
@@ -225,8 +188,7 @@ def test_an_interrupt_is_named() -> None:
 
 
 def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
-    rows = Rows()
-    rows.running("worker", "other")
+    rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 0, 4, text="read")
     for at in (30, 60):
@@ -242,8 +204,7 @@ def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
 
 
 def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterwards() -> None:
-    rows = Rows()
-    rows.running("php-fpm", "python")
+    rows = Rows("php-fpm", "python")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")
     rows(21, 0, Kind.PATH, 1, text="127.0.0.1:3306")
@@ -254,8 +215,7 @@ def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterward
     rows(40, 1, Kind.WAKE, 2, 1)
     rows(41, 0, Kind.SWITCH, 0, 1, text="php-fpm")
     rows(42, 0, Kind.SYSCALL_EXIT, 1, 7, 1, text="poll")
-    rows(43, 0, Kind.SYSCALL_ENTER, 1, 55, 9, text="getsockopt")
-    rows(44, 0, Kind.SYSCALL_EXIT, 1, 55, -111, text="getsockopt")
+    rows.call(43, 44, 0, 1, "getsockopt", 55, 9, result=-111)
     rows(50, 0, Kind.END, 1)
     request = rows.one()
     assert ("connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 1, 5) in of(request, "RS")

@@ -61,40 +61,53 @@ def test_one_thread(pieces: int) -> None:
     ]
 
 
-def test_another_thread_serves_it() -> None:
-    steps = [*call(SERVER, ACCEPT, 3, 7), *call(WORKER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)]
-    assert bounds([*BEFORE, *steps]) == [(3, "BEGIN", WORKER, 7, "shop\t"), (4, "END", WORKER, 7, "")]
-
-
-def test_a_server_that_speaks_first() -> None:
-    steps = [
-        *call(SERVER, ACCEPT, 3, 7),
-        *call(SERVER, WRITE, 7, 20),
-        *call(SERVER, SHUTDOWN, 7, 0),
-        *call(SERVER, CLOSE, 7, 0),
-    ]
-    assert bounds([*BEFORE, *steps]) == [(2, "BEGIN", SERVER, 7, "shop\t"), (4, "END", SERVER, 7, "")]
-
-
-def test_a_forked_child_serves_it() -> None:
-    steps = [
-        *call(SERVER, ACCEPT, 3, 7),
-        (Kind.FORK, SERVER, CHILD, CHILD, "shopd"),
-        *call(SERVER, CLOSE, 7, 0),
-        *call(CHILD, READ, 7, 20),
-        (Kind.EXIT, CHILD, 0, 0, ""),
-    ]
-    assert bounds([*BEFORE, *steps]) == [(6, "BEGIN", CHILD, 7, "shop\t"), (7, "END", CHILD, 7, "")]
-
-
-def test_workers_that_were_forked_before() -> None:
-    steps = [
-        (Kind.FORK, SERVER, CHILD, CHILD, "shopd"),
-        *call(CHILD, ACCEPT, 3, 5),
-        *call(CHILD, READ, 5, 1),
-        *call(CHILD, CLOSE, 5, 0),
-    ]
-    assert bounds([*BEFORE, *steps]) == [(4, "BEGIN", CHILD, 5, "shop\t"), (5, "END", CHILD, 5, "")]
+@pytest.mark.parametrize(
+    ("steps", "begin", "end", "thread", "descriptor"),
+    [
+        pytest.param(
+            [*call(SERVER, ACCEPT, 3, 7), *call(WORKER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)],
+            *(3, 4, WORKER, 7),
+            id="another thread serves it",
+        ),
+        pytest.param(
+            [
+                *(*call(SERVER, ACCEPT, 3, 7), *call(SERVER, WRITE, 7, 20)),
+                *(*call(SERVER, SHUTDOWN, 7, 0), *call(SERVER, CLOSE, 7, 0)),
+            ],
+            *(2, 4, SERVER, 7),
+            id="the server speaks first",
+        ),
+        pytest.param(
+            [
+                *call(SERVER, ACCEPT, 3, 7),
+                (Kind.FORK, SERVER, CHILD, CHILD, "shopd"),
+                *(*call(SERVER, CLOSE, 7, 0), *call(CHILD, READ, 7, 20)),
+                (Kind.EXIT, CHILD, 0, 0, ""),
+            ],
+            *(6, 7, CHILD, 7),
+            id="a forked child serves it",
+        ),
+        pytest.param(
+            [
+                (Kind.FORK, SERVER, CHILD, CHILD, "shopd"),
+                *(*call(CHILD, ACCEPT, 3, 5), *call(CHILD, READ, 5, 1), *call(CHILD, CLOSE, 5, 0)),
+            ],
+            *(4, 5, CHILD, 5),
+            id="the worker was forked before",
+        ),
+        pytest.param(
+            [
+                (Kind.OPENED, SERVER, 9, 0, "[::]:8080"),
+                *(*call(SERVER, ACCEPT, 9, 7), *call(SERVER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)),
+            ],
+            *(4, 5, SERVER, 7),
+            id="the socket is bound meanwhile",
+        ),
+    ],
+)
+def test_a_connection_is_one_request(steps: list[Step], begin: int, end: int, thread: int, descriptor: int) -> None:
+    expected = [(begin, "BEGIN", thread, descriptor, "shop\t"), (end, "END", thread, descriptor, "")]
+    assert bounds([*BEFORE, *steps]) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,13 +123,3 @@ def test_workers_that_were_forked_before() -> None:
 )
 def test_no_request(steps: list[Step]) -> None:
     assert bounds([*BEFORE, *steps]) == []
-
-
-def test_a_socket_that_is_bound_meanwhile() -> None:
-    steps = [
-        (Kind.OPENED, SERVER, 9, 0, "[::]:8080"),
-        *call(SERVER, ACCEPT, 9, 7),
-        *call(SERVER, READ, 7, 20),
-        *call(SERVER, CLOSE, 7, 0),
-    ]
-    assert [kind for _, kind, *_ in bounds([*BEFORE, *steps])] == ["BEGIN", "END"]

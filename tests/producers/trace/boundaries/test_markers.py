@@ -18,25 +18,10 @@ from laggard.producers.trace.events import Kind
         ("laggard begin 1 \tGET /", Mark(Kind.BEGIN, 1, "\tGET /")),
         ("laggard end 17", Mark(Kind.END, 17, "")),
         ("laggard end 17\n", Mark(Kind.END, 17, "")),
+        *((text, None) for text in ("", "hello", "laggard", "laggard begin", "laggard begin x shop\tGET /")),
+        *((text, None) for text in ("laggard begin -1", "laggard end", "xlaggard end 1")),
+        ("laggard begin 99999999999999999999 a\tb", None),
     ],
 )
-def test_ours(text: str, mark: Mark) -> None:
+def test_which_texts_are_marks(text: str, mark: Mark | None) -> None:
     assert parse_marker(text) == mark
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "hello",
-        "laggard",
-        "laggard begin",
-        "laggard begin x shop\tGET /",
-        "laggard begin -1",
-        "laggard end",
-        "xlaggard end 1",
-        "laggard begin 99999999999999999999 a\tb",
-    ],
-)
-def test_others(text: str) -> None:
-    assert parse_marker(text) is None

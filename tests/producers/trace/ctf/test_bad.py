@@ -31,23 +31,12 @@ def switches(count: int, *, begin: int = START, step: int = 1000) -> list[tuple[
     return [(begin + index * step, "sched_switch", {"prev_tid": 1, "next_tid": 2}) for index in range(count)]
 
 
-def nothing(folder: Path) -> None:
-    shutil.rmtree(folder)
+def instead(content: bytes) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        shutil.rmtree(folder)
+        folder.write_bytes(content)
 
-
-def a_file(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.write_text("hello")
-
-
-def perf(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.write_bytes(b"PERFILE2" + bytes(100))
-
-
-def trace_cmd(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.write_bytes(b"\x17\x08Dtracing6\0")
+    return change
 
 
 def metadata(content: bytes) -> Callable[[Path], None]:
@@ -89,14 +78,14 @@ def other_packets(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (nothing, ": cannot be read: No such file or directory"),
-        (a_file, ": expected a trace's folder, got a file"),
+        (shutil.rmtree, ": cannot be read: No such file or directory"),
+        (instead(b"hello"), ": expected a trace's folder, got a file"),
         (
-            perf,
+            instead(b"PERFILE2" + bytes(100)),
             ": expected a trace's folder, got a recording of perf: `perf data convert --to-ctf FOLDER -i FILE",
         ),
         (
-            trace_cmd,
+            instead(b"\x17\x08Dtracing6\0"),
             ": expected a trace's folder, got a recording of trace-cmd, which is not read: record with `laggard trace",
         ),
         (no_metadata, ": expected a trace, there is neither `metadata` of one in CTF nor `recording.json`"),
@@ -149,74 +138,49 @@ def test_who_may_not_read_it_is_told_so(tmp_path):
         os.seteuid(mine)
 
 
-def truncated(content: bytes) -> bytes:
-    return content[:700]
-
-
-def within_a_header(content: bytes) -> bytes:
-    return content[: len(content) // 2 + 30]
-
-
-def other_magic(content: bytes) -> bytes:
-    return bytes(8) + content[8:]
-
-
-def other_magic_later(content: bytes) -> bytes:
-    half = len(content) // 2
-    return content[:half] + bytes(8) + content[half + 8 :]
-
-
-def other_stream(content: bytes) -> bytes:
-    return content[:20] + struct.pack("<I", 9) + content[24:]
-
-
-def never_finished(content: bytes) -> bytes:
-    half = len(content) // 2
-    return content[: half + 48] + bytes(16) + content[half + 64 :]
-
-
-def unknown_event(content: bytes) -> bytes:
-    at = 84 + 9 * 60  # the tenth
-    return content[:at] + bytes([content[at] | 30]) + content[at + 1 :]
+UNKNOWN = 84 + 9 * 60
+"""Where the tenth event is."""
 
 
 @pytest.mark.parametrize(
     ("change", "events", "gap", "expected"),
     [
-        (truncated, 10 + 40, (0, 9000, None), "channel0_0: the file ends within a packet"),
+        (lambda whole, half: whole[:700], 10 + 40, (0, 9000, None), "the file ends within a packet"),
         (
-            within_a_header,
-            40 + 40,
-            (0, 39_000, None),
-            "channel0_0: a packet's header cannot be read, nor what follows: the file ends within it",
+            lambda whole, half: whole[: half + 30],
+            *(40 + 40, (0, 39_000, None)),
+            "a packet's header cannot be read, nor what follows: the file ends within it",
         ),
-        (other_magic, 40, None, "channel0_0: is no stream of CTF"),
+        (lambda whole, half: bytes(8) + whole[8:], 40, None, "is no stream of CTF"),
         (
-            other_magic_later,
-            40 + 40,
-            (0, 39_000, None),
-            "channel0_0: a packet is expected, there is none: the rest is not read",
+            lambda whole, half: whole[:half] + bytes(8) + whole[half + 8 :],
+            *(40 + 40, (0, 39_000, None), "a packet is expected, there is none: the rest is not read"),
         ),
         (
-            other_stream,
-            40,
-            None,
-            "channel0_0: a packet of stream 9, which the metadata does not know: the rest is not read",
+            lambda whole, half: whole[:20] + struct.pack("<I", 9) + whole[24:],
+            *(40, None, "a packet of stream 9, which the metadata does not know: the rest is not read"),
         ),
-        (never_finished, 40 + 40, (0, 39_000, None), "channel0_0: a packet was not finished, what follows is not read"),
         (
-            unknown_event,
-            9 + 40 + 40,
-            (0, 8000, 39_000),
-            "channel0_0: a packet cannot be read to its end: there is an event with the id 30 at byte 624",
+            lambda whole, half: whole[: half + 48] + bytes(16) + whole[half + 64 :],
+            *(40 + 40, (0, 39_000, None), "a packet was not finished, what follows is not read"),
         ),
+        (
+            lambda whole, half: whole[:UNKNOWN] + bytes([whole[UNKNOWN] | 30]) + whole[UNKNOWN + 1 :],
+            *(9 + 40 + 40, (0, 8000, 39_000)),
+            "a packet cannot be read to its end: there is an event with the id 30 at byte 624",
+        ),
+    ],
+    ids=[
+        *("cut off", "cut off within a header", "another magic", "another magic later", "another stream"),
+        *("never finished", "an unknown event"),
     ],
 )
 def test_what_is_damaged_is_told_and_the_rest_is_read(tmp_path, change, events, gap, expected):
     packets = [Packet(switches(40)), Packet(switches(40, begin=START + 100_000))]
     folder = Written({0: packets, 1: [Packet(switches(40, begin=START + 50_000))]}).write(tmp_path / "trace")
     stream = folder / "channel0_0"
-    stream.write_bytes(change(stream.read_bytes()))
+    whole = stream.read_bytes()
+    stream.write_bytes(change(whole, len(whole) // 2))
 
     trace = open_trace(folder)
     rows = np.concatenate([batch.events for batch in trace])
@@ -230,7 +194,7 @@ def test_what_is_damaged_is_told_and_the_rest_is_read(tmp_path, change, events, 
     ]
     assert (lost["ts"] == np.where(lost["b"] == FOREVER_NS, lost["a"], lost["b"])).all()
     assert found == ([] if gap is None else [gap])
-    assert [warning.rpartition("/")[2] for warning in trace.warnings] == [expected]
+    assert [warning.rpartition("/")[2] for warning in trace.warnings] == [f"channel0_0: {expected}"]
 
 
 def test_time_that_runs_backward_stands_still(tmp_path):

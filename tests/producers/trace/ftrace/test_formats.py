@@ -39,15 +39,22 @@ def test_the_pages_header() -> None:
     assert parse_header_page(HEADER) == (8, 16, 4096)
 
 
-@pytest.mark.parametrize("text", ["", "name: x\n", "ID: 5\n", FORK.replace("ID: 365", "ID: many")])
-def test_no_format(text: str) -> None:
-    with pytest.raises(FormatError, match="here: expected the format of an event"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            (text, "the format of an event")
+            for text in ("", "name: x\n", "ID: 5\n", FORK.replace("ID: 365", "ID: many"))
+        ),
+        (
+            FORK.replace("common_pid;\toffset:4;", "common_pid;"),
+            "`field:TYPE NAME; offset:N; size:N;`, got .*common_pid",
+        ),
+    ],
+)
+def test_no_format(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=f"here: expected {message}"):
         parse_format(text, place="here")
-
-
-def test_a_field_that_cannot_be_read() -> None:
-    with pytest.raises(FormatError, match=r"here: expected `field:TYPE NAME; offset:N; size:N;`, got .*common_pid"):
-        parse_format(FORK.replace("common_pid;\toffset:4;", "common_pid;"), place="here")
 
 
 @pytest.mark.parametrize("gone", ["commit", "data", "timestamp"])

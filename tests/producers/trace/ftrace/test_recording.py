@@ -28,6 +28,12 @@ LINE = re.compile(r"\s*(.+)-(\d+)\s+\[(\d+)\] (\S+)\s+(\d+)\.(\d{6}): (\w+): (.*
 Row = dict[str, int | str]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a recording that lost nothing."""
+    return unpacked("whole", tmp_path / "folder")
+
+
 def unpacked(name: str, to: Path) -> Path:
     to.mkdir()
     for packed in (RECORDED / name).glob("*.gz"):
@@ -147,8 +153,8 @@ def test_what_the_kernel_says(tmp_path: Path, name: str) -> None:
         assert checked.keys() == EXPECTED.keys()
 
 
-def test_names_and_boundaries(tmp_path: Path) -> None:
-    told = rows(Recording(unpacked("whole", tmp_path / "folder")))
+def test_names_and_boundaries(folder: Path) -> None:
+    told = rows(Recording(folder))
     calls = Counter(row["text"] for row in told if row["kind"] == "SYSCALL_ENTER")
     assert calls["clock_nanosleep"] == 5
     assert calls["clone3"] + calls["clone"] >= 4
@@ -160,8 +166,8 @@ def test_names_and_boundaries(tmp_path: Path) -> None:
     } <= {0}
 
 
-def test_contexts(tmp_path: Path) -> None:
-    told = rows(Recording(unpacked("whole", tmp_path / "folder")))
+def test_contexts(folder: Path) -> None:
+    told = rows(Recording(folder))
     flags = {
         kind: {Flags(int(row["flags"])) for row in told if row["kind"] == kind} for kind in ("TIMER_ENTER", "SWITCH")
     }
@@ -181,8 +187,7 @@ def test_what_was_lost(tmp_path: Path) -> None:
         assert int(row["b"]) <= first
 
 
-def test_pieces_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_pieces_make_no_difference(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = rows(Recording(folder))
     monkeypatch.setattr(recording, "PIECE_PAGES", 1)
     batches = list(Recording(folder))
@@ -191,8 +196,7 @@ def test_pieces_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(len(batch.events) < len(at_once) / 2 for batch in batches)
 
 
-def test_a_page_that_is_cut_off(tmp_path: Path) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_a_page_that_is_cut_off(folder: Path) -> None:
     whole = rows(Recording(folder))
     raw = (folder / "cpu0").read_bytes()
     (folder / "cpu0").write_bytes(raw[: -4096 + 300])
@@ -206,8 +210,7 @@ def test_a_page_that_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_damaged_anywhere(tmp_path: Path, seed: int) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_what_is_damaged_anywhere(folder: Path, seed: int) -> None:
     whole = len(rows(Recording(folder)))
     random = np.random.default_rng(seed)
     for cpu in (0, 1):
@@ -218,16 +221,14 @@ def test_what_is_damaged_anywhere(tmp_path: Path, seed: int) -> None:
     assert 0.2 * whole < found <= whole + 20
 
 
-def test_a_cpu_that_is_missing(tmp_path: Path) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_a_cpu_that_is_missing(folder: Path) -> None:
     (folder / "cpu0").unlink()
     read = Recording(folder)
     assert {row["cpu"] for row in rows(read)} == {1}
     assert read.warnings == [f"{folder / 'cpu0'}: is missing: nothing is known of this CPU"]
 
 
-def test_names_are_where_their_calls_are(tmp_path: Path) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_names_are_where_their_calls_are(folder: Path) -> None:
     told = rows(Recording(folder))
     end = next(row for row in told if row["kind"] == "SYSCALL_EXIT" and row["text"] == "openat" and int(row["b"]) >= 0)
     record = np.zeros(1, RECORD)
@@ -256,8 +257,7 @@ def test_names_are_where_their_calls_are(tmp_path: Path) -> None:
         ({"probes": {"a/b": {}}}, "expected what a recorder writes"),
     ],
 )
-def test_a_description_that_is_not_ours(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    folder = unpacked("whole", tmp_path / "folder")
+def test_a_description_that_is_not_ours(folder: Path, change: dict[str, object], message: str) -> None:
     described = json.loads((folder / "recording.json").read_text())
     (folder / "recording.json").write_text(json.dumps(described | change))
     with pytest.raises(TraceError, match=message):
