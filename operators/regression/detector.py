@@ -64,7 +64,7 @@ class Regression:
         >>> class Names:
         ...     ids = ("web-1:cpu_wait_ratio", "web-1:temperature")
         >>> names, random = Names(), np.random.default_rng(1)
-        >>> regression = Regression(performance=("response_time_mean_s",))
+        >>> regression = Regression(performance=("response_time_mean_s",), method="published")
         >>> for interval in range(20):
         ...     wait, warm = random.uniform(size=2)
         ...     values = np.array([wait, warm])

@@ -16,12 +16,7 @@ EXAMPLES = sorted(
     for path in FOLDER.rglob("*.py")
     if ">>> " in path.read_text()
 )
-MARKS = {
-    "laggard.operators.river.detector": [pytest.mark.slow],
-    "laggard.operators.regression.detector": [
-        pytest.mark.xfail(strict=True, reason="the models of its example are of nothing")
-    ],
-}
+MARKS = {"laggard.operators.river.detector": [pytest.mark.slow]}
 
 
 @pytest.mark.parametrize("module", [pytest.param(each, marks=MARKS.get(each, [])) for each in EXAMPLES])
