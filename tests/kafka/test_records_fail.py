@@ -88,8 +88,8 @@ def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: C
     deadline = time.monotonic() + 90  # the broker's cleaner comes when it wants
     while True:
         keys = [record.key for record in scene.bus.read(snapshots, 0)]
-        # The newest segment, with what was saved in the end, is never compacted.
-        if len(keys) <= 3 * len(set(keys)):
+        # The newest segment, with what was saved in the end, is never compacted: what that is depends on the pace.
+        if len(keys) <= written // 2:
             break
         assert time.monotonic() < deadline, f"{len(keys)} of {written} records of {len(set(keys))} keys are left"
         time.sleep(0.3)
