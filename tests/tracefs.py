@@ -1,4 +1,4 @@
-"""The files of the kernel's tracer where nobody has mounted them: for this process and its children alone."""
+"""The files of the kernel's tracer, mounted for a long run where the machine has not: for its processes alone."""
 
 from __future__ import annotations
 
