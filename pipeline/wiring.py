@@ -441,6 +441,22 @@ def _thresholds(settings: Settings) -> Mapping[ConditionName, float]:
     }
 
 
+def _lasting(settings: Settings) -> Wired:
+    from laggard.operators.lasting import Lasting  # noqa: PLC0415 - see above
+
+    false_alarms_per_day = settings.per_day("lasting.false_alarms")
+    return Wired(
+        "lasting",
+        COUNTERS,
+        ("process",),
+        partial(Lasting, false_alarms_per_day=false_alarms_per_day),
+        Lasting.state_version,
+        {"false_alarms_per_day": false_alarms_per_day},
+        # Who is slow asks what is unusual now, which may not have lasted yet.
+        answers_marks=settings.words("operators")[0] == "lasting",
+    )
+
+
 def _river(settings: Settings) -> Wired:
     """Raises `SettingError` where there is no such detector, or no river."""
     from laggard.operators.river import MIGRATIONS, Blueprint, River  # noqa: PLC0415 - see above
@@ -479,4 +495,9 @@ def _river(settings: Settings) -> Wired:
 _REGRESSION = "regression"
 _COVARIANCE = "covariance"
 _REQUESTS = "requests"
-_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {
+    "gaussian": _gaussian,
+    "cpu": _cpu,
+    "lasting": _lasting,
+    "river": _river,
+}

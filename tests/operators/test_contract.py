@@ -12,6 +12,7 @@ from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.gaussian import Gaussian
+from laggard.operators.lasting import Lasting
 from laggard.operators.regression import Regression
 from laggard.operators.river import Blueprint, River
 
@@ -32,6 +33,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "gaussian, short and narrow": lambda: Gaussian(context_s=120.0, minimum_features=1, spare_rows=2),
     "covariance": lambda: Covariance(windows=(4, 12)),
     "covariance, as published, of few": lambda: Covariance(method="published", windows=(8,), limit=7),
+    "lasting": lambda: Lasting(rates={"feature_0": 0.01, "feature_1": 0.01}, stocks={"feature_2": (0.01, 0.001)}),
     "cpu": Cpu,
     "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
     "cpu, smooth": lambda: Cpu(conditions=("cpu", "spikes"), smoothing="trimmed", window_s=25.0),
@@ -244,6 +246,16 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], l
                 make().restore(damage)
         with pytest.raises(ValueError, match="courses: expected the shape"):
             make().restore(snapshot | {"courses": snapshot["courses"] | {"sums": np.zeros((1, 3))}})
+        return
+
+    if "newcomers" in snapshot:
+        first, *others = snapshot["evidence"]
+        with pytest.raises(ValueError, match="mean: expected the shape"):
+            make().restore(snapshot | {"evidence": [first | {"mean": np.zeros((1, 3))}, *others]})
+        with pytest.raises(ValueError, match="evidence: expected 3 scales, got 2"):
+            make().restore(snapshot | {"evidence": others})
+        with pytest.raises(ValueError, match="first_ts: expected"):
+            make().restore(snapshot | {"first_ts": np.zeros(1)})
         return
 
     def damaged(state: dict[str, Any], **changed: Any) -> dict[str, Any]:

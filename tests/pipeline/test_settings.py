@@ -186,6 +186,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
     config = (
         '# a comment\nhost = 5\n\n[gaussian]\nminimum_features = "many"\ncontxt = "4h"\n\n[agent]\ninterval = "2h"\n'
     )
+    operators = "gaussian, cpu, lasting, river, regression, covariance, requests"
     assert problems(
         tmp_path,
         config=config,
@@ -199,7 +200,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
         "some.toml:6: there is no setting 'gaussian.contxt'; did you mean 'gaussian.context'?",
         'some.toml:9: agent.interval is "2h"; expected a duration from 0.5s to 1h',
         'LAGGARD_BUS_MAX_BYTES: bus.max_bytes is "1 cup"; expected a size such as 512MiB, 1GiB or 2GB',
-        '--set: operators is "gausian"; expected names out of gaussian, cpu, river, regression, covariance, requests',
+        f'--set: operators is "gausian"; expected names out of {operators}',
     ]
 
 

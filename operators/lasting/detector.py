@@ -1,0 +1,573 @@
+"""Lasting anomalies: programs that use or hold more than they ever did, for a minute, 5 minutes or half an hour."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.lasting.evidence import RECORD_S, RECORDED, Evidence, Quantities, Scale
+from laggard.operators.lasting.units import Sums, Units
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+
+    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Places = NDArray[np.intp]
+
+SCALES: Final = (
+    Scale(60.0, 2 * 3600.0, 1, 20.0),
+    Scale(300.0, 2 * 3600.0, 5, 20.0),
+    Scale(1800.0, 8 * 3600.0, 6, 10.0),
+)
+"""The limits were chosen on simulated machines, see tests/evaluation."""
+
+UNITS: Final = 100.0
+"""The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
+
+BUDGET_POWER: Final = 0.5
+"""z has a heavy tail: a tenth of the false alarms needs three times the limit."""
+
+YOUNG_S: Final = 6 * 3600.0
+"""Y: at this age limits are twice their final value."""
+
+LEAST_AGE_S: Final = 60.0
+
+NEW_S: Final = 3600.0
+"""For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
+
+KEPT: Final = 0.5
+"""An anomaly lasts while its excess is at least this share of the excess at its onset."""
+
+CALM_S: Final = 300.0
+"""An anomaly ends after it has been calm for this long."""
+
+ACCEPTED_S: Final = 4 * 3600.0
+"""An anomaly of this length becomes the new baseline."""
+
+EXPLAINS: Final = 0.6
+"""A row is reported instead of its name if it has this share of the excess."""
+
+LARGEST_GAP_S, GAP_TICKS = 60.0, 3.0
+"""A gap of more than a minute, and of more than 3 ticks, restarts the windows."""
+
+RATES: Final[Mapping[str, float]] = {
+    "cpu_user_ratio": 0.001,
+    "cpu_system_ratio": 0.001,
+    "io_read_characters_per_s": 65536.0,
+    "io_write_characters_per_s": 65536.0,
+    "io_read_bytes_per_s": 65536.0,
+    "io_write_bytes_per_s": 65536.0,
+    "page_faults_major_per_s": 1.0,
+}
+"""What a process uses, with r: a difference that nobody would notice."""
+
+STOCKS: Final[Mapping[str, tuple[float, float]]] = {
+    "memory_rss_bytes": (2.0**20, 2.0**14),
+    "memory_virtual_bytes": (2.0**22, 2.0**16),
+    "descriptors": (1.0, 0.05),
+    "sockets": (1.0, 0.05),
+    "threads": (0.5, 0.05),
+}
+"""What a process holds, with r, and r of its growth per second."""
+
+
+class Anomaly(NamedTuple):
+    """An anomaly of one unit.
+
+    Attributes:
+        unit: a name, or the id of a row.
+        is_row: whether it is the id of a row.
+        row: the id of the row that used most at the onset.
+        name: the name of this row.
+        quantity: the quantity that was highest.
+        scale: the time scale that detected it.
+        opened_ts: the time of detection, seconds since the Unix epoch.
+        excess: the excess over the baseline then.
+        peak: the highest excess of a whole minute.
+        baseline: the mean before the onset.
+        deviation: the mean absolute deviation before the onset.
+        now: the mean of the last minute.
+        calm_since: the time since when it has been calm; NaN while it lasts.
+
+    """
+
+    unit: str
+    is_row: bool
+    row: str
+    name: str
+    quantity: int
+    scale: int
+    opened_ts: float
+    excess: float
+    peak: float
+    baseline: float
+    deviation: float
+    now: float
+    calm_since: float
+
+    @property
+    def score(self) -> float:
+        """The severity, above 1 while the anomaly lasts."""
+        return max(self.now - self.baseline, 0.0) / (KEPT * self.excess)
+
+    def after(self, ts: float, now: float) -> Anomaly:
+        """Return the anomaly a sub-block later. `now` is the mean of the last minute."""
+        calm_since = ts if math.isnan(self.calm_since) else self.calm_since
+        if now - self.baseline >= KEPT * self.excess:
+            calm_since = math.nan
+        return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """The learned state. It is immutable: each tick makes a new one.
+
+    Attributes:
+        units: the units of evaluation.
+        evidence: the evidence of each scale.
+        newcomers: the highest and second-highest peaks of names that a new row had joined, shape (scales, 2,
+            quantities).
+        begin_ts: the time of the first tick, seconds since the Unix epoch.
+        last_ts: the time of the last tick.
+        opened_ts: the time at which the current sub-block of the shortest scale began.
+        interval_s: the time between the last two ticks.
+        blocks: the number of sub-blocks of the shortest scale so far.
+        anomalies: those that last, or have been calm for less than `CALM_S`, in the order of their onset.
+        near: for each scale, the share of its limit that the worst unit without an anomaly reaches.
+
+    """
+
+    units: Units
+    evidence: tuple[Evidence, ...]
+    newcomers: Matrix
+    begin_ts: float = math.nan
+    last_ts: float = math.nan
+    opened_ts: float = math.nan
+    interval_s: float = 0.0
+    blocks: int = 0
+    anomalies: tuple[Anomaly, ...] = ()
+    near: tuple[float, ...] = (0.0,) * len(SCALES)
+
+    @property
+    def score(self) -> float:
+        """The score of the worst unit, above 1 while an anomaly lasts."""
+        return max([*(each.score for each in self.anomalies), *(min(each, 1.0) for each in self.near)])
+
+
+class Lasting:
+    """Detector of lasting anomalies.
+
+    A unit is a name with all its rows together, or one row of a name that has several. Each unit is compared with its
+    own baseline from before the window, and with its own record of peaks: a unit that has peaked as high before is
+    normal. From the onset of an anomaly until its end, or for `ACCEPTED_S`, nothing is learned about the unit, so the
+    baseline stays that from before the onset.
+
+    For each scale W of `SCALES`, in sub-blocks of W / 4:
+
+        S = the level that three of the last four sub-blocks reach
+        m, d = exponentially weighted mean and mean absolute deviation of the sub-blocks before these
+        e = max(S - m, 0)
+        P = max(P2, P1 / 2)                               P1, P2: the highest peaks of past episodes of e
+        z = e / ((d + P / 5 + 3 r) (1 + Y / age))         r: a difference that nobody would notice
+
+    An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
+    over the last minute is at least `KEPT` of the excess at the onset. Without an anomaly the score is z as a share of
+    the limit.
+
+    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, the
+    record of other new names holds for it too.
+
+    Memory: about 0.7 kB per quantity and unit. Units are the names of the frame, the rows of names that have several,
+    and at most `SPARE_NAMES` absent names.
+
+    References: windows and exponentially weighted means beside each other are those of control charts, Montgomery
+    (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.
+
+    Parameters:
+        rates: features that tell what a row uses, with r of each.
+        stocks: features that tell what a row holds, with r of each and of its growth per second.
+        false_alarms_per_day: the budget of this stream.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> names = {"rows": ("a[1]", "b[2]"), "names": ("a", "b"), "features": ("cpu_user_ratio",)}
+        >>> layout, noise = SimpleNamespace(**names, commands=()), np.random.default_rng(1)
+        >>> lasting = Lasting()
+        >>> for tick in range(8000):
+        ...     busy = noise.normal([[0.2], [0.1]], 0.01) + [[0.0], [0.8 * (tick >= 7980)]]
+        ...     lasting.learn(5.0 * tick, layout, busy)
+        >>> worst = lasting.score(40_000.0, layout, busy).ranking(1, 1).rows[0]
+        >>> worst.row, round(worst.features[0].mean, 1), worst.score > 1.0
+        ('b[2]', 0.1, True)
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        rates: Mapping[str, float] = RATES,
+        stocks: Mapping[str, tuple[float, float]] = STOCKS,
+        false_alarms_per_day: float = 1.0,
+    ) -> None:
+        if not false_alarms_per_day > 0.0:
+            raise ValueError(f"false_alarms_per_day: expected a number above 0, got {false_alarms_per_day!r}")
+        self.quantities = Quantities(dict(rates), dict(stocks))
+        self._per_day = false_alarms_per_day
+        none = tuple(Evidence.none(self.quantities) for _ in SCALES)
+        self._state = State(Units.none(), none, np.zeros((len(SCALES), 2, len(self.quantities))))
+        # What follows from the state and the last frame; never part of a snapshot.
+        self._sums: tuple[Layout, Units, Sums] | None = None
+        self._aligned: tuple[Layout, State, State] | None = None
+        self._scored: tuple[float, Layout, Matrix, Scores] | None = None
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """Score a frame. `values` has the shape (rows, features). The state does not change."""
+        expected = (len(layout.rows), len(layout.features))
+        if values.shape != expected:
+            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
+            return scored[3]
+        scores = Scores(ts, layout, values, self._after(ts, layout, values), self.quantities)
+        self._scored = ts, layout, values, scores
+        return scores
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
+        self._state = self.score(ts, layout, values).state
+        self._scored = None
+
+    # A tick.
+
+    def _after(self, ts: float, layout: Layout, values: Matrix) -> State:
+        """Return the state after one more tick."""
+        state = self._align(ts, layout)
+        step = ts - state.last_ts
+        if not 0.0 < step <= max(LARGEST_GAP_S, GAP_TICKS * state.interval_s):
+            evidence = tuple(_anew(each) for each in state.evidence)
+            step = min(step, SCALES[0].part_s) if step > 0.0 else state.interval_s
+            state = replace(state, evidence=evidence, opened_ts=ts - step, blocks=0)
+        sums = self._sums_of(state.units, layout)
+        low = state.evidence[0].taking(*sums.of(values))
+        state = replace(state, evidence=(low, *state.evidence[1:]), last_ts=ts, interval_s=step)
+        # A value covers the time up to its tick.
+        if ts - state.opened_ts < SCALES[0].part_s - 0.5 * step:
+            return state
+        state = replace(state, opened_ts=ts, blocks=state.blocks + 1)
+        return self._hold(self._turn(state, sums, layout, values))
+
+    def _align(self, ts: float, layout: Layout) -> State:
+        """Return the state with the units of this frame."""
+        state = self._state
+        if self._aligned is not None and self._aligned[0] is layout and self._aligned[1] is state:
+            return self._aligned[2]
+        found = state
+        if not state.units.match(layout):
+            first = math.isnan(state.begin_ts)
+            units, source = state.units.aligned(layout, -math.inf if first else ts, state.last_ts)
+            # The past of the names of the first frame is unknown, and that of rows that come later.
+            nothing = (np.arange(len(units)) < len(units.names)) & (not first)
+            lived = 0.0 if first else max(ts - state.begin_ts, 0.0)
+            evidence = tuple(
+                each.aligned(source, nothing, lived // scale.part_s)
+                for each, scale in zip(state.evidence, SCALES, strict=True)
+            )
+            there = {*units.names, *units.rows}
+            anomalies = tuple(each for each in state.anomalies if each.unit in there)
+            found = replace(state, units=units, evidence=evidence, anomalies=anomalies)
+        if math.isnan(found.begin_ts):
+            found = replace(found, begin_ts=ts)
+        self._aligned = layout, state, found
+        return found
+
+    def _sums_of(self, units: Units, layout: Layout) -> Sums:
+        if self._sums is None or self._sums[0] is not layout or self._sums[1] is not units:
+            self._sums = layout, units, Sums(units, layout, self.quantities.levels)
+        return self._sums[2]
+
+    def _turn(self, state: State, sums: Sums, layout: Layout, values: Matrix) -> State:
+        """Close the sub-blocks that are full, and evaluate them."""
+        for number in range(len(SCALES)):
+            if number:
+                below = state.evidence[number - 1].ring[-1]
+                known = np.isfinite(below)
+                state = _with(state, number, state.evidence[number].taking(np.where(known, below, 0.0), 1.0 * known))
+                if state.blocks % math.prod(each.blocks for each in SCALES[: number + 1]):
+                    break
+            state = self._evaluate(state, number, sums, layout, values)
+        return state
+
+    def _evaluate(self, state: State, number: int, sums: Sums, layout: Layout, values: Matrix) -> State:
+        """Close the sub-block of one scale, and open the anomalies that pass its limit."""
+        scale, quantities, units = SCALES[number], self.quantities, state.units
+        names = len(units.names)
+        learned = ~_frozen(state, sums)
+        evidence = state.evidence[number].turned(scale, quantities, learned)
+        excess = evidence.excess(scale, quantities)
+        new = state.last_ts - units.joined_ts < NEW_S
+        # Growth counts only above the baseline.
+        growing = excess[len(quantities.levels) :]
+        growing *= (excess[quantities.stocks] > evidence.deviation[quantities.stocks]) & ~new
+        evidence, over = evidence.noting(excess, learned)
+        new[names:] = False
+        highest, second = state.newcomers[number] * math.exp(-scale.part_s / RECORD_S)
+        for peak in np.where(over, state.evidence[number].peak, 0.0)[:, new].T:
+            highest, second = np.maximum(highest, peak), np.maximum(second, np.minimum(highest, peak))
+        record = evidence.record
+        record[:, new] = np.maximum(record[:, new], np.maximum(second, 0.5 * highest)[:, None])
+        # The past of a name is known since the first tick, absent or not; that of a row since it came.
+        since = np.maximum(units.first_ts, state.begin_ts)
+        since[:names] = state.begin_ts
+        young = 1.0 + YOUNG_S / np.maximum(state.last_ts - since, LEAST_AGE_S)
+        z = excess / ((evidence.deviation + RECORDED * record + 3.0 * quantities.resolution) * young)
+        z[:, ~learned] = 0.0
+        best = z.argmax(axis=0)
+        sharing = max((units.present + len(units.rows)) / UNITS, 1.0)
+        worst = z[best, np.arange(z.shape[1])] / (scale.limit * (sharing / self._per_day) ** BUDGET_POWER)
+        newcomers = state.newcomers.copy()
+        newcomers[number] = highest, second
+        near = tuple(float(worst.max(initial=0.0)) if each == number else old for each, old in enumerate(state.near))
+        state = replace(_with(state, number, evidence), newcomers=newcomers, near=near)
+        beyond = np.flatnonzero(worst > 1.0)
+        if not beyond.size:
+            return state
+        opened = tuple(
+            self._anomaly(state, number, unit, quantity, float(excess[quantity, unit]), sums, layout, values)
+            for unit, quantity in _subjects(beyond, best, excess, sums, names)
+        )
+        return replace(state, anomalies=(*state.anomalies, *opened))
+
+    def _anomaly(  # noqa: PLR0917 - what is known of it
+        self, state: State, number: int, unit: int, quantity: int, excess: float, sums: Sums, layout: Layout,
+        values: Matrix,
+    ) -> Anomaly:  # fmt: skip
+        units, evidence = state.units, state.evidence[number]
+        names = len(units.names)
+        is_row = unit >= names
+        level = self.quantities.levels[self.quantities.level(quantity)]
+        if is_row:
+            row = units.rows[unit - names]
+        elif unit < units.present:
+            taken = np.nan_to_num(values[list(sums.places[unit]), layout.features.index(level)])
+            row = layout.rows[sums.places[unit][int(taken.argmax())]]
+        else:
+            row = units.names[unit]
+        baseline, deviation = float(evidence.mean[quantity, unit]), float(evidence.deviation[quantity, unit])
+        return Anomaly(
+            units.rows[unit - names] if is_row else units.names[unit],
+            is_row,
+            row,
+            units.names[int(sums.name_of[unit - names])] if is_row else units.names[unit],
+            quantity,
+            number,
+            state.last_ts,
+            excess,
+            excess,
+            baseline,
+            deviation,
+            baseline + excess,
+            math.nan,
+        )
+
+    def _hold(self, state: State) -> State:
+        """Follow the anomalies, and end those that are over."""
+        kept = []
+        places = _places(state)
+        for before in state.anomalies:
+            anomaly, place = before, places[before.unit, before.is_row]
+            if anomaly.opened_ts < state.last_ts:
+                now = self._now(state.evidence[0].ring[..., place], anomaly.quantity)
+                anomaly = anomaly.after(state.last_ts, now)
+            accepted = state.last_ts - anomaly.opened_ts >= ACCEPTED_S
+            if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
+                kept.append(anomaly)
+                continue
+            level = _mean(state.evidence[0].ring[1:, :, place]) if accepted else None
+            # It was no anomaly on scales that are longer than it lasted.
+            lasted_s = state.last_ts - anomaly.opened_ts + SCALES[0].window_s
+            state = replace(
+                state,
+                evidence=tuple(
+                    each.released(place, anomaly.quantity if lasted_s >= scale.window_s else -1, anomaly.peak, level)
+                    for each, scale in zip(state.evidence, SCALES, strict=True)
+                ),
+            )
+        return replace(state, anomalies=tuple(kept))
+
+    def _now(self, ring: Matrix, quantity: int) -> float:
+        """Return the mean of the last minute of a unit. `ring` has the shape (PARTS + 1, levels)."""
+        level = ring[:, self.quantities.level(quantity)]
+        if quantity < len(self.quantities.levels):
+            known = level[1:][np.isfinite(level[1:])]
+            return float(known.mean()) if known.size else math.nan
+        return float((level[-1] - level[0]) / SCALES[0].window_s)
+
+    # State.
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state as plain data."""
+        state = self._state
+        return {
+            "levels": list(self.quantities.levels),
+            "stocks": self.quantities.stocks.tolist(),
+            **state.units.snapshot(),
+            "evidence": [each.snapshot() for each in state.evidence],
+            "newcomers": state.newcomers.copy(),
+            "times": [state.begin_ts, state.last_ts, state.opened_ts, state.interval_s],
+            "blocks": state.blocks,
+            "anomalies": [list(each) for each in state.anomalies],
+            "near": list(state.near),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        if (tuple(state["levels"]), list(state["stocks"])) != (self.quantities.levels, self.quantities.stocks.tolist()):
+            raise ValueError(f"levels: expected {self.quantities.levels}, got {tuple(state['levels'])}")
+        units = Units.restored(state)
+        evidence = tuple(Evidence.restored(each, self.quantities, len(units)) for each in state["evidence"])
+        newcomers = np.array(state["newcomers"], np.float64)
+        if len(evidence) != len(SCALES) or newcomers.shape != (len(SCALES), 2, len(self.quantities)):
+            raise ValueError(f"evidence: expected {len(SCALES)} scales, got {len(evidence)}, {newcomers.shape}")
+        begin_ts, last_ts, opened_ts, interval_s = map(float, state["times"])
+        self._state = State(
+            units,
+            evidence,
+            newcomers,
+            begin_ts,
+            last_ts,
+            opened_ts,
+            interval_s,
+            int(state["blocks"]),
+            tuple(Anomaly(*each) for each in state["anomalies"]),
+            tuple(map(float, state["near"])),
+        )
+        self._sums = self._aligned = self._scored = None
+
+
+def _with(state: State, number: int, evidence: Evidence) -> State:
+    every = list(state.evidence)
+    every[number] = evidence
+    return replace(state, evidence=tuple(every))
+
+
+def _anew(evidence: Evidence) -> Evidence:
+    """Empty the windows, after a gap."""
+    return replace(
+        evidence,
+        ring=np.full_like(evidence.ring, np.nan),
+        total=np.zeros_like(evidence.total),
+        count=np.zeros_like(evidence.count),
+    )
+
+
+def _mean(blocks: Matrix) -> Matrix:
+    """Return the mean of the known sub-blocks; NaN where none is known."""
+    known = np.isfinite(blocks)
+    count = known.sum(axis=0)
+    total = np.where(known, blocks, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _places(state: State) -> dict[tuple[str, bool], int]:
+    """Return the place of each unit with an anomaly."""
+    names, rows = state.units.names, state.units.rows
+    wanted = {(each.unit, each.is_row) for each in state.anomalies}
+    found = {(name, False): place for place, name in enumerate(names) if (name, False) in wanted}
+    return found | {(row, True): len(names) + place for place, row in enumerate(rows) if (row, True) in wanted}
+
+
+def _frozen(state: State, sums: Sums) -> Flags:
+    """Return the units that are not learned: those with an anomaly, the rows of such a name, the name of such a row."""
+    names = len(state.units.names)
+    frozen = np.zeros(len(state.units), bool)
+    if state.anomalies:
+        frozen[list(_places(state).values())] = True
+        of_names, of_rows = frozen[:names].copy(), frozen[names:].copy()
+        np.logical_or.at(frozen, sums.name_of, of_rows)
+        frozen[names:] |= of_names[sums.name_of]
+    return frozen
+
+
+def _subjects(beyond: Places, best: Places, excess: Matrix, sums: Sums, names: int) -> list[tuple[int, int]]:
+    """Choose what to report: of a name and its rows, the row that explains the excess, else the name."""
+    quantity_of: dict[int, int] = {}
+    for unit in beyond.tolist():
+        name = unit if unit < names else int(sums.name_of[unit - names])
+        quantity_of.setdefault(name, int(best[unit]))
+    subjects = []
+    for name, quantity in quantity_of.items():
+        rows = names + np.flatnonzero(sums.name_of == name)
+        unit = name
+        if rows.size:
+            first = int(rows[excess[quantity, rows].argmax()])
+            if excess[quantity, first] >= EXPLAINS * excess[quantity, name]:
+                unit = first
+        if excess[quantity, unit] > 0.0:
+            subjects.append((unit, quantity))
+    return subjects
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The scores of one frame.
+
+    Attributes:
+        ts: the time of the frame, seconds since the Unix epoch.
+        layout: its names.
+        values: its values, shape (rows, features).
+        state: the state after it.
+        quantities: the evaluated quantities.
+
+    """
+
+    ts: float
+    layout: Layout
+    values: Matrix
+    state: State
+    quantities: Quantities
+
+    @property
+    def score(self) -> float:
+        """The score of the frame, above 1 while an anomaly lasts."""
+        return self.state.score
+
+    @property
+    def age_s(self) -> float:
+        """How long the model has been learning, in seconds."""
+        return self.ts - self.state.begin_ts
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
+        lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
+        found = tuple(self._row(each, features) for each in lasting[:rows])
+        return Ranking(self.ts, self.score, found, self.age_s, self.age_s < YOUNG_S / 6.0)
+
+    def _row(self, anomaly: Anomaly, most: int | None) -> RowScore:
+        place = _places(replace(self.state, anomalies=(anomaly,)))[anomaly.unit, anomaly.is_row]
+        ring, evidence = self.state.evidence[0].ring[..., place], self.state.evidence[anomaly.scale]
+        leading = self.quantities.level(anomaly.quantity)
+        found = []
+        for level, feature in enumerate(self.quantities.levels):
+            known = ring[1:, level][np.isfinite(ring[1:, level])]
+            if not known.size:
+                continue
+            mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])
+            recent, value = float(known.mean()), float(known[-1])
+            floor = float(self.quantities.resolution[level, 0])
+            spread = deviation + RECORDED * float(evidence.record[level, place]) + 3.0 * floor
+            above = (recent - mean) / spread
+            score = anomaly.score if level == leading else min(max(above, 0.0) / SCALES[0].limit, 1.0) * anomaly.score
+            found.append(FeatureScore(feature, value, mean, deviation, score, recent))
+        found.sort(key=lambda each: (each.feature != self.quantities.levels[leading], -each.score))
+        age_s = self.ts - max(float(self.state.units.first_ts[place]), self.state.begin_ts)
+        return RowScore(anomaly.row, anomaly.name, anomaly.score, tuple(found[:most]), age_s)

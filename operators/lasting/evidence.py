@@ -1,0 +1,242 @@
+"""The evidence of one time scale: recent sub-blocks, the baseline before them, and each cell's record of peaks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.lasting.units import picked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Places = NDArray[np.intp]
+
+PARTS: Final = 4
+"""The number of sub-blocks in a window ..."""
+
+HIGH: Final = 3
+"""... of which this many must reach a level: anything shorter is a burst."""
+
+RECORDED: Final = 0.2
+"""The weight of the record of peaks beside the deviation."""
+
+RECORD_S: Final = 14 * 86400.0
+"""The time constant with which peaks are forgotten, in seconds."""
+
+OVER: Final = 0.5
+"""An episode ends when the excess falls below this share of its peak."""
+
+
+class Scale(NamedTuple):
+    """A time scale.
+
+    Attributes:
+        window_s: W, the window in seconds.
+        baseline_s: T, the time constant of the baseline in seconds.
+        blocks: the number of sub-blocks of the next shorter scale in one sub-block of this one.
+        limit: the alert level of z at a budget of one false alarm a day.
+
+    """
+
+    window_s: float
+    baseline_s: float
+    blocks: int
+    limit: float
+
+    @property
+    def part_s(self) -> float:
+        """The length of a sub-block in seconds."""
+        return self.window_s / PARTS
+
+
+class Quantities:
+    """The evaluated quantities of a unit: levels, and the growth of those levels that are stocks.
+
+    Attributes:
+        levels: names of features.
+        stocks: the places of the stocks among the levels.
+        resolution: r of each level and then of each growth per second, shape (quantities, 1).
+
+    """
+
+    def __init__(self, rates: dict[str, float], stocks: dict[str, tuple[float, float]]) -> None:
+        self.levels = (*rates, *stocks)
+        self.stocks = np.arange(len(rates), len(self.levels))
+        self.resolution = np.array(
+            [*rates.values(), *(level for level, _ in stocks.values()), *(growth for _, growth in stocks.values())]
+        )[:, None]
+
+    def __len__(self) -> int:
+        return len(self.resolution)
+
+    def level(self, quantity: int) -> int:
+        """Return the level of a quantity: itself, or the level whose growth it is."""
+        grows = quantity - len(self.levels)
+        return quantity if grows < 0 else int(self.stocks[grows])
+
+    def of(self, blocks: Matrix, part_s: float) -> Matrix:
+        """Turn n + 1 sub-blocks of levels into n of quantities, shape (n, quantities, units)."""
+        growth = np.diff(blocks[:, self.stocks], axis=0) / part_s
+        return np.concatenate([blocks[1:], growth], axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """One scale of all units. Arrays have the shape (quantities, units) unless another one is given.
+
+    Attributes:
+        ring: the last sub-blocks, newest last, shape (PARTS + 1, levels, units); NaN for one without a value.
+        total: the sum of the values since, shape (levels, units).
+        count: the number of these values, likewise.
+        weight: the number of learned sub-blocks.
+        mean: m, their exponentially weighted mean: the baseline.
+        deviation: d, their exponentially weighted mean absolute deviation from m.
+        peak: the highest excess of the current episode.
+        highest: P1, the highest peak of past episodes.
+        second: P2, the second-highest.
+        reported: the highest excess of the last reported anomaly, which enters the record when it happens again.
+
+    """
+
+    ring: Matrix
+    total: Matrix
+    count: Matrix
+    weight: Matrix
+    mean: Matrix
+    deviation: Matrix
+    peak: Matrix
+    highest: Matrix
+    second: Matrix
+    reported: Matrix
+
+    @classmethod
+    def none(cls, quantities: Quantities) -> Evidence:
+        """No units."""
+        levels, rows = len(quantities.levels), len(quantities)
+        return cls(
+            np.zeros((PARTS + 1, levels, 0)),
+            *(np.zeros((levels, 0)) for _ in range(2)),
+            *(np.zeros((rows, 0)) for _ in range(7)),
+        )
+
+    def aligned(self, source: Places, nothing: Flags, parts: float) -> Evidence:
+        """Return the evidence of the units of the next frame.
+
+        Args:
+            source: the previous place of each unit; -1 for a new one.
+            nothing: which new units are known to have used nothing before.
+            parts: the number of sub-blocks for which this is known.
+
+        """
+        found = {each.name: picked(getattr(self, each.name), source, 0.0) for each in fields(self)}
+        new = source < 0
+        found["weight"][:, new & nothing] = parts
+        found["ring"][..., new & ~nothing] = math.nan
+        return Evidence(**found)
+
+    def taking(self, total: Matrix, count: Matrix) -> Evidence:
+        """Add values: their sums, and their number."""
+        return replace(self, total=self.total + total, count=self.count + count)
+
+    def turned(self, scale: Scale, quantities: Quantities, learned: Flags) -> Evidence:
+        """Close the current sub-block, and learn the oldest one of each unit in `learned`.
+
+        With x the oldest sub-block and a = max(1 - exp(-W / 4 T), 1 / (n + 1)) after n of them:
+
+            m' = m + a (x - m),  d' = d + a (|x - m'| - d)
+        """
+        oldest = quantities.of(self.ring[:2], scale.part_s)[0]
+        taken = np.isfinite(oldest) & learned
+        share = np.maximum(-math.expm1(-scale.part_s / scale.baseline_s), 1.0 / (self.weight + 1.0)) * taken
+        oldest = np.where(taken, oldest, 0.0)
+        mean = self.mean + share * (oldest - self.mean)
+        ring = np.empty_like(self.ring)
+        ring[:-1] = self.ring[1:]
+        ring[-1] = np.where(self.count > 0.0, self.total / np.maximum(self.count, 1.0), np.nan)
+        fade = math.exp(-scale.part_s / RECORD_S)
+        return replace(
+            self,
+            ring=ring,
+            total=np.zeros_like(self.total),
+            count=np.zeros_like(self.count),
+            weight=self.weight + taken,
+            mean=mean,
+            deviation=self.deviation + share * (np.abs(oldest - mean) - self.deviation),
+            highest=self.highest * fade,
+            second=self.second * fade,
+            reported=self.reported * fade,
+        )
+
+    def excess(self, scale: Scale, quantities: Quantities) -> Matrix:
+        """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown."""
+        parts = quantities.of(self.ring, scale.part_s)
+        known = np.isfinite(parts).sum(axis=0)
+        parts[~np.isfinite(parts)] = -np.inf
+        parts.sort(axis=0)
+        excess: Matrix = parts[PARTS - HIGH] - self.mean
+        excess[~((excess > 0.0) & (known >= HIGH) & (self.weight >= PARTS))] = 0.0
+        return excess
+
+    def noting(self, excess: Matrix, learned: Flags) -> tuple[Evidence, Flags]:
+        """Follow the episodes, and return which of them ended; their peaks enter the record."""
+        over = (excess < OVER * self.peak) & learned
+        peak = np.where(over, self.peak, 0.0)
+        noted = replace(
+            self,
+            peak=np.where(over, excess, np.where(learned, np.maximum(self.peak, excess), self.peak)),
+            highest=np.maximum(self.highest, peak),
+            second=np.maximum(self.second, np.minimum(self.highest, peak)),
+        )
+        return noted, over
+
+    @property
+    def record(self) -> Matrix:
+        """P: the second-highest peak, or half of the highest."""
+        record: Matrix = np.maximum(self.second, 0.5 * self.highest)
+        return record
+
+    def released(self, unit: int, quantity: int, excess: float, level: Matrix | None) -> Evidence:
+        """Learn from a unit again, after its anomaly has ended.
+
+        Args:
+            unit: its place.
+            quantity: the quantity of the anomaly; -1 if it was too short for this scale.
+            excess: its highest excess.
+            level: the new baseline of each level; None to keep the old one.
+
+        """
+        found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
+        found["ring"][..., unit] = math.nan
+        found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
+        if level is not None:
+            mean = found["mean"][: len(level), unit]
+            found["mean"][: len(level), unit] = np.where(np.isfinite(level), level, mean)
+        if quantity >= 0:
+            cell = quantity, unit
+            if (before := found["reported"][cell]) > 0.0:
+                found["second"][cell] = max(found["second"][cell], min(before, excess))
+                found["highest"][cell] = max(found["highest"][cell], before, excess)
+            found["reported"][cell] = excess
+        return Evidence(**found)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy as plain data."""
+        return {each.name: getattr(self, each.name).copy() for each in fields(self)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], quantities: Quantities, units: int) -> Evidence:
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        none = cls.none(quantities)
+        found = {}
+        for each in fields(cls):
+            expected = (*getattr(none, each.name).shape[:-1], units)
+            found[each.name] = np.array(state[each.name], np.float64)
+            if found[each.name].shape != expected:
+                raise ValueError(f"{each.name}: expected the shape {expected}, got {found[each.name].shape}")
+        return cls(**found)

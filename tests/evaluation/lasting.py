@@ -1,0 +1,186 @@
+"""The accuracy of the operator `lasting`, on simulated machines without faults and with many.
+
+    python -m tests.evaluation.lasting                       # all machines of the table, in half an hour
+    python -m tests.evaluation.lasting --seeds 1 2 --days 2  # fewer, shorter
+    python -m tests.evaluation.lasting --budget 0.1          # of false alarms a day
+
+See `README.md` for what is simulated and what the columns mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.lasting import Lasting
+from tests.evaluation.null import rate
+from tests.evaluation.simulated import DAY_S, START, Fault, Kind, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.lasting.detector import Anomaly
+
+KINDS: Final = (
+    (Kind("50 processes at 5 s", 50, 5.0, 2, 20.0), 4.0),
+    (Kind("200 processes at 5 s", 200, 5.0, 8, 60.0), 2.0),
+    (Kind("500 processes at 5 s", 500, 5.0, 32, 200.0), 1.0),
+    (Kind("50 processes at 1 s", 50, 1.0, 2, 20.0), 1.0),
+    (Kind("50 processes at 30 s", 50, 30.0, 2, 20.0), 6.0),
+)
+"""The simulated machines, and their days."""
+
+SIZES: Final[dict[str, tuple[float, ...]]] = {
+    "hog": (0.25, 0.5, 1.0),
+    "leak": (2e6, 5e6),
+    "io": (5e6, 15e6),
+    "descriptors": (2.0, 6.0),
+}
+"""Sizes of faults: cores; bytes or descriptors per second."""
+
+UNIT: Final = {"hog": 0.1, "leak": 2e6, "io": 5e6, "descriptors": 2.0}
+"""The size of a fault of strength 0, see `simulated.inject`."""
+
+LENGTHS_S: Final = ((120.0, 300.0), (300.0, 600.0), (1800.0, 3600.0))
+
+QUIET_S: Final = 6 * 3600.0
+"""The time without faults at the beginning, in seconds."""
+
+AFTER_S: Final = 60.0
+"""An anomaly may begin this long after its fault has ended, in seconds."""
+
+
+class Found(NamedTuple):
+    """An anomaly: its unit, begin and end in seconds since the Unix epoch, and feature."""
+
+    unit: str
+    begin: float
+    end: float
+    feature: str
+
+
+class Trace(NamedTuple):
+    """The anomalies of one machine."""
+
+    kind: Kind
+    days: float
+    faults: tuple[Fault, ...]
+    names: tuple[str, ...]
+    reported: tuple[Found, ...]
+
+
+def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
+    """Draw faults, 10 minutes to an hour apart, of all kinds, sizes and lengths."""
+    random = np.random.default_rng([seed, 11])
+    own = np.flatnonzero(~machine.kernel)
+    sizes = [(kind, size) for kind, each in SIZES.items() for size in each]
+    found: list[Fault] = []
+    ts = START + QUIET_S
+    while True:
+        kind, size = sizes[len(found) % len(sizes)]
+        lasts = random.uniform(*LENGTHS_S[int(random.choice(len(LENGTHS_S), p=(0.45, 0.35, 0.2)))])
+        if ts + lasts > START + machine.days * DAY_S - AFTER_S:
+            return tuple(found)
+        strength = float(np.log10(size / UNIT[kind]))
+        found.append(Fault(kind, int(random.choice(own)), ts, ts + lasts, strength))
+        ts += lasts + random.uniform(600.0, 3600.0)
+
+
+def trace(kind: Kind, days: float, seed: int, *, troubled: bool, per_day: float) -> Trace:
+    """Run one machine."""
+    machine = Machine(kind, days, seed)
+    faults = drawn(machine, seed) if troubled else ()
+    lasting, reported = Lasting(false_alarms_per_day=per_day), []
+    open_now: dict[tuple[str, float], Anomaly] = {}
+    for tick in Machine(kind, days, seed, faults).ticks():
+        state = lasting.score(tick.ts, tick.layout, tick.values).state
+        lasting.learn(tick.ts, tick.layout, tick.values)
+        now = {(each.unit, each.opened_ts): each for each in state.anomalies}
+        for key in open_now.keys() - now.keys():
+            unit, opened_ts = key
+            level = lasting.quantities.levels[lasting.quantities.level(open_now[key].quantity)]
+            calm = open_now[key].calm_since
+            reported.append(Found(unit, opened_ts, tick.ts if np.isnan(calm) else calm, level))
+        open_now = now
+    for (unit, opened_ts), each in open_now.items():
+        reported.append(Found(unit, opened_ts, START + days * DAY_S, lasting.quantities.levels[0]))
+        assert each.unit == unit
+    return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported, key=lambda each: each.begin)))
+
+
+def is_about(reported: Found, fault: Fault, name: str) -> bool:
+    """Return whether an anomaly is that of a fault: of its process or name, while it lasted."""
+    row = f"{name}[{fault.process}@"
+    return (
+        reported.unit == name or reported.unit.startswith(row)
+    ) and fault.start <= reported.begin <= fault.end + AFTER_S
+
+
+def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
+    """Return both tables in Markdown."""
+    lines = ["| machine | false a day | ... on the first |", "|---|---|---|"]
+    for name in [*dict.fromkeys(each.kind.name for each in quiet), "all"]:
+        mine = [each for each in quiet if name in {each.kind.name, "all"}]
+        count = sum(len(each.reported) for each in mine)
+        first = sum(reported.begin < START + DAY_S for each in mine for reported in each.reported)
+        lines.append(
+            f"| {name} | {rate(count, sum(each.days for each in mine))} "
+            f"| {rate(first, sum(min(each.days, 1.0) for each in mine))} |"
+        )
+    lines += ["", "| fault | 2 to 5 min | 5 to 10 min | 30 to 60 min |", "|---|---|---|---|"]
+    found: dict[tuple[str, int], list[bool]] = {}
+    delays, shares, times = [], [], []
+    for each in troubled:
+        for fault in each.faults:
+            about = [reported for reported in each.reported if is_about(reported, fault, each.names[fault.process])]
+            size = UNIT[fault.kind] * 10.0**fault.strength
+            length = sum(fault.end - fault.start >= least for least, _ in LENGTHS_S) - 1
+            found.setdefault((f"{fault.kind} {size:g}", length), []).append(bool(about))
+            if about:
+                begin = about[0].begin
+                delays.append(begin - fault.start)
+                covered = sum(max(0.0, min(reported.end, fault.end) - reported.begin) for reported in about)
+                shares.append(covered / (fault.end - fault.start))
+                times.append(len(about))
+    for name in dict.fromkeys(name for name, _ in found):
+        cells = [found.get((name, length), []) for length in range(len(LENGTHS_S))]
+        lines.append(f"| {name} | " + " | ".join(f"{sum(cell)} of {len(cell)}" for cell in cells) + " |")
+    every = [hit for hits in found.values() for hit in hits]
+    lines += [
+        "",
+        f"Noticed: {sum(every)} of {len(every)} ({np.mean(every):.0%}).",
+        f"Delay: {np.median(delays):.0f} s, 90th percentile {np.percentile(delays, 90):.0f} s.",
+        f"Open for {np.mean(shares):.0%} of a fault on average; reported once: {np.mean(np.array(times) == 1):.0%}.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[501], help="of the machines")
+    parser.add_argument("--days", type=float, help="at most so many of each machine")
+    parser.add_argument("--kinds", type=int, nargs="+", default=range(len(KINDS)), help="numbers of machines")
+    parser.add_argument("--budget", type=float, default=1.0, help="false alarms a day")
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args()
+    runs = [(KINDS[kind][0], KINDS[kind][1], seed) for kind in asked.kinds for seed in asked.seeds]
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        found = {
+            troubled: [
+                pool.submit(
+                    partial(trace, troubled=troubled, per_day=asked.budget), kind, min(days, asked.days or days), seed
+                )
+                for kind, days, seed in runs
+            ]
+            for troubled in (False, True)
+        }
+        print(tables(*([each.result() for each in found[troubled]] for troubled in (False, True))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""What lasts: told once, for as long as it does, of whoever it is, against what that one has shown before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pytest
+
+from laggard.operators.lasting import Lasting
+from laggard.operators.lasting.detector import ACCEPTED_S, CALM_S, LARGEST_GAP_S, SCALES
+
+from .conftest import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CPU, RSS = "cpu_user_ratio", "memory_rss_bytes"
+MIB: Final = 2.0**20
+HOUR_S: Final = 3600.0
+
+
+class Told(NamedTuple):
+    """A trouble as it was told: in minutes since the beginning."""
+
+    unit: str
+    feature: str
+    begin_min: float
+    end_min: float
+
+
+class Machine:
+    """One whose processes take and hold what a test says, with a little noise; half a day is learned first."""
+
+    def __init__(self, rows: Sequence[str] = ("web[1]", "db[2]"), interval_s: float = 5.0, **options: Any) -> None:
+        self.lasting = Lasting(**options)
+        self.interval_s = interval_s
+        self.ts = 1e9
+        self.told: list[Told] = []
+        self._random = np.random.default_rng(1)
+        self._open: dict[tuple[str, float], str] = {}
+        self.begins = self.ts
+        self.rows = tuple(rows)
+        self.layout = self._layout(self.rows)
+
+    def _layout(self, rows: Sequence[str]) -> Names:
+        return Names(tuple(rows), tuple(row.partition("[")[0] for row in rows), (CPU, RSS))
+
+    def run(
+        self,
+        minutes: float,
+        cpu: dict[str, float] | None = None,
+        rss: Callable[[float], float] | None = None,
+        of: str = "",
+    ) -> list[Told]:
+        """Let time pass; what ended in it was told. `cpu`: cores by row; `rss`: bytes by seconds, of the row `of`."""
+        begin, before = self.ts, len(self.told)
+        while self.ts < begin + 60.0 * minutes:
+            self.ts += self.interval_s
+            values = np.empty((len(self.rows), 2))
+            for place, row in enumerate(self.rows):
+                busy = (cpu or {}).get(row, 0.02)
+                values[place] = max(busy + 0.002 * self._random.standard_normal(), 0.0), 100.0 * MIB
+                if row == of and rss is not None:
+                    values[place, 1] += rss(self.ts - begin)
+            self.take(values)
+        return self.told[before:]
+
+    def take(self, values: Any) -> None:
+        state = self.lasting.score(self.ts, self.layout, values).state
+        self.lasting.learn(self.ts, self.layout, values)
+        now = {(each.unit, each.opened_ts): each for each in state.anomalies}
+        for key in self._open.keys() - now.keys():
+            self._tell(*key, self._open.pop(key), self.ts)
+        for key, each in now.items():
+            self._open[key] = self.lasting.quantities.levels[self.lasting.quantities.level(each.quantity)]
+
+    def _tell(self, unit: str, opened_ts: float, feature: str, ts: float) -> None:
+        self.told.append(Told(unit, feature, (opened_ts - self.begins) / 60.0, (ts - self.begins) / 60.0))
+
+    @property
+    def open(self) -> list[tuple[str, str]]:
+        """Units in trouble now, and in what."""
+        return [(unit, feature) for (unit, _), feature in self._open.items()]
+
+    def become(self, *rows: str) -> None:
+        """These are the processes from now on."""
+        self.rows = rows
+        self.layout = self._layout(rows)
+
+
+@pytest.fixture(scope="module")
+def learned() -> Machine:
+    machine = Machine()
+    assert machine.run(12 * 60) == []
+    assert machine.open == []
+    return machine
+
+
+@pytest.fixture
+def machine(learned: Machine) -> Machine:
+    """One that has learned half a day."""
+    machine = Machine()
+    machine.ts = learned.ts
+    machine.lasting.restore(learned.lasting.snapshot())
+    return machine
+
+
+@pytest.mark.parametrize("minutes", [3, 12, 45])
+def test_a_hog_is_told_within_90_s_once_and_until_it_ends(machine: Machine, minutes: float) -> None:
+    began = machine.ts
+    machine.run(1.5, {"web[1]": 1.0})
+    assert machine.open == [("web", CPU)]
+    assert machine.run(minutes - 1.5, {"web[1]": 1.0}) == []
+    (told,) = machine.run(30)
+    assert (told.unit, told.feature) == ("web", CPU)
+    ended_min = (began - machine.begins) / 60.0 + minutes
+    assert ended_min + CALM_S / 60.0 <= told.end_min <= ended_min + CALM_S / 60.0 + 1.5
+
+
+def test_a_burst_is_not_told(machine: Machine) -> None:
+    machine.run(0.25, {"web[1]": 1.0})
+    machine.run(60)
+    assert machine.told == []
+    assert machine.open == []
+
+
+def test_what_came_before_twice_is_usual(machine: Machine) -> None:
+    for _ in range(2):
+        machine.run(5, {"web[1]": 1.0})
+        machine.run(60)
+    assert len(machine.told) == 2
+    for _ in range(3):
+        machine.run(5, {"web[1]": 1.0})
+        machine.run(60)
+    assert len(machine.told) == 2
+    # What is far more is not.
+    machine.run(5, {"web[1]": 40.0})
+    assert machine.open == [("web", CPU)]
+
+
+def test_while_it_lasts_what_was_usual_before_is_told_and_others_are_learned(machine: Machine) -> None:
+    machine.run(120, {"web[1]": 1.0, "db[2]": 0.03})
+    scores = machine.lasting.score(machine.ts + 5.0, machine.layout, np.array([[1.0, 100 * MIB], [0.03, 100 * MIB]]))
+    ranking = scores.ranking(5, 1)
+    (row,) = ranking.rows
+    (cpu,) = row.features
+    assert row.row == "web[1]"
+    assert (row.name, cpu.feature) == ("web", CPU)
+    assert cpu.mean == pytest.approx(0.02, abs=0.001)
+    assert cpu.recent == pytest.approx(1.0, abs=0.01)
+    assert row.score == pytest.approx(scores.score)
+    assert scores.score > 2.0
+    mean = scores.state.evidence[0].mean[0]
+    assert mean[1] > 0.025
+
+
+def test_what_has_lasted_for_hours_is_usual(machine: Machine) -> None:
+    machine.run(ACCEPTED_S / 60.0 + 5.0, {"web[1]": 1.0})
+    (told,) = machine.told
+    assert 60.0 * (told.end_min - told.begin_min) == pytest.approx(ACCEPTED_S, abs=15.0)
+    assert machine.run(60, {"web[1]": 1.0}) == []
+    assert machine.open == []
+
+
+def test_a_leak_is_told_by_what_it_holds(machine: Machine) -> None:
+    machine.run(10, rss=lambda seconds: 5e6 * seconds, of="db[2]")
+    assert machine.open == [("db", RSS)]
+    machine.run(20)
+    assert [(each.unit, each.feature) for each in machine.told] == [("db", RSS)]
+
+
+def test_of_several_of_a_name_the_one_is_told_that_explains_it() -> None:
+    machine = Machine([f"worker[{each}]" for each in range(6)])
+    machine.run(12 * 60)
+    machine.run(3, {"worker[4]": 1.0})
+    assert machine.open == [("worker[4]", CPU)]
+    machine.run(30)
+    # Where all take more it is the name.
+    machine.run(5, dict.fromkeys(machine.rows, 1.0))
+    assert machine.open == [("worker", CPU)]
+    assert [each.unit for each in machine.told] == ["worker[4]"]
+
+
+def test_a_program_that_was_never_seen_has_taken_nothing_so_far(machine: Machine) -> None:
+    machine.become("web[1]", "db[2]", "miner[3]")
+    machine.run(2, {"miner[3]": 1.0})
+    assert machine.open == [("miner", CPU)]
+    # It ends, and so does its trouble, though nobody is there to be calm.
+    machine.become("web[1]", "db[2]")
+    machine.run(10)
+    assert [each.unit for each in machine.told] == ["miner"]
+
+
+def test_a_restart_is_no_news(machine: Machine) -> None:
+    machine.become("web[7]", "db[2]")
+    machine.run(60)
+    assert machine.told == []
+    assert machine.open == []
+
+
+def test_after_a_gap_windows_begin_anew(machine: Machine) -> None:
+    machine.run(0.25, {"web[1]": 1.0})
+    machine.ts += LARGEST_GAP_S + 60.0
+    machine.run(0.5, {"web[1]": 1.0})
+    assert machine.open == []
+    machine.run(0.5, {"web[1]": 1.0})
+    assert machine.open == [("web", CPU)]
+
+
+@pytest.mark.parametrize("interval_s", [1.0, 30.0, 60.0])
+def test_other_intervals_tell_the_same(interval_s: float) -> None:
+    machine = Machine(interval_s=interval_s)
+    machine.run(12 * 60)
+    machine.run(max(2.0, 5.0 * interval_s / 60.0), {"web[1]": 1.0})
+    assert machine.open == [("web", CPU)]
+    machine.run(20)
+    assert [each.unit for each in machine.told] == ["web"]
+
+
+def test_a_value_that_is_missing_leaves_out_no_other(machine: Machine) -> None:
+    for _ in range(36):
+        machine.ts += 5.0
+        machine.take(np.array([[1.0, np.nan], [np.nan, 100 * MIB]]))
+    assert machine.open == [("web", CPU)]
+
+
+def test_a_larger_budget_has_lower_limits() -> None:
+    found = {}
+    for per_day in (0.1, 1.0, 10.0):
+        machine = Machine(false_alarms_per_day=per_day)
+        machine.run(6 * 60)
+        machine.run(0.25 * SCALES[0].window_s / 15.0, {"web[1]": 0.05})
+        found[per_day] = machine.lasting.score(
+            machine.ts + 5.0, machine.layout, np.array([[0.05, 100 * MIB], [0.02, 100 * MIB]])
+        ).score
+    assert found[0.1] < found[1.0] < found[10.0]
+
+
+def test_a_budget_is_above_0() -> None:
+    with pytest.raises(ValueError, match="false_alarms_per_day: expected a number above 0, got 0"):
+        Lasting(false_alarms_per_day=0.0)
