@@ -282,9 +282,7 @@ class Lasting:
                 each.aligned(source, nothing, lived // scale.part_s)
                 for each, scale in zip(state.evidence, SCALES, strict=True)
             )
-            there = {*units.names, *units.rows}
-            anomalies = tuple(each for each in state.anomalies if each.unit in there)
-            found = replace(state, units=units, evidence=evidence, anomalies=anomalies)
+            found = replace(state, units=units, evidence=evidence, anomalies=_there(state.anomalies, units))
         if math.isnan(found.begin_ts):
             found = replace(found, begin_ts=ts)
         self._aligned = layout, state, found
@@ -347,7 +345,7 @@ class Lasting:
         )
         return replace(state, anomalies=(*state.anomalies, *opened))
 
-    def _anomaly(  # noqa: PLR0917 - what is known of it
+    def _anomaly(  # noqa: PLR0917 - the parts of an anomaly
         self, state: State, number: int, unit: int, quantity: int, excess: float, sums: Sums, layout: Layout,
         values: Matrix,
     ) -> Anomaly:  # fmt: skip
@@ -458,6 +456,16 @@ def _with(state: State, number: int, evidence: Evidence) -> State:
     every = list(state.evidence)
     every[number] = evidence
     return replace(state, evidence=tuple(every))
+
+
+def _there(anomalies: tuple[Anomaly, ...], units: Units) -> tuple[Anomaly, ...]:
+    """Drop the anomalies of rows that have ended. A row that is the last one of its name goes on as that name."""
+    rows, left = set(units.rows), set(units.frame_rows)
+    renamed = (
+        each._replace(unit=each.name, is_row=False) if each.is_row and each.unit in left - rows else each
+        for each in anomalies
+    )
+    return tuple(each for each in renamed if not each.is_row or each.unit in rows)
 
 
 def _anew(evidence: Evidence) -> Evidence:

@@ -182,6 +182,21 @@ def test_of_several_of_a_name_the_one_is_told_that_explains_it() -> None:
     assert [each.unit for each in machine.told] == ["worker[4]"]
 
 
+def test_the_last_process_of_a_name_goes_on_as_the_name() -> None:
+    machine = Machine([f"worker[{each}]" for each in range(3)])
+    machine.run(6 * 60)
+    machine.run(5, {"worker[1]": 1.0})
+    assert machine.open == [("worker[1]", CPU)]
+    machine.become("worker[1]")
+    machine.run(30, {"worker[1]": 1.0})
+    assert machine.open == [("worker", CPU)]
+    assert [each.unit for each in machine.told] == ["worker[1]"]
+    # With it its anomaly ends.
+    machine.become("other[9]")
+    machine.run(10)
+    assert machine.open == []
+
+
 def test_a_program_that_was_never_seen_has_taken_nothing_so_far(machine: Machine) -> None:
     machine.become("web[1]", "db[2]", "miner[3]")
     machine.run(2, {"miner[3]": 1.0})
