@@ -175,7 +175,9 @@ def test_regression_gets_its_parameters() -> None:
 
 def test_the_operator_that_is_asked_knows_hosts() -> None:
     assert asked(settings_of("operators=regression,cpu")).name == "cpu"
-    with pytest.raises(SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, river"):
+    with pytest.raises(
+        SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, lasting, river"
+    ):
         asked(settings_of("operators=regression"))
 
 

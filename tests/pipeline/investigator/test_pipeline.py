@@ -15,6 +15,7 @@ from tests.monitoring.worker import running_worker
 from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begin, begun, work
 from tests.pipeline.investigator.behind import TOPICS as NAMES
 from tests.pipeline.investigator.serving import Served, get, served
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,6 +181,8 @@ def test_a_worker_here_tells_what_only_it_knows(tmp_path: Path) -> None:
         running_worker(tmp_path / "bus.db", operators=OPERATORS) as (_, process),
         served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS) as page,
     ):
+        # It may answer before it has all partitions.
+        until(lambda: all(each["member"] for each in get(page, "/pipeline")["tasks"]))
         told = get(page, "/pipeline")
         assert (told["worker"]["pid"], told["worker"]["answers"]) == (process.pid, True)
         assert {each["member"] for each in told["tasks"]} == {f"process {process.pid} here"}
