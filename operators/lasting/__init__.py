@@ -1,4 +1,4 @@
-"""What takes, holds or gathers more than it ever did, for a minute and longer."""
+"""The operator `lasting`: anomalies of a minute and longer."""
 
 from laggard.operators.lasting.detector import Lasting
 

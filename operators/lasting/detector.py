@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from laggard.operators.lasting.evidence import RECORD_S, RECORDED, Evidence, Quantities, Scale
+from laggard.operators.lasting.evidence import RECORD_S, RECORDED, Evidence, Quantities, Scale, raised, recorded
 from laggard.operators.lasting.units import Sums, Units
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
@@ -68,7 +68,7 @@ RATES: Final[Mapping[str, float]] = {
     "io_write_bytes_per_s": 65536.0,
     "page_faults_major_per_s": 1.0,
 }
-"""What a process uses, with r: a difference that nobody would notice."""
+"""The use of a process, with r: a negligible difference."""
 
 STOCKS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_rss_bytes": (2.0**20, 2.0**14),
@@ -77,7 +77,7 @@ STOCKS: Final[Mapping[str, tuple[float, float]]] = {
     "sockets": (1.0, 0.05),
     "threads": (0.5, 0.05),
 }
-"""What a process holds, with r, and r of its growth per second."""
+"""The stocks of a process, with r, and r of their growth per second."""
 
 
 class Anomaly(NamedTuple):
@@ -94,7 +94,6 @@ class Anomaly(NamedTuple):
         excess: the excess over the baseline then.
         peak: the highest excess of a whole minute.
         baseline: the mean before the onset.
-        deviation: the mean absolute deviation before the onset.
         now: the mean of the last minute.
         calm_since: the time since when it has been calm; NaN while it lasts.
 
@@ -110,7 +109,6 @@ class Anomaly(NamedTuple):
     excess: float
     peak: float
     baseline: float
-    deviation: float
     now: float
     calm_since: float
 
@@ -177,7 +175,7 @@ class Lasting:
         m, d = exponentially weighted mean and mean absolute deviation of the sub-blocks before these
         e = max(S - m, 0)
         P = max(P2, P1 / 2)                               P1, P2: the highest peaks of past episodes of e
-        z = e / ((d + P / 5 + 3 r) (1 + Y / age))         r: a difference that nobody would notice
+        z = e / ((d + P / 5 + 3 r) (1 + Y / age))         r: a negligible difference
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
     over the last minute is at least `KEPT` of the excess at the onset. Without an anomaly the score is z as a share of
@@ -238,7 +236,7 @@ class Lasting:
             raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
-        scores = Scores(ts, layout, values, self._after(ts, layout, values), self.quantities)
+        scores = Scores(ts, self._after(ts, layout, values), self.quantities)
         self._scored = ts, layout, values, scores
         return scores
 
@@ -320,9 +318,9 @@ class Lasting:
         new[names:] = False
         highest, second = state.newcomers[number] * math.exp(-scale.part_s / RECORD_S)
         for peak in np.where(over, state.evidence[number].peak, 0.0)[:, new].T:
-            highest, second = np.maximum(highest, peak), np.maximum(second, np.minimum(highest, peak))
-        record = evidence.record
-        record[:, new] = np.maximum(record[:, new], np.maximum(second, 0.5 * highest)[:, None])
+            highest, second = raised(highest, second, peak)
+        record = recorded(evidence.highest, evidence.second)
+        record[:, new] = np.maximum(record[:, new], recorded(highest, second)[:, None])
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
@@ -349,32 +347,29 @@ class Lasting:
         self, state: State, number: int, unit: int, quantity: int, excess: float, sums: Sums, layout: Layout,
         values: Matrix,
     ) -> Anomaly:  # fmt: skip
-        units, evidence = state.units, state.evidence[number]
+        units = state.units
         names = len(units.names)
         is_row = unit >= names
-        level = self.quantities.levels[self.quantities.level(quantity)]
-        if is_row:
-            row = units.rows[unit - names]
-        elif unit < units.present:
+        name = units.names[int(sums.name_of[unit - names]) if is_row else unit]
+        row = units.rows[unit - names] if is_row else name
+        if unit < units.present:
+            level = self.quantities.levels[self.quantities.level(quantity)]
             taken = np.nan_to_num(values[list(sums.places[unit]), layout.features.index(level)])
             row = layout.rows[sums.places[unit][int(taken.argmax())]]
-        else:
-            row = units.names[unit]
-        baseline, deviation = float(evidence.mean[quantity, unit]), float(evidence.deviation[quantity, unit])
+        baseline = float(state.evidence[number].mean[quantity, unit])
         return Anomaly(
-            units.rows[unit - names] if is_row else units.names[unit],
-            is_row,
-            row,
-            units.names[int(sums.name_of[unit - names])] if is_row else units.names[unit],
-            quantity,
-            number,
-            state.last_ts,
-            excess,
-            excess,
-            baseline,
-            deviation,
-            baseline + excess,
-            math.nan,
+            unit=row if is_row else name,
+            is_row=is_row,
+            row=row,
+            name=name,
+            quantity=quantity,
+            scale=number,
+            opened_ts=state.last_ts,
+            excess=excess,
+            peak=excess,
+            baseline=baseline,
+            now=baseline + excess,
+            calm_since=math.nan,
         )
 
     def _hold(self, state: State) -> State:
@@ -406,8 +401,7 @@ class Lasting:
         """Return the mean of the last minute of a unit. `ring` has the shape (PARTS + 1, levels)."""
         level = ring[:, self.quantities.level(quantity)]
         if quantity < len(self.quantities.levels):
-            known = level[1:][np.isfinite(level[1:])]
-            return float(known.mean()) if known.size else math.nan
+            return float(_mean(level[1:]))
         return float((level[-1] - level[0]) / SCALES[0].window_s)
 
     # State.
@@ -531,16 +525,12 @@ class Scores:
 
     Attributes:
         ts: the time of the frame, seconds since the Unix epoch.
-        layout: its names.
-        values: its values, shape (rows, features).
         state: the state after it.
         quantities: the evaluated quantities.
 
     """
 
     ts: float
-    layout: Layout
-    values: Matrix
     state: State
     quantities: Quantities
 
@@ -551,31 +541,30 @@ class Scores:
 
     @property
     def age_s(self) -> float:
-        """How long the model has been learning, in seconds."""
+        """The age of the model in seconds."""
         return self.ts - self.state.begin_ts
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
         lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
-        found = tuple(self._row(each, features) for each in lasting[:rows])
+        places = _places(self.state)
+        found = tuple(self._row(each, places[each.unit, each.is_row], features) for each in lasting[:rows])
         return Ranking(self.ts, self.score, found, self.age_s, self.age_s < YOUNG_S / 6.0)
 
-    def _row(self, anomaly: Anomaly, most: int | None) -> RowScore:
-        place = _places(replace(self.state, anomalies=(anomaly,)))[anomaly.unit, anomaly.is_row]
-        ring, evidence = self.state.evidence[0].ring[..., place], self.state.evidence[anomaly.scale]
+    def _row(self, anomaly: Anomaly, place: int, most: int | None) -> RowScore:
+        ring, evidence = self.state.evidence[0].ring[1:, :, place], self.state.evidence[anomaly.scale]
         leading = self.quantities.level(anomaly.quantity)
+        record = recorded(evidence.highest[:, place], evidence.second[:, place])
         found = []
-        for level, feature in enumerate(self.quantities.levels):
-            known = ring[1:, level][np.isfinite(ring[1:, level])]
-            if not known.size:
+        for level, recent in enumerate(_mean(ring).tolist()):
+            if math.isnan(recent):
                 continue
             mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])
-            recent, value = float(known.mean()), float(known[-1])
-            floor = float(self.quantities.resolution[level, 0])
-            spread = deviation + RECORDED * float(evidence.record[level, place]) + 3.0 * floor
-            above = (recent - mean) / spread
-            score = anomaly.score if level == leading else min(max(above, 0.0) / SCALES[0].limit, 1.0) * anomaly.score
-            found.append(FeatureScore(feature, value, mean, deviation, score, recent))
+            spread = deviation + RECORDED * float(record[level]) + 3.0 * float(self.quantities.resolution[level, 0])
+            share = min(max((recent - mean) / spread, 0.0) / SCALES[0].limit, 1.0)
+            score = anomaly.score if level == leading else share * anomaly.score
+            value = float(ring[np.isfinite(ring[:, level]), level][-1])
+            found.append(FeatureScore(self.quantities.levels[level], value, mean, deviation, score, recent))
         found.sort(key=lambda each: (each.feature != self.quantities.levels[leading], -each.score))
         age_s = self.ts - max(float(self.state.units.first_ts[place]), self.state.begin_ts)
         return RowScore(anomaly.row, anomaly.name, anomaly.score, tuple(found[:most]), age_s)

@@ -187,19 +187,14 @@ class Evidence:
         """Follow the episodes, and return which of them ended; their peaks enter the record."""
         over = (excess < OVER * self.peak) & learned
         peak = np.where(over, self.peak, 0.0)
+        highest, second = raised(self.highest, self.second, peak)
         noted = replace(
             self,
             peak=np.where(over, excess, np.where(learned, np.maximum(self.peak, excess), self.peak)),
-            highest=np.maximum(self.highest, peak),
-            second=np.maximum(self.second, np.minimum(self.highest, peak)),
+            highest=highest,
+            second=second,
         )
         return noted, over
-
-    @property
-    def record(self) -> Matrix:
-        """P: the second-highest peak, or half of the highest."""
-        record: Matrix = np.maximum(self.second, 0.5 * self.highest)
-        return record
 
     def released(self, unit: int, quantity: int, excess: float, level: Matrix | None) -> Evidence:
         """Learn from a unit again, after its anomaly has ended.
@@ -240,3 +235,14 @@ class Evidence:
             if found[each.name].shape != expected:
                 raise ValueError(f"{each.name}: expected the shape {expected}, got {found[each.name].shape}")
         return cls(**found)
+
+
+def raised(highest: Matrix, second: Matrix, peak: Matrix) -> tuple[Matrix, Matrix]:
+    """Add a peak to a record; 0 for none."""
+    return np.maximum(highest, peak), np.maximum(second, np.minimum(highest, peak))
+
+
+def recorded(highest: Matrix, second: Matrix) -> Matrix:
+    """P: the second-highest peak, or half of the highest."""
+    record: Matrix = np.maximum(second, 0.5 * highest)
+    return record

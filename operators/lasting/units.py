@@ -61,7 +61,7 @@ class Units:
         return len(self.names) + len(self.rows)
 
     def match(self, layout: Layout) -> bool:
-        """Whether the units are those of a layout."""
+        """Compare the units with a layout."""
         return self.frame_rows == tuple(layout.rows) and self.frame_names == tuple(layout.names)
 
     def aligned(self, layout: Layout, ts: float, last: float) -> tuple[Units, Places]:

@@ -163,7 +163,7 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[501], help="of the machines")
-    parser.add_argument("--days", type=float, help="at most so many of each machine")
+    parser.add_argument("--days", type=float, help="the most days of each machine")
     parser.add_argument("--kinds", type=int, nargs="+", default=range(len(KINDS)), help="numbers of machines")
     parser.add_argument("--budget", type=float, default=1.0, help="false alarms a day")
     parser.add_argument("--jobs", type=int, default=2)

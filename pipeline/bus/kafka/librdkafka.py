@@ -97,8 +97,8 @@ class LibrdkafkaMember:
         # Taken here and nowhere else: a membership newer than the partitions that were told could commit to some that
         # are somebody else's by now.
         self._membership = _membership(consumer.consumer_group_metadata())
-        # At an offset, though `seek` says another one later: "the end" is to be asked of a broker, and librdkafka may
-        # come back to that after the seek. So it goes on past records that nobody has read:
+        # At an absolute offset, though `seek` sets another one later. The end is a logical one: librdkafka asks brokers
+        # for it, and may return to it after the seek, past unread records:
         # https://github.com/confluentinc/librdkafka/issues/2256
         consumer.incremental_assign([TopicPartition(at.topic, at.partition, 0) for at in assigned])
         if assigned:
