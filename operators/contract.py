@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from laggard.operators.ranking import Ranking
 
     Matrix = NDArray[np.float64]
 
@@ -58,3 +60,36 @@ class FrameOperator(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+
+
+class Open(NamedTuple):
+    """An anomaly that an operator keeps open itself, from its onset to its end.
+
+    Attributes:
+        onset_ts: the estimated time of its onset, seconds since the Unix epoch.
+        score: its severity, above 1 while it lasts; it ends after it has been calm for a while.
+        rows: the number of rows that it is about: those of a name together, or one.
+        accepted: whether it became the new baseline at this tick, which is the last one at which it is open.
+
+    """
+
+    onset_ts: float
+    score: float
+    rows: int = 1
+    accepted: bool = False
+
+
+@runtime_checkable
+class LastingScores(Protocol):
+    """Scores of an operator that keeps anomalies of single rows open itself."""
+
+    @property
+    def sudden(self) -> float:
+        """The score of all rows without an open anomaly: above 1 is anomalous."""
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The open anomalies, each with an id of its own, in the order of their detection."""
+
+    def about(self, anomaly: str, rows: int, features: int) -> Ranking:
+        """Return the ranking of one anomaly: its row first, then others that it affects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
@@ -350,35 +350,48 @@ def looking() -> Looking:
 
 def _gaussian(settings: Settings) -> Wired:
     # Here, so that naming the operators does not load numpy and what else they need.
-    from laggard.operators.gaussian import MIGRATIONS, Gaussian  # noqa: PLC0415
+    from laggard.operators.deviations import MIGRATIONS, Deviations  # noqa: PLC0415
+    from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
+    from laggard.operators.lasting import Lasting  # noqa: PLC0415
 
     context_s = settings.seconds("gaussian.context")
     minimum_features = settings.count("gaussian.minimum_features")
     likelihood = cast("Likelihood", settings.choice("gaussian.likelihood"))
     false_alarms_per_day = settings.per_day("gaussian.false_alarms")
+    accepted_after_s = settings.seconds("gaussian.accepted_after")
     scopes = ("process", "host")
+
+    # The budget is the host's. Half of it is for processes that deviate for long; what is sudden shares the other half.
+    lasts = likelihood == "scale_free"
+    sudden_per_day = false_alarms_per_day / len(scopes) / (2.0 if lasts else 1.0)
+    gaussian = partial(
+        Gaussian,
+        context_s=context_s,
+        minimum_features=minimum_features,
+        likelihood=likelihood,
+        false_alarms_per_day=sudden_per_day,
+        weights=_WEIGHTS,
+        resolution=RESOLUTION,
+        waits=tuple(WAITS),
+        stocks=_STOCKS,
+    )
+
+    def make(**parameters: Any) -> Deviations:
+        lasting = Lasting(false_alarms_per_day=0.5 * false_alarms_per_day, accepted_after_s=accepted_after_s)
+        return Deviations(gaussian(**parameters), lasting if lasts else None)
+
     return Wired(
         "gaussian",
         COUNTERS,
         scopes,
-        partial(
-            Gaussian,
-            context_s=context_s,
-            minimum_features=minimum_features,
-            likelihood=likelihood,
-            # The budget is the host's: its streams share it.
-            false_alarms_per_day=false_alarms_per_day / len(scopes),
-            weights=_WEIGHTS,
-            resolution=RESOLUTION,
-            waits=tuple(WAITS),
-            stocks=_STOCKS,
-        ),
-        Gaussian.state_version,
+        make,
+        Deviations.state_version,
         {
             "context_s": context_s,
             "minimum_features": minimum_features,
             "likelihood": likelihood,
             "false_alarms_per_day": false_alarms_per_day,
+            "accepted_after_s": accepted_after_s,
         },
         MIGRATIONS,
     )
@@ -441,22 +454,6 @@ def _thresholds(settings: Settings) -> Mapping[ConditionName, float]:
     }
 
 
-def _lasting(settings: Settings) -> Wired:
-    from laggard.operators.lasting import Lasting  # noqa: PLC0415 - see above
-
-    false_alarms_per_day = settings.per_day("lasting.false_alarms")
-    return Wired(
-        "lasting",
-        COUNTERS,
-        ("process",),
-        partial(Lasting, false_alarms_per_day=false_alarms_per_day),
-        Lasting.state_version,
-        {"false_alarms_per_day": false_alarms_per_day},
-        # Who is slow asks what is unusual now, which may not have lasted yet.
-        answers_marks=settings.words("operators")[0] == "lasting",
-    )
-
-
 def _river(settings: Settings) -> Wired:
     """Raises `SettingError` where there is no such detector, or no river."""
     from laggard.operators.river import MIGRATIONS, Blueprint, River  # noqa: PLC0415 - see above
@@ -498,6 +495,5 @@ _REQUESTS = "requests"
 _WIRES: Mapping[str, Callable[[Settings], Wired]] = {
     "gaussian": _gaussian,
     "cpu": _cpu,
-    "lasting": _lasting,
     "river": _river,
 }

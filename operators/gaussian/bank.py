@@ -63,6 +63,13 @@ class Bank:
         blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Block.empty(0, 0))
         return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)), Episodes.empty(0, 0))
 
+    def freeze(self, rows: NDArray[np.bool_]) -> None:
+        """Drop the block that waits for some of the first rows, which keep their baselines."""
+        (columns,) = np.nonzero(rows)
+        weight, squares = self.waiting.weight.copy(), self.waiting.squares.copy()
+        weight[:, columns] = squares[:, columns] = 0.0
+        self.waiting = Moments(weight, self.waiting.mean, squares)
+
     def turn(self, decay: float, episode_s: float | None = None) -> None:
         """Learn the block that waits, let the open one wait, and open an empty one.
 

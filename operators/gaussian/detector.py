@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import Basis
 
     Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 LARGEST = 1e140
 """Values beyond this count as not there: their squares would not fit."""
@@ -245,8 +246,11 @@ class Gaussian:
         self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
         return scores
 
-    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
+    def learn(self, ts: float, layout: Layout, values: Matrix, frozen: Flags | None = None) -> None:
+        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names.
+
+        The baselines of the rows in `frozen`, shape (rows,), stay as they are, and so does the false-alarm budget.
+        """
         scores = self.score(ts, layout, values)
         judged, self._judged = self._judged, None
         assert judged is not None
@@ -266,7 +270,7 @@ class Gaussian:
             others = bank.last_ts[rows:]
             others[others == ts] = math.nextafter(ts, -math.inf)
         self._latest, self._settled = judged.evidence, judged.whole
-        self._turn(ts, layout)
+        self._turn(ts, layout, frozen)
         head = self._open
         if head is None:
             head = self._open = bank.open.head(features, rows)
@@ -275,7 +279,7 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
-        self._calibration.learn(ts, scores.worst)
+        self._calibration.learn(ts, scores.worst_of(frozen))
 
     def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
         """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.
@@ -446,7 +450,7 @@ class Gaussian:
         if self._open is not None:
             self._bank.open.even &= self._open.settle()
 
-    def _turn(self, ts: float, layout: Layout) -> None:
+    def _turn(self, ts: float, layout: Layout, frozen: Flags | None) -> None:
         """Close the open block of ticks when its time is over, and learn the one before it.
 
         After a gap, or when the clock has stepped back, both are learned: none of their ticks is recent.
@@ -461,11 +465,15 @@ class Gaussian:
             self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1, times.closed)
             return
         self._settle_block()
+        if frozen is not None:
+            self._bank.freeze(frozen)
         self._bank.turn(
             math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s),
             max(elapsed, 0.0) if self.episodes else None,
         )
         if not 0.0 <= ts - times.last < self.context_s / 16.0:
+            if frozen is not None:
+                self._bank.freeze(frozen)
             self._bank.turn(1.0, 0.0 if self.episodes else None)
         closed = times.closed
         if not 0.0 <= ts - closed < EPISODE_S:
@@ -633,6 +641,12 @@ class Scores:
     gone: tuple[RowScore, ...]
     age_s: float
     context_s: float
+
+    def worst_of(self, frozen: Flags | None) -> float:
+        """The raw score of the worst row but for those in `frozen`, shape (rows,); NaN where none is ranked."""
+        if frozen is None or not frozen.any():
+            return self.worst
+        return float(np.fmax.reduce(self.raw[~frozen], initial=math.nan))
 
     @property
     def row_scores(self) -> NDArray[np.float64]:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from laggard.operators.lasting.evidence import RECORD_S, RECORDED, Evidence, Quantities, Scale, raised, recorded
+from laggard.operators.lasting.evidence import PARTS, RECORD_S, RECORDED, Evidence, Quantities, raised, recorded
+from laggard.operators.lasting.scores import Scores
+from laggard.operators.lasting.state import (
+    KEPT,
+    SCALES,
+    YOUNG_S,
+    Anomaly,
+    State,
+    emptied,
+    mean_of,
+    places_of,
+    still_there,
+)
 from laggard.operators.lasting.units import Sums, Units
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,35 +34,19 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
 
-SCALES: Final = (
-    Scale(60.0, 2 * 3600.0, 1, 20.0),
-    Scale(300.0, 2 * 3600.0, 5, 20.0),
-    Scale(1800.0, 8 * 3600.0, 6, 10.0),
-)
-"""The limits were chosen on simulated machines, see tests/evaluation."""
-
 UNITS: Final = 100.0
 """The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
 
 BUDGET_POWER: Final = 0.5
 """z has a heavy tail: a tenth of the false alarms needs three times the limit."""
 
-YOUNG_S: Final = 6 * 3600.0
-"""Y: at this age limits are twice their final value."""
-
 LEAST_AGE_S: Final = 60.0
 
 NEW_S: Final = 3600.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
 
-KEPT: Final = 0.5
-"""An anomaly lasts while its excess is at least this share of the excess at its onset."""
-
 CALM_S: Final = 300.0
 """An anomaly ends after it has been calm for this long."""
-
-ACCEPTED_S: Final = 4 * 3600.0
-"""An anomaly of this length becomes the new baseline."""
 
 EXPLAINS: Final = 0.6
 """A row is reported instead of its name if it has this share of the excess."""
@@ -78,87 +73,6 @@ STOCKS: Final[Mapping[str, tuple[float, float]]] = {
     "threads": (0.5, 0.05),
 }
 """The stocks of a process, with r, and r of their growth per second."""
-
-
-class Anomaly(NamedTuple):
-    """An anomaly of one unit.
-
-    Attributes:
-        unit: a name, or the id of a row.
-        is_row: whether it is the id of a row.
-        row: the id of the row that used most at the onset.
-        name: the name of this row.
-        quantity: the quantity that was highest.
-        scale: the time scale that detected it.
-        opened_ts: the time of detection, seconds since the Unix epoch.
-        excess: the excess over the baseline then.
-        peak: the highest excess of a whole minute.
-        baseline: the mean before the onset.
-        now: the mean of the last minute.
-        calm_since: the time since when it has been calm; NaN while it lasts.
-
-    """
-
-    unit: str
-    is_row: bool
-    row: str
-    name: str
-    quantity: int
-    scale: int
-    opened_ts: float
-    excess: float
-    peak: float
-    baseline: float
-    now: float
-    calm_since: float
-
-    @property
-    def score(self) -> float:
-        """The severity, above 1 while the anomaly lasts."""
-        return max(self.now - self.baseline, 0.0) / (KEPT * self.excess)
-
-    def after(self, ts: float, now: float) -> Anomaly:
-        """Return the anomaly a sub-block later. `now` is the mean of the last minute."""
-        calm_since = ts if math.isnan(self.calm_since) else self.calm_since
-        if now - self.baseline >= KEPT * self.excess:
-            calm_since = math.nan
-        return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class State:
-    """The learned state. It is immutable: each tick makes a new one.
-
-    Attributes:
-        units: the units of evaluation.
-        evidence: the evidence of each scale.
-        newcomers: the highest and second-highest peaks of names that a new row had joined, shape (scales, 2,
-            quantities).
-        begin_ts: the time of the first tick, seconds since the Unix epoch.
-        last_ts: the time of the last tick.
-        opened_ts: the time at which the current sub-block of the shortest scale began.
-        interval_s: the time between the last two ticks.
-        blocks: the number of sub-blocks of the shortest scale so far.
-        anomalies: those that last, or have been calm for less than `CALM_S`, in the order of their onset.
-        near: for each scale, the share of its limit that the worst unit without an anomaly reaches.
-
-    """
-
-    units: Units
-    evidence: tuple[Evidence, ...]
-    newcomers: Matrix
-    begin_ts: float = math.nan
-    last_ts: float = math.nan
-    opened_ts: float = math.nan
-    interval_s: float = 0.0
-    blocks: int = 0
-    anomalies: tuple[Anomaly, ...] = ()
-    near: tuple[float, ...] = (0.0,) * len(SCALES)
-
-    @property
-    def score(self) -> float:
-        """The score of the worst unit, above 1 while an anomaly lasts."""
-        return max([*(each.score for each in self.anomalies), *(min(each, 1.0) for each in self.near)])
 
 
 class Lasting:
@@ -194,6 +108,7 @@ class Lasting:
         rates: features that tell what a row uses, with r of each.
         stocks: features that tell what a row holds, with r of each and of its growth per second.
         false_alarms_per_day: the budget of this stream.
+        accepted_after_s: an anomaly of this length becomes the new baseline.
 
     Example:
         >>> from types import SimpleNamespace
@@ -217,11 +132,15 @@ class Lasting:
         rates: Mapping[str, float] = RATES,
         stocks: Mapping[str, tuple[float, float]] = STOCKS,
         false_alarms_per_day: float = 1.0,
+        accepted_after_s: float = 4 * 3600.0,
     ) -> None:
         if not false_alarms_per_day > 0.0:
             raise ValueError(f"false_alarms_per_day: expected a number above 0, got {false_alarms_per_day!r}")
         self.quantities = Quantities(dict(rates), dict(stocks))
+        if not accepted_after_s > 0.0:
+            raise ValueError(f"accepted_after_s: expected a time above 0, got {accepted_after_s!r}")
         self._per_day = false_alarms_per_day
+        self._accepted_after_s = accepted_after_s
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
         self._state = State(Units.none(), none, np.zeros((len(SCALES), 2, len(self.quantities))))
         # What follows from the state and the last frame; never part of a snapshot.
@@ -236,7 +155,7 @@ class Lasting:
             raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
-        scores = Scores(ts, self._after(ts, layout, values), self.quantities)
+        scores = Scores(ts, layout, self._after(ts, layout, values), self.quantities)
         self._scored = ts, layout, values, scores
         return scores
 
@@ -252,12 +171,12 @@ class Lasting:
         state = self._align(ts, layout)
         step = ts - state.last_ts
         if not 0.0 < step <= max(LARGEST_GAP_S, GAP_TICKS * state.interval_s):
-            evidence = tuple(_anew(each) for each in state.evidence)
+            evidence = tuple(emptied(each) for each in state.evidence)
             step = min(step, SCALES[0].part_s) if step > 0.0 else state.interval_s
             state = replace(state, evidence=evidence, opened_ts=ts - step, blocks=0)
         sums = self._sums_of(state.units, layout)
         low = state.evidence[0].taking(*sums.of(values))
-        state = replace(state, evidence=(low, *state.evidence[1:]), last_ts=ts, interval_s=step)
+        state = replace(state, evidence=(low, *state.evidence[1:]), last_ts=ts, interval_s=step, accepted=())
         # A value covers the time up to its tick.
         if ts - state.opened_ts < SCALES[0].part_s - 0.5 * step:
             return state
@@ -280,7 +199,7 @@ class Lasting:
                 each.aligned(source, nothing, lived // scale.part_s)
                 for each, scale in zip(state.evidence, SCALES, strict=True)
             )
-            found = replace(state, units=units, evidence=evidence, anomalies=_there(state.anomalies, units))
+            found = replace(state, units=units, evidence=evidence, anomalies=still_there(state.anomalies, units))
         if math.isnan(found.begin_ts):
             found = replace(found, begin_ts=ts)
         self._aligned = layout, state, found
@@ -357,6 +276,9 @@ class Lasting:
             taken = np.nan_to_num(values[list(sums.places[unit]), layout.features.index(level)])
             row = layout.rows[sums.places[unit][int(taken.argmax())]]
         baseline = float(state.evidence[number].mean[quantity, unit])
+        part_s = SCALES[number].part_s
+        recent = self.quantities.of(state.evidence[number].ring[..., [unit]], part_s)[::-1, quantity, 0]
+        calm = np.flatnonzero(~(recent - baseline >= KEPT * excess))
         return Anomaly(
             unit=row if is_row else name,
             is_row=is_row,
@@ -365,6 +287,7 @@ class Lasting:
             quantity=quantity,
             scale=number,
             opened_ts=state.last_ts,
+            onset_ts=state.last_ts - part_s * float(calm[0] if calm.size else PARTS),
             excess=excess,
             peak=excess,
             baseline=baseline,
@@ -375,19 +298,21 @@ class Lasting:
     def _hold(self, state: State) -> State:
         """Follow the anomalies, and end those that are over."""
         kept = []
-        places = _places(state)
+        places = places_of(state)
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
                 now = self._now(state.evidence[0].ring[..., place], anomaly.quantity)
                 anomaly = anomaly.after(state.last_ts, now)
-            accepted = state.last_ts - anomaly.opened_ts >= ACCEPTED_S
+            accepted = state.last_ts - anomaly.onset_ts >= self._accepted_after_s
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
-            level = _mean(state.evidence[0].ring[1:, :, place]) if accepted else None
+            level = mean_of(state.evidence[0].ring[1:, :, place]) if accepted else None
+            if accepted:
+                state = replace(state, accepted=(*state.accepted, anomaly))
             # It was no anomaly on scales that are longer than it lasted.
-            lasted_s = state.last_ts - anomaly.opened_ts + SCALES[0].window_s
+            lasted_s = state.last_ts - anomaly.onset_ts
             state = replace(
                 state,
                 evidence=tuple(
@@ -401,7 +326,7 @@ class Lasting:
         """Return the mean of the last minute of a unit. `ring` has the shape (PARTS + 1, levels)."""
         level = ring[:, self.quantities.level(quantity)]
         if quantity < len(self.quantities.levels):
-            return float(_mean(level[1:]))
+            return float(mean_of(level[1:]))
         return float((level[-1] - level[0]) / SCALES[0].window_s)
 
     # State.
@@ -418,6 +343,7 @@ class Lasting:
             "times": [state.begin_ts, state.last_ts, state.opened_ts, state.interval_s],
             "blocks": state.blocks,
             "anomalies": [list(each) for each in state.anomalies],
+            "accepted": [list(each) for each in state.accepted],
             "near": list(state.near),
         }
 
@@ -441,6 +367,7 @@ class Lasting:
             interval_s,
             int(state["blocks"]),
             tuple(Anomaly(*each) for each in state["anomalies"]),
+            tuple(Anomaly(*each) for each in state["accepted"]),
             tuple(map(float, state["near"])),
         )
         self._sums = self._aligned = self._scored = None
@@ -452,48 +379,13 @@ def _with(state: State, number: int, evidence: Evidence) -> State:
     return replace(state, evidence=tuple(every))
 
 
-def _there(anomalies: tuple[Anomaly, ...], units: Units) -> tuple[Anomaly, ...]:
-    """Drop the anomalies of rows that have ended. A row that is the last one of its name goes on as that name."""
-    rows, left = set(units.rows), set(units.frame_rows)
-    renamed = (
-        each._replace(unit=each.name, is_row=False) if each.is_row and each.unit in left - rows else each
-        for each in anomalies
-    )
-    return tuple(each for each in renamed if not each.is_row or each.unit in rows)
-
-
-def _anew(evidence: Evidence) -> Evidence:
-    """Empty the windows, after a gap."""
-    return replace(
-        evidence,
-        ring=np.full_like(evidence.ring, np.nan),
-        total=np.zeros_like(evidence.total),
-        count=np.zeros_like(evidence.count),
-    )
-
-
-def _mean(blocks: Matrix) -> Matrix:
-    """Return the mean of the known sub-blocks; NaN where none is known."""
-    known = np.isfinite(blocks)
-    count = known.sum(axis=0)
-    total = np.where(known, blocks, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _places(state: State) -> dict[tuple[str, bool], int]:
-    """Return the place of each unit with an anomaly."""
-    names, rows = state.units.names, state.units.rows
-    wanted = {(each.unit, each.is_row) for each in state.anomalies}
-    found = {(name, False): place for place, name in enumerate(names) if (name, False) in wanted}
-    return found | {(row, True): len(names) + place for place, row in enumerate(rows) if (row, True) in wanted}
-
-
 def _frozen(state: State, sums: Sums) -> Flags:
     """Return the units that are not learned: those with an anomaly, the rows of such a name, the name of such a row."""
     names = len(state.units.names)
     frozen = np.zeros(len(state.units), bool)
     if state.anomalies:
-        frozen[list(_places(state).values())] = True
+        places = places_of(state)
+        frozen[[places[each.unit, each.is_row] for each in state.anomalies]] = True
         of_names, of_rows = frozen[:names].copy(), frozen[names:].copy()
         np.logical_or.at(frozen, sums.name_of, of_rows)
         frozen[names:] |= of_names[sums.name_of]
@@ -517,54 +409,3 @@ def _subjects(beyond: Places, best: Places, excess: Matrix, sums: Sums, names: i
         if excess[quantity, unit] > 0.0:
             subjects.append((unit, quantity))
     return subjects
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """The scores of one frame.
-
-    Attributes:
-        ts: the time of the frame, seconds since the Unix epoch.
-        state: the state after it.
-        quantities: the evaluated quantities.
-
-    """
-
-    ts: float
-    state: State
-    quantities: Quantities
-
-    @property
-    def score(self) -> float:
-        """The score of the frame, above 1 while an anomaly lasts."""
-        return self.state.score
-
-    @property
-    def age_s(self) -> float:
-        """The age of the model in seconds."""
-        return self.ts - self.state.begin_ts
-
-    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
-        lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
-        places = _places(self.state)
-        found = tuple(self._row(each, places[each.unit, each.is_row], features) for each in lasting[:rows])
-        return Ranking(self.ts, self.score, found, self.age_s, self.age_s < YOUNG_S / 6.0)
-
-    def _row(self, anomaly: Anomaly, place: int, most: int | None) -> RowScore:
-        ring, evidence = self.state.evidence[0].ring[1:, :, place], self.state.evidence[anomaly.scale]
-        leading = self.quantities.level(anomaly.quantity)
-        record = recorded(evidence.highest[:, place], evidence.second[:, place])
-        found = []
-        for level, recent in enumerate(_mean(ring).tolist()):
-            if math.isnan(recent):
-                continue
-            mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])
-            spread = deviation + RECORDED * float(record[level]) + 3.0 * float(self.quantities.resolution[level, 0])
-            share = min(max((recent - mean) / spread, 0.0) / SCALES[0].limit, 1.0)
-            score = anomaly.score if level == leading else share * anomaly.score
-            value = float(ring[np.isfinite(ring[:, level]), level][-1])
-            found.append(FeatureScore(self.quantities.levels[level], value, mean, deviation, score, recent))
-        found.sort(key=lambda each: (each.feature != self.quantities.levels[leading], -each.score))
-        age_s = self.ts - max(float(self.state.units.first_ts[place]), self.state.begin_ts)
-        return RowScore(anomaly.row, anomaly.name, anomaly.score, tuple(found[:most]), age_s)

@@ -255,7 +255,7 @@ class RegressionTask(RecordTask):
         self._observe(key, lambda observer: observer.modelled(key, one.operator.models, models))
 
     def _tell(self, key: str, one: Application, interval: Interval, judged: Judged, *, fires: bool) -> None:
-        if one.anomalies.open is not None:
+        if one.anomalies.open:
             one.anomalies = one.anomalies.after(interval.frame, over=one.trigger.armed)
         if one.courses:
             self._follow(key, one, judged)
@@ -301,7 +301,8 @@ class RegressionTask(RecordTask):
         def look() -> tuple[Ranking, Blame | None]:
             return judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES), judged.blame()
 
-        going_on = "" if one.anomalies.open is None else one.anomalies.open.id
+        open_now = one.anomalies.of_score
+        going_on = "" if open_now is None else open_now.id
         one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look)
         for each in told:
             self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())

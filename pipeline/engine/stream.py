@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from laggard.operators.contract import FrameOperator
+from laggard.operators.contract import FrameOperator, LastingScores
 from laggard.pipeline.incidents.anomalies import Anomalies, restored
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
@@ -198,8 +198,9 @@ class Stream:
         self.interval_s = frame.ts - self.ts if math.isfinite(self.ts) else 0.0
         self.ts = frame.ts
         self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
-        if self.anomalies.open is not None:
-            self.anomalies = self.anomalies.after(frame, over=trigger.armed)
+        if self.anomalies.open:
+            kept = scores.open if isinstance(scores, LastingScores) else ()
+            self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept)
         self.set_back, self._set_back_ts = 0, -math.inf
 
     def scores(self) -> Scores | None:

@@ -13,20 +13,22 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.calibration import QUIET_S
+from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream
-from laggard.pipeline.explaining.telling import sentence, story
+from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
-from laggard.pipeline.incidents.courses import followed, opening
+from laggard.pipeline.incidents.courses import Told, followed, kept_open, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
 from laggard.pipeline.records import Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
@@ -34,11 +36,11 @@ from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.operators.contract import Open
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.engine.telemetry import TaskTelemetry
-    from laggard.pipeline.incidents.courses import Told
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame, Progress
     from laggard.pipeline.wiring import Wired
@@ -47,6 +49,8 @@ MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
 
 MARK_ROWS, MARK_FEATURES = 20, 10
+
+NOTHING_KEPT: Final[Mapping[str, Open]] = {}
 
 NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
 """The answer to a mark when no frame is near it."""
@@ -191,7 +195,9 @@ class Task(RecordTask):
     def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
         try:
             scores = stream.score(frame)
-            fires, trigger = stream.trigger.after(frame.ts, scores.score, QUIET_S)
+            kept = _kept(scores)
+            judged = scores.sudden if isinstance(scores, LastingScores) else scores.score
+            fires, trigger = stream.trigger.after(frame.ts, judged, QUIET_S)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
@@ -200,26 +206,34 @@ class Task(RecordTask):
             self._follow(record, stream, frame, scores)
         if fires:
             self._open(record, stream, frame, scores, before)
+        if kept:
+            known = {each.own for each in stream.anomalies.open}
+            for own in kept:
+                if own not in known and not self._goes_on(stream, frame, scores, own):
+                    self._open(record, stream, frame, scores, before, own)
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
             try:
                 observer.scored(self.wired.name, frame, scores, stream.anomalies)
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
-    def _open(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None) -> None:
-        """Open an anomaly, and tell of it; `before` is the frame before."""
-        anomaly = anomaly_id(self.wired.name, frame.key, f"{self._place(record)}")
-        opened = OpenAnomaly(anomaly, frame.ts, self._is_live(record))
+    def _open(  # noqa: PLR0917 - what an anomaly is made of
+        self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
+    ) -> None:
+        """Open an anomaly, and tell of it; `before` is the frame before, `own` the operator's id of what it keeps."""
+        place = f"{self._place(record)} {own}" if own else self._place(record)
+        began_ts = _kept(scores)[own].onset_ts if own else frame.ts
+        opened = OpenAnomaly(anomaly_id(self.wired.name, frame.key, place), began_ts, self._is_live(record), own=own)
         try:
-            found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+            found = _ranking(scores, own)
             blame = self._blame(scores, found, frame)
             opened = opened.blaming(blame)
             told = self._anomaly(opened, frame, scores, found, blame)
-            if more := self._beside(found, frame, before):
+            if not own and (more := self._beside(found, frame, before)):
                 told = replace(told, sentence=f"{told.sentence} {more}")
             self.outputs.append(told)
             self._counts.anomalies += 1
-            stream.courses = (*stream.courses, opening(told))
+            stream.courses = (*stream.courses, opening(told, own))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
             self._refuse_frame(record, frame, f"an anomaly that cannot be told: {_told(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
@@ -228,6 +242,7 @@ class Task(RecordTask):
         self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
     ) -> Anomaly:
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
+        kept = _kept(scores).get(opened.own)
         return Anomaly(
             id=opened.id,
             operator=self.wired.name,
@@ -235,31 +250,57 @@ class Task(RecordTask):
             keyed_by=frame.keyed_by,
             key=frame.key,
             ts=frame.ts,
-            score=scores.score,
+            score=scores.score if kept is None else kept.score,
             ranking=ranking,
-            sentence=self._sentence(scores, found, frame),
+            sentence=self._sentence(scores, found, frame, opened.own),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=opened.live,
             scope=frame.scope,
             blame=blame,
+            onset_ts=math.nan if kept is None else kept.onset_ts,
         )
+
+    def _goes_on(self, stream: Stream, frame: Frame, scores: Scores, own: str) -> bool:
+        """Let what the stream's score found go on as what the operator keeps open, if both blame the same program."""
+        try:
+            found = _ranking(scores, own)
+            blame = self._blame(scores, found, frame)
+            sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
+            if sudden is None or blame is None:
+                return False
+            kept = _kept(scores)[own]
+            course = sudden.kept(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
+            course = course.extended(frame.ts, found, blame, worse=False)
+            said = self._sentence(scores, found, frame, own)
+        except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
+            return False
+        self.outputs.append(self._progress(Told(course, "extended", found), frame.key, frame.scope, frame.ts, said))
+        stream.courses = tuple(course if each is sudden else each for each in stream.courses)
+        opened = OpenAnomaly(course.id, course.began_ts, course.live, own=own).blaming(blame)
+        stream.anomalies = stream.anomalies.going_on(opened)
+        return True
 
     def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
         """Tell what became of the anomalies that were told before this frame."""
 
-        def look() -> tuple[Ranking, Blame | None] | None:
+        def look(own: str = "") -> tuple[Ranking, Blame | None] | None:
             try:
-                found = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+                found = _ranking(scores, own)
                 return found, self._blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse_frame(record, frame, f"progress that cannot be told: {_told(error)}")
                 return None
 
-        going_on = "" if stream.anomalies.open is None else stream.anomalies.open.id
-        stream.courses, told = followed(stream.courses, frame.ts, scores.score, going_on, look)
+        of_score = stream.anomalies.of_score
+        judged = scores.sudden if isinstance(scores, LastingScores) else scores.score
+        left, told = followed(stream.courses, frame.ts, judged, "" if of_score is None else of_score.id, look)
+        if any(course.own for course in left):
+            left, more = kept_open(left, frame.ts, _kept(scores), lambda own: partial(look, own))
+            told += more
+        stream.courses = left
         for each in told:
-            said = "" if each.ranking is None else self._sentence(scores, each.ranking, frame)
+            said = "" if each.ranking is None else self._sentence(scores, each.ranking, frame, each.course.own)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
 
     # What is said of a frame.
@@ -268,9 +309,11 @@ class Task(RecordTask):
         """Who is to blame, by a frame's scores and what was ranked of them."""
         return blamed(found, frame.scope)
 
-    def _sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
+    def _sentence(self, scores: Scores, found: Ranking, frame: Frame, own: str = "") -> str:
         """What that is in plain words."""
         commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+        if (kept := _kept(scores).get(own)) is not None:
+            return lasting_sentence(found, commands, frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
         return sentence(found, commands, frame.scope)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
@@ -380,6 +423,18 @@ def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
     host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
     commands = {} if frame is None else dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
     return " ".join(story(judge(ranking, host), ranking, commands, scope))
+
+
+def _kept(scores: Scores) -> Mapping[str, Open]:
+    """The anomalies that the operator keeps open itself."""
+    return scores.open if isinstance(scores, LastingScores) else NOTHING_KEPT
+
+
+def _ranking(scores: Scores, own: str) -> Ranking:
+    """The ranking of an anomaly that the operator keeps open itself, or else of the frame, with enough to judge it."""
+    if own and isinstance(scores, LastingScores):
+        return scores.about(own, JUDGED_ROWS, JUDGED_FEATURES)
+    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
 
 
 def _told(error: Exception) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.causes import causes
-from laggard.pipeline.explaining.explain import beside_usual, finding, judged, pid_of, printable, subject
+from laggard.pipeline.explaining.explain import beside_usual, clause, finding, judged, pid_of, printable, subject
 from laggard.pipeline.explaining.prolonged import prolonged_sentence
 from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import judge
@@ -27,6 +27,11 @@ NAMED: Final = 4
 """So many kinds of culprits, and of victims, are told in a sentence."""
 
 MOST_PIDS: Final = 8
+
+_CORES: Final[Mapping[str, str]] = {
+    "cpu_user_ratio": "uses {} in user mode",
+    "cpu_system_ratio": "uses {} inside the kernel",
+}
 
 _NOTHING_YET: Final = "Nothing can be judged yet: no row has been seen for long enough."
 
@@ -102,6 +107,31 @@ def verdict_sentence(
     if scored:
         return told
     return f"{'Nothing is certain yet' if ranking.young else 'Nothing is unusual enough for an alert'}. {told}"
+
+
+def lasting_sentence(
+    ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float, *, rows: int = 1
+) -> str:
+    """Describe an anomaly that lasts, by the ranking that is about it.
+
+    Args:
+        ranking: its row first, then rows that wait.
+        commands: by row id, the command line.
+        scope: what the rows are, see `Frame.scope`.
+        lasted_s: the time since its onset, in seconds.
+        rows: the number of rows of this name that it is about.
+
+    """
+    row = ranking.rows[0]
+    first = row.features[0]
+    many = rows > 1
+    who = f"`{printable(row.name)}` ({rows:,} processes together)" if many else subject(row, commands, scope)
+    doing = clause(first.feature, judged(first), scope).removeprefix("it ")
+    usual = readable(first.feature, first.mean)
+    if first.feature in _CORES:
+        doing, usual = _CORES[first.feature].format(_cores(judged(first))), _cores(first.mean)
+    told = f"{who} {doing}. It has done so for {readable_duration(lasted_s)}; its baseline is {usual}."
+    return told + _victims(judge(ranking).victims, "These wait longer than usual")
 
 
 def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
@@ -194,6 +224,11 @@ def _others(rows: Sequence[RowScore]) -> str:
     so = "So is 1" if len(rows) == 1 else f"So are {len(rows)}"
     which = f" (pid{'s' if len(rows) > 1 else ''} {', '.join(pids)})" if pids else ""
     return f"{so} more `{name}`{which}, with {span}."
+
+
+def _cores(used: float) -> str:
+    shown = f"{used:.2f}" if used < 10.0 else f"{used:.0f}"
+    return "1 core" if shown == "1.00" else f"{shown} cores"
 
 
 def _victims(victims: Sequence[Victim], begin: str) -> str:

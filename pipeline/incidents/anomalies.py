@@ -15,7 +15,7 @@ from laggard.pipeline.explaining.verdict import judge, resources_of
 from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.explaining.causes import Resource
@@ -51,6 +51,7 @@ class OpenAnomaly(NamedTuple):
             the side on which it was then. NaN where it is not known.
         usual: the mean of what was usual when it opened; NaN where nothing was known.
         usual_deviation: the standard deviation of that.
+        own: the id by which the operator keeps it open itself; empty if it is that of the stream's score.
 
     """
 
@@ -63,6 +64,7 @@ class OpenAnomaly(NamedTuple):
     value: float = math.nan
     usual: float = math.nan
     usual_deviation: float = math.nan
+    own: str = ""
 
     def blaming(self, blame: Blame | None) -> OpenAnomaly:
         """The same with what it opens with: who is to blame."""
@@ -92,31 +94,49 @@ class Anomalies(NamedTuple):
 
     Attributes:
         opened: how many live ones have been opened.
-        open: the one that is open.
+        open: those that are open, in the order of their opening; at most one is that of the stream's score.
 
     """
 
     opened: int = 0
-    open: OpenAnomaly | None = None
+    open: tuple[OpenAnomaly, ...] = ()
 
     @property
-    def live(self) -> OpenAnomaly | None:
-        """The one that is open, if it is live."""
-        return self.open if self.open is not None and self.open.live else None
+    def live(self) -> tuple[OpenAnomaly, ...]:
+        """Those that are open and live."""
+        return tuple(each for each in self.open if each.live)
+
+    @property
+    def of_score(self) -> OpenAnomaly | None:
+        """The one of the stream's score."""
+        return next((each for each in self.open if not each.own), None)
 
     def opening(self, anomaly: OpenAnomaly) -> Anomalies:
         """After an anomaly was opened."""
-        return Anomalies(self.opened + anomaly.live, anomaly)
+        others = (each for each in self.open if each.own != anomaly.own)
+        return Anomalies(self.opened + anomaly.live, (*others, anomaly))
 
-    def after(self, frame: Frame, *, over: bool) -> Anomalies:
-        """After a frame that opened none; `over` says whether it closes the one that is open."""
-        return Anomalies(self.opened, None if over or self.open is None else self.open.after(frame))
+    def going_on(self, anomaly: OpenAnomaly) -> Anomalies:
+        """After one that is known by its id goes on as what the operator keeps open."""
+        return Anomalies(self.opened, (*(each for each in self.open if each.id != anomaly.id), anomaly))
+
+    def after(self, frame: Frame, *, over: bool, kept: Collection[str] = ()) -> Anomalies:
+        """After a frame that opened none.
+
+        Args:
+            frame: the frame.
+            over: whether the anomaly of the stream's score is over.
+            kept: the ids of those that the operator keeps open itself.
+
+        """
+        left = (each for each in self.open if (each.own in kept if each.own else not over))
+        return Anomalies(self.opened, tuple(each.after(frame) for each in left))
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data; nothing where there was none."""
-        if not self.opened and self.open is None:
+        if not self.opened and not self.open:
             return {}
-        return {_KEY: {"opened": self.opened, "open": None if self.open is None else self.open._asdict()}}
+        return {_KEY: {"opened": self.opened, "open": [each._asdict() for each in self.open]}}
 
 
 def restored(state: dict[str, Any]) -> Anomalies:
@@ -127,9 +147,10 @@ def restored(state: dict[str, Any]) -> Anomalies:
 
     """
     if (found := state.get(_KEY)) is None:
-        return Anomalies() if state["armed"] else Anomalies(0, OpenAnomaly("", float(state["ts"]), live=True))
-    anomaly = None if found["open"] is None else OpenAnomaly(**found["open"])
-    return Anomalies(int(found["opened"]), anomaly)
+        return Anomalies() if state["armed"] else Anomalies(0, (OpenAnomaly("", float(state["ts"]), live=True),))
+    # An older laggard wrote the only one, or nothing.
+    each = found["open"] if isinstance(found["open"], list) else [found["open"]] if found["open"] else []
+    return Anomalies(int(found["opened"]), tuple(OpenAnomaly(**one) for one in each))
 
 
 def blamed(ranking: Ranking, scope: str) -> Blame | None:

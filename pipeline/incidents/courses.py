@@ -12,6 +12,7 @@ partition knows no other time than its own: of that one nothing ends before its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.records import KeyedBy
     from laggard.pipeline.records.outputs import Anomaly, AnomalyChange
@@ -64,6 +66,8 @@ class Course(NamedTuple):
         blame: who was blamed last; None where nobody was.
         age_s: how long the model had been learning when it opened, in seconds.
         young: whether that was too short to be relied on.
+        own: the id by which the operator keeps it open itself; empty if it is that of the stream's score.
+        onset_ts: the estimated time of its onset; NaN if it is that of its opening.
 
     """
 
@@ -82,10 +86,25 @@ class Course(NamedTuple):
     blame: Blame | None
     age_s: float
     young: bool
+    own: str = ""
+    onset_ts: float = math.nan
+
+    @property
+    def began_ts(self) -> float:
+        """When it began, as far as is known."""
+        return self.opened_ts if math.isnan(self.onset_ts) else self.onset_ts
 
     def after(self, ts: float, score: float) -> Course:
         """The same after one more score above 1."""
         return self._replace(until_ts=ts, score=max(self.score, score))
+
+    def blames(self, blame: Blame | None) -> bool:
+        """Whether it blamed this program last."""
+        return self.blame is not None and blame is not None and self.blame.name == blame.name
+
+    def kept(self, own: str, onset_ts: float) -> Course:
+        """The same as one that the operator keeps open."""
+        return self._replace(own=own, onset_ts=onset_ts)
 
     def lasts(self, ts: float) -> bool:
         """Whether it is time to tell that it goes on."""
@@ -121,9 +140,9 @@ class Course(NamedTuple):
         """Whether it has ended."""
         return ts - self.until_ts >= JOINED_S
 
-    def ended(self) -> Told:
+    def ended(self, *, accepted: bool = False) -> Told:
         """What is told of its end."""
-        return Told(self._replace(number=self.number + 1), "ended")
+        return Told(self._replace(number=self.number + 1), "ended", accepted=accepted)
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data."""
@@ -137,20 +156,22 @@ class Told(NamedTuple):
         course: of the anomaly, after it was told.
         change: what became of it.
         ranking: what it is like now, with enough rows and features to judge it; None where it has ended.
+        accepted: whether it has ended because it is the new baseline.
 
     """
 
     course: Course
     change: AnomalyChange
     ranking: Ranking | None = None
+    accepted: bool = False
 
 
 Look = Callable[[], "tuple[Ranking, Blame | None] | None"]
 """Ranks the newest frame, and says who is to blame; None where that is not possible."""
 
 
-def opening(anomaly: Anomaly) -> Course:
-    """The course of an anomaly that was told just now."""
+def opening(anomaly: Anomaly, own: str = "") -> Course:
+    """The course of an anomaly that was told just now; `own` as in `Course`."""
     return Course(
         id=anomaly.id,
         keyed_by=anomaly.keyed_by,
@@ -167,6 +188,8 @@ def opening(anomaly: Anomaly) -> Course:
         blame=anomaly.blame,
         age_s=anomaly.model_age_s,
         young=anomaly.young,
+        own=own,
+        onset_ts=anomaly.onset_ts,
     )
 
 
@@ -189,7 +212,9 @@ def followed(
     left: list[Course] = []
     told: list[Told] = []
     for course in courses:
-        if score > 1.0 and course.id == going_on:
+        if course.own:
+            left.append(course)
+        elif score > 1.0 and course.id == going_on:
             now, extended = _extended(course.after(ts, score), ts, look)
             left.append(now)
             told += extended
@@ -197,6 +222,41 @@ def followed(
             told.append(course.ended())
         else:
             left.append(course)
+    return tuple(left), told
+
+
+def kept_open(
+    courses: Sequence[Course], ts: float, found: Mapping[str, Open], look: Callable[[str], Look]
+) -> tuple[tuple[Course, ...], list[Told]]:
+    """Follow the anomalies that an operator keeps open itself.
+
+    Args:
+        courses: those that have not ended, in the order of their opening.
+        ts: the time of the frame, seconds since the Unix epoch.
+        found: what the operator keeps open now.
+        look: ranks the newest frame for one of them, by its own id.
+
+    Returns:
+        The courses that have not ended, and what is to be told.
+
+    """
+    left: list[Course] = []
+    told: list[Told] = []
+    for course in courses:
+        if not course.own:
+            left.append(course)
+        elif (now := found.get(course.own)) is None:
+            told.append(course.ended())
+        else:
+            after = course.after(ts, now.score) if now.score > 1.0 else course
+            if now.accepted:
+                told.append(after.ended(accepted=True))
+            elif now.score > 1.0:
+                after, extended = _extended(after, ts, look(course.own))
+                left.append(after)
+                told += extended
+            else:
+                left.append(after)
     return tuple(left), told
 
 

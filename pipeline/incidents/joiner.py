@@ -123,7 +123,10 @@ class Joiner:
         if isinstance(found, Progress) and found.change == "ended":
             if known is None:
                 return told
-            return [*told, *self._end(known, found.id, found.until_ts, found.ts, found.silent_since_ts)]
+            return [
+                *told,
+                *self._end(known, found.id, found.until_ts, found.ts, found.silent_since_ts, accepted=found.accepted),
+            ]
         if known is None:
             return [*told, *self._place(found)]
         # What is said once more, as after an operator was reset to an earlier place, changes nothing.
@@ -160,8 +163,7 @@ class Joiner:
 
     def _begin(self, found: Anomaly | Progress, seen: Evidence) -> Incident:
         names = _names(seen)
-        closed = [each.ts for each in self._closed if not set(names).isdisjoint(each.names)]
-        opened_ts = max([seen.opened_ts, *closed])
+        opened_ts = self._after_closed(seen.opened_ts, names)
         incident = Incident(
             # Where it counted as ended and goes on, there was an incident that it opened.
             id=incident_id(f"{found.id} {found.number}" if isinstance(found, Progress) else found.id),
@@ -186,21 +188,31 @@ class Joiner:
         self._open.append(opened)
         return _tell(opened, "opened", found.ts)
 
+    def _after_closed(self, opened_ts: float, names: Sequence[str]) -> float:
+        """When an incident opens that began so early: not before an earlier one of the same program closed."""
+        closed = (each.ts for each in self._closed if not set(names).isdisjoint(each.names))
+        return max([opened_ts, *closed])
+
+    def _take_in(self, known: _Open, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> None:
+        """Take what was found last into an incident, which began as early as all of its anomalies."""
+        known.heard[found.id] = _heard(found)
+        known.told = _with(known.told, found, seen, evidence)
+        _remember(known, _names(seen))
+        if seen.opened_ts < known.told.opened_ts:
+            opened_ts = min(self._after_closed(seen.opened_ts, known.names), known.told.opened_ts)
+            known.told = replace(known.told, opened_ts=opened_ts)
+
     def _join(self, incidents: list[_Open], found: Anomaly | Progress, seen: Evidence) -> list[Incident]:
         """Put an anomaly into the oldest of these incidents, and the others too."""
         into = incidents[0]
-        into.heard[found.id] = _heard(found)
-        into.told = _with(into.told, found, seen, [*into.told.evidence, seen])
-        _remember(into, _names(seen))
+        self._take_in(into, found, seen, [*into.told.evidence, seen])
         return [*self._merge(into, incidents[1:], found.ts), _tell(into, "extended", found.ts)]
 
     def _extend(self, known: _Open, found: Progress) -> list[Incident]:
         """An anomaly that is known got worse, blames another one, or goes on."""
         seen = _evidence(found)
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
-        known.heard[found.id] = _heard(found)
-        known.told = _with(known.told, found, seen, evidence)
-        _remember(known, _names(seen))
+        self._take_in(known, found, seen, evidence)
         program = _program(seen)
         same = [each for each in self._open if each is known or (program is not None and each.same(program))]
         return [*self._merge(same[0], same[1:], found.ts), _tell(same[0], "extended", found.ts)]
@@ -232,7 +244,9 @@ class Joiner:
 
     # Anomalies that end.
 
-    def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, silent_since_ts: float) -> list[Incident]:
+    def _end(
+        self, known: _Open, anomaly: str, until_ts: float, ts: float, silent_since_ts: float, *, accepted: bool = False
+    ) -> list[Incident]:
         """An anomaly has ended; gives the closing of its incident where it was the last one of it."""
         del known.heard[anomaly]
         evidence = [
@@ -244,7 +258,7 @@ class Joiner:
             return []
         self._open.remove(known)
         until_ts = max(known.told.opened_ts, *(each.until_ts for each in known.told.evidence))
-        known.told = replace(known.told, until_ts=until_ts, silent_since_ts=silent_since_ts)
+        known.told = replace(known.told, until_ts=until_ts, silent_since_ts=silent_since_ts, accepted=accepted)
         told = _tell(known, "closed", ts)
         self._closed = [*self._closed, _Closed(told.ts, tuple(known.names))][-MOST_CLOSED:]
         return [told]
@@ -300,7 +314,7 @@ def _tell(about: _Open, change: Change, ts: float, merged_into: str = "") -> Inc
         ts=max(about.told.ts, ts),
         merged_into=merged_into,
     )
-    leading = _leading(told.evidence)
+    leading = _leading(tuple(about.going_on()) or told.evidence)
     told = replace(told, blame=leading.blame)
     about.told = replace(told, sentence=incident_sentence(told, leading))
     return about.told
@@ -347,13 +361,19 @@ def _evidence(found: Anomaly | Progress) -> Evidence:
         anomaly=found.id,
         operator=found.operator,
         scope=found.scope,
-        opened_ts=found.opened_ts if isinstance(found, Progress) else found.ts,
+        opened_ts=_began(found),
         until_ts=math.nan,
         score=_score(found.score),
         young=found.young,
         sentence=found.sentence,
         blame=found.blame,
     )
+
+
+def _began(found: Anomaly | Progress) -> float:
+    if not math.isnan(found.onset_ts):
+        return found.onset_ts
+    return found.opened_ts if isinstance(found, Progress) else found.ts
 
 
 def _score(score: float) -> float:

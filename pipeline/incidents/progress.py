@@ -57,7 +57,10 @@ def progress(
         ts=ts,
         score=course.score,
         ranking=ranking,
-        sentence=sentence or ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, silent_since_ts),
+        sentence=sentence
+        or ended_sentence(
+            course.blame, scope, course.until_ts - course.began_ts, silent_since_ts, accepted=told.accepted
+        ),
         model_age_s=ranking.age_s,
         young=ranking.young,
         live=course.live,
@@ -68,4 +71,6 @@ def progress(
         opened_ts=course.opened_ts,
         until_ts=course.until_ts,
         silent_since_ts=silent_since_ts,
+        accepted=told.accepted,
+        onset_ts=course.onset_ts,
     )

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 
 
-def ended_sentence(blame: Blame | None, scope: str, lasted_s: float, silent_since_ts: float) -> str:
+def ended_sentence(
+    blame: Blame | None, scope: str, lasted_s: float, silent_since_ts: float, *, accepted: bool = False
+) -> str:
     """Say that an anomaly has ended, which lasted so long and blamed this row last.
 
     Args:
@@ -23,9 +25,12 @@ def ended_sentence(blame: Blame | None, scope: str, lasted_s: float, silent_sinc
         scope: what the rows are.
         lasted_s: from its opening until it was last seen.
         silent_since_ts: where it was not seen to end, when it was heard of last; else NaN.
+        accepted: whether it goes on and is the new baseline.
 
     """
-    if not math.isnan(silent_since_ts):
+    if accepted:
+        lasted = _accepted(lasted_s)
+    elif not math.isnan(silent_since_ts):
         lasted = _unseen(silent_since_ts, lasted_s)
     else:
         lasted = f"It is over; it lasted {readable_duration(lasted_s)}." if lasted_s >= 1.0 else "It was over at once."
@@ -52,6 +57,8 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     if incident.change == "closed":
         lasted_s = incident.until_ts - incident.opened_ts
         blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"
+        if incident.accepted:
+            return f"On {where} since {began}: {_accepted(lasted_s)}{blamed} {_seen(incident)}"
         if not math.isnan(incident.silent_since_ts):
             unseen = _unseen(incident.silent_since_ts, lasted_s)
             return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
@@ -61,6 +68,11 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     if closer := _closer(incident, leading):
         told.append(f"Look closer: {closer}.")
     return " ".join(told)
+
+
+def _accepted(lasted_s: float) -> str:
+    """Say that it goes on, and is the new baseline."""
+    return f"It persists after {readable_duration(lasted_s)} and is treated as usual from now on."
 
 
 def _unseen(silent_since_ts: float, lasted_s: float) -> str:

@@ -123,8 +123,8 @@ METRICS: tuple[Metric, ...] = (
         "anomalies_open",
         "gauge",
         _STREAM,
-        "1 while an operator's anomaly is open, else 0: from a score above 1 until it has been 1 or less for "
-        f"{QUIET_S:.0f} s. Of live frames only.",
+        "The number of an operator's open anomalies: one from a score above 1 until it has been 1 or less for "
+        f"{QUIET_S:.0f} s, and one for each process or name that deviates for long. Of live frames only.",
     ),
     Metric(
         "anomalies_opened",
@@ -137,7 +137,7 @@ METRICS: tuple[Metric, ...] = (
         "anomaly_score",
         "gauge",
         _FEATURE,
-        "There while an anomaly is open: the newest score of its stream. Row and feature are those that it opened "
+        "There while an anomaly is open: its newest score. Row and feature are those that it opened "
         "with; empty where they are not known.",
     ),
     Metric(
@@ -157,7 +157,7 @@ METRICS: tuple[Metric, ...] = (
         "anomaly_start_timestamp_seconds",
         "gauge",
         _FEATURE,
-        "When the anomaly opened, by its frame, since the Unix epoch.",
+        "When the anomaly began, by its frames, since the Unix epoch.",
     ),
     Metric("incidents_open", "gauge", ("host",), "Incidents that are open. Of live records only."),
     Metric(
@@ -589,10 +589,10 @@ Prometheus client has, of the worker itself.
 - No label is a process id. Rows of one name share a series, that of the worst of them; the `web.top_rows` worst names
   of a stream have one, and `laggard_rows_left_out` tells how many have not. Of each such row up to {TOP_FEATURES}
   features have one.
-- An operator's anomaly opens when its score passes 1 and is over when that has been 1 or less for {QUIET_S:.0f} s. Its
-  series, `laggard_anomaly_...`, keep the row and the feature that it opened with. It is a part of the state: a worker
-  that is started again, or takes its host over, shows it with the host's first frame. Replays of recorded data open
-  none.
+- An operator's anomaly opens when its score passes 1 and is over when that has been 1 or less for {QUIET_S:.0f} s.
+  One of a process or name that deviates for long is over after 5 calm minutes. The series of each,
+  `laggard_anomaly_...`, keep the row and the feature that it opened with. They are part of the state: a worker that is
+  started again, or takes its host over, shows them with the host's first frame. Replays of recorded data open none.
 - Series of an application have the label `application` in the place of `host`; its `laggard_anomaly_...` and
   `laggard_incident_...` series, whose row is the host that is to blame, also `resource`, what that host is short of.
 - Series of a pool have the label `pool` in the place of `host` or `application`, and its rows are the members. Their

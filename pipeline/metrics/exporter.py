@@ -23,6 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
 
+from laggard.operators.contract import LastingScores
 from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
 _OWN: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
 """Of frames in which a producer tells of itself."""
+
+MOST_OPEN: Final = 20
+"""The most open anomalies of a stream that have series of their own."""
 
 
 class Scores(Protocol):
@@ -324,30 +328,37 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
                 feature_usual_deviation=found.standard_deviation,
             )
     if one.anomalies is not None:
-        samples += _anomaly_samples(labels, one.anomalies, scores.score)
+        samples += _anomaly_samples(labels, one.anomalies, scores)
     return samples
 
 
-def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, score: float) -> Iterable[Sample]:
-    anomaly = anomalies.live
-    yield sample("anomalies_open", labels, anomaly is not None)
-    if anomaly is None:
-        yield sample("anomalies_opened", labels, anomalies.opened)
-        return
-    exemplar = Exemplar({"anomaly": anomaly.id}, 1.0, anomaly.ts) if anomaly.id else None
+def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Scores) -> Iterable[Sample]:
+    live = anomalies.live
+    yield sample("anomalies_open", labels, len(live))
+    newest = live[-1] if live else None
+    exemplar = Exemplar({"anomaly": newest.id}, 1.0, newest.ts) if newest is not None and newest.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
-    row = member(anomaly.name) if "pool" in labels else label(anomaly.name)
-    labels = {**labels, "row": row, "feature": label(anomaly.feature)}
-    if "application" in labels:
-        labels["resource"] = resource_of(metric_id(anomaly.name, anomaly.feature))
-    yield sample("anomaly_score", labels, score)
-    yield sample("anomaly_start_timestamp_seconds", labels, anomaly.ts)
-    yield from present(
-        labels,
-        anomaly_value=anomaly.value,
-        anomaly_usual=anomaly.usual,
-        anomaly_usual_deviation=anomaly.usual_deviation,
-    )
+    kept = scores.open if isinstance(scores, LastingScores) else {}
+    of_score = scores.sudden if isinstance(scores, LastingScores) else scores.score
+    seen: set[tuple[str, str]] = set()
+    for anomaly in live[:MOST_OPEN]:  # of two that look alike the older
+        row = member(anomaly.name) if "pool" in labels else label(anomaly.name)
+        which = row, label(anomaly.feature)
+        if which in seen:
+            continue
+        seen.add(which)
+        of_row = {**labels, "row": row, "feature": label(anomaly.feature)}
+        if "application" in labels:
+            of_row["resource"] = resource_of(metric_id(anomaly.name, anomaly.feature))
+        score = kept[anomaly.own].score if anomaly.own in kept else of_score
+        yield sample("anomaly_score", of_row, score)
+        yield sample("anomaly_start_timestamp_seconds", of_row, anomaly.ts)
+        yield from present(
+            of_row,
+            anomaly_value=anomaly.value,
+            anomaly_usual=anomaly.usual,
+            anomaly_usual_deviation=anomaly.usual_deviation,
+        )
 
 
 def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[Sample]:

@@ -109,6 +109,7 @@ class Found:
         live: whether it is about now; false for a replay of recorded data, which never alerts.
         scope: what the rows are, see `Frame.scope`; empty where an older laggard wrote it.
         blame: who is likely to blame; None where nobody is, and where an older laggard wrote it.
+        onset_ts: the estimated time of its onset, seconds since the Unix epoch; NaN if it is the time of its detection.
 
     """
 
@@ -128,6 +129,7 @@ class Found:
     live: bool
     scope: str = ""
     blame: Blame | None = None
+    onset_ts: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -146,6 +148,7 @@ class Found:
             "live": bool(self.live),
             "scope": self.scope,
             "blame": _blame(self.blame),
+            "onset_ts": json_number(self.onset_ts),
         }
 
 
@@ -171,6 +174,7 @@ class Progress(Found):
             while since: what comes again before is the same trouble.
         silent_since_ts: where it has ended without being seen to, the time of the last frame that told of it, after
             which none came, or none that could be compared; else NaN.
+        accepted: whether it has ended because it lasted for so long that it is the new baseline.
 
     """
 
@@ -181,6 +185,7 @@ class Progress(Found):
     opened_ts: float
     until_ts: float
     silent_since_ts: float = math.nan
+    accepted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -190,6 +195,7 @@ class Progress(Found):
             "opened_ts": json_number(self.opened_ts),
             "until_ts": json_number(self.until_ts),
             "silent_since_ts": json_number(self.silent_since_ts),
+            "accepted": bool(self.accepted),
         }
 
 
@@ -201,7 +207,7 @@ class Evidence:
         anomaly: its id.
         operator: which one found it.
         scope: what its rows are, see `Frame.scope`.
-        opened_ts: when it was told first, seconds since the Unix epoch.
+        opened_ts: when it began, seconds since the Unix epoch: at its onset, or when it was detected.
         until_ts: when its score was last above 1; NaN while it has not ended.
         score: the worst so far.
         young: whether the operator had not learned for long enough to be relied on.
@@ -244,7 +250,7 @@ class Incident:
         number: of this record among those of the incident; the first is 1.
         change: what happened to it at `ts`.
         ts: the time of what changed it, seconds since the Unix epoch.
-        opened_ts: when it opened.
+        opened_ts: when it began: at the onset of its first anomaly.
         until_ts: when a score of it was last above 1; NaN while it is open.
         keyed_by: what `key` names.
         key: the host, application, pool or service.
@@ -262,6 +268,7 @@ class Incident:
             which goes on; else empty.
         silent_since_ts: where it was closed without being seen to end, the time at which its host, or the operator,
             was heard last; else NaN.
+        accepted: whether it was closed because it lasted for so long that it is the new baseline.
 
     """
 
@@ -287,6 +294,7 @@ class Incident:
     left_out: int = 0
     merged_into: str = ""
     silent_since_ts: float = math.nan
+    accepted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -311,6 +319,7 @@ class Incident:
             "left_out": self.left_out,
             "merged_into": self.merged_into,
             "silent_since_ts": json_number(self.silent_since_ts),
+            "accepted": bool(self.accepted),
         }
 
 
@@ -517,6 +526,7 @@ def _read_found(fields: Fields) -> dict[str, Any]:
         # An older laggard wrote neither.
         "scope": fields.text("scope") if "scope" in fields else "",
         "blame": _read_blame(fields) if "blame" in fields else None,
+        "onset_ts": fields.number("onset_ts") if "onset_ts" in fields else math.nan,
     }
 
 
@@ -528,6 +538,7 @@ def _read_progress(fields: Fields) -> Progress:
         opened_ts=fields.ts("opened_ts"),
         until_ts=fields.ts("until_ts"),
         silent_since_ts=_read_silent(fields),
+        accepted=_read_accepted(fields),
     )
 
 
@@ -569,7 +580,13 @@ def _read_incident(fields: Fields) -> Incident:
         left_out=fields.integer("left_out", 0, MAX_SEQUENCE),
         merged_into=fields.text("merged_into"),
         silent_since_ts=_read_silent(fields),
+        accepted=_read_accepted(fields),
     )
+
+
+def _read_accepted(fields: Fields) -> bool:
+    # As of the next.
+    return fields.boolean("accepted") if "accepted" in fields else False
 
 
 def _read_silent(fields: Fields) -> float:

@@ -363,6 +363,7 @@ _SILENT: Final = _perhaps(
     "heard last, seconds since the Unix epoch. Else null.",
     minimum=0,
 )
+_ACCEPTED: Final = _flag("Whether it ended because it lasted so long that it is the new baseline.")
 
 _ANOMALY: Final = {
     "ts": _TS,
@@ -381,6 +382,7 @@ _ANOMALY: Final = {
     "live": _LIVE,
     "scope": _SCOPE,
     "blame": _BLAME,
+    "onset_ts": _perhaps("The estimated time of its onset; null if that of its detection.", minimum=0),
 }
 EVIDENCE: Final = _object(
     "What one operator saw of an incident: an anomaly, as it was told last.",
@@ -388,7 +390,7 @@ EVIDENCE: Final = _object(
         "anomaly": _text("Its id.", format="uuid"),
         "operator": _OPERATOR,
         "scope": _SCOPE,
-        "opened_ts": _number("When it was told first, seconds since the Unix epoch.", minimum=0),
+        "opened_ts": _number("When it began: its onset, or its detection. Seconds since the Unix epoch.", minimum=0),
         "until_ts": _perhaps("When its score was last above 1; null while it has not ended.", minimum=0),
         "score": _WORST,
         "young": _YOUNG,
@@ -407,7 +409,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         _ANOMALY,
         keyed=True,
         parts=_BLAMING,
-        optional=("scope", "blame"),
+        optional=("scope", "blame", "onset_ts"),
     ),
     "progress": _kind(
         "progress",
@@ -423,10 +425,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "opened_ts": _number("When the anomaly was told first, seconds since the Unix epoch.", minimum=0),
             "until_ts": _number("When its score was last above 1, seconds since the Unix epoch.", minimum=0),
             "silent_since_ts": _SILENT,
+            "accepted": _ACCEPTED,
         },
         keyed=True,
         parts=_BLAMING,
-        optional=("silent_since_ts",),
+        optional=("silent_since_ts", "onset_ts", "accepted"),
     ),
     "incident": _kind(
         "incident",
@@ -437,7 +440,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "id": _text("Of the incident: the same in all records of it.", format="uuid"),
             "number": _count("Of this record among those of the incident; the first is 1.", minimum=1),
             "change": _text("What happened to it.", enum=list(CHANGES)),
-            "opened_ts": _number("When it opened, seconds since the Unix epoch.", minimum=0),
+            "opened_ts": _number("When its first anomaly began, seconds since the Unix epoch.", minimum=0),
             "until_ts": _perhaps("When a score of it was last above 1; null while it is open.", minimum=0),
             "operator": _text("The operator that saw the worst of it: `gaussian`."),
             "score": _WORST,
@@ -459,10 +462,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "which goes on. Else empty."
             ),
             "silent_since_ts": _SILENT,
+            "accepted": _ACCEPTED,
         },
         keyed=True,
         parts=_BLAMING | {"evidence": EVIDENCE},
-        optional=("silent_since_ts",),
+        optional=("silent_since_ts", "accepted"),
     ),
     "ranking": _kind(
         "ranking",

@@ -270,7 +270,7 @@ SETTINGS: tuple[Setting, ...] = (
         "The operators that the worker runs. `regression` is about applications, `covariance` about pools, `requests` "
         "about traced requests, the others "
         "about hosts.",
-        choices=("gaussian", "cpu", "lasting", "river", "regression", "covariance", "requests"),
+        choices=("gaussian", "cpu", "river", "regression", "covariance", "requests"),
         found=_operators,
         found_as="`gaussian,cpu,covariance,requests`, with `regression` where `applications.hosts`, "
         "`applications.pattern` or a source of an application is given",
@@ -560,6 +560,14 @@ SETTINGS: tuple[Setting, ...] = (
         maximum="10/minute",
     ),
     Setting(
+        "gaussian.accepted_after",
+        "duration",
+        "4h",
+        "An anomaly that lasts this long becomes the new baseline. Until then nothing is learned about its row.",
+        minimum="10m",
+        maximum="366d",
+    ),
+    Setting(
         "cpu.conditions",
         "words",
         "cpu,quota,io_pressure,memory_pressure",
@@ -632,15 +640,6 @@ SETTINGS: tuple[Setting, ...] = (
         "Over how long `cpu.smoothing` takes the mean.",
         minimum="1s",
         maximum="1m",
-    ),
-    Setting(
-        "lasting.false_alarms",
-        "rate",
-        "1/day",
-        "The false-alarm budget of a host for the operator `lasting`, which reports programs that use or hold more "
-        "than they ever did, for a minute and longer.",
-        minimum="1/month",
-        maximum="10/minute",
     ),
     Setting(
         "river.detector",

@@ -11,6 +11,7 @@ import pytest
 from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
+from laggard.operators.deviations import Deviations
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.lasting import Lasting
 from laggard.operators.regression import Regression
@@ -34,6 +35,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "covariance": lambda: Covariance(windows=(4, 12)),
     "covariance, as published, of few": lambda: Covariance(method="published", windows=(8,), limit=7),
     "lasting": lambda: Lasting(rates={"feature_0": 0.01, "feature_1": 0.01}, stocks={"feature_2": (0.01, 0.001)}),
+    "deviations": lambda: Deviations(
+        Gaussian(), Lasting(rates={"feature_0": 0.01, "feature_1": 0.01}, stocks={"feature_2": (0.01, 0.001)})
+    ),
     "cpu": Cpu,
     "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
     "cpu, smooth": lambda: Cpu(conditions=("cpu", "spikes"), smoothing="trimmed", window_s=25.0),
@@ -262,7 +266,7 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], l
         """With another value in the part that has the rows."""
         if "rows" in state:
             return state | changed
-        part = next(each for each in ("usual", "conditions", "events", "cpu") if each in state)
+        part = next(each for each in ("usual", "conditions", "events", "cpu", "gaussian") if each in state)
         return state | {part: damaged(state[part], **changed)}
 
     matrix = "values" if "conditions" in snapshot else "usual_mean"

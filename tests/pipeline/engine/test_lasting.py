@@ -30,7 +30,7 @@ def recording() -> Iterator[str]:
 
 
 def test_an_incident_is_open_while_a_trouble_lasts(replay: Replaying) -> None:
-    told, _ = replay.json(recording(), "--operators", "lasting")
+    told, _ = replay.json(recording(), "--operators", "gaussian")
     anomalies = [each for each in told if each["kind"] == "anomaly"]
     opened, *_, closed = [each for each in told if each["kind"] == "incident"]
     (anomaly,) = anomalies

@@ -1,0 +1,151 @@
+"""Rows that deviate from their baseline, suddenly or for long: the Gaussian and lasting evidence as one operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from laggard.operators.gaussian.versions import MIGRATIONS as OF_GAUSSIAN
+from laggard.operators.ranking import Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laggard.operators.contract import Layout, Open
+    from laggard.operators.gaussian import Gaussian
+    from laggard.operators.gaussian import Scores as Sudden
+    from laggard.operators.gaussian.detector import Matrix
+    from laggard.operators.lasting import Lasting
+    from laggard.operators.lasting.scores import Scores as Lasts
+    from laggard.operators.ranking import RowScore
+
+
+class Deviations:
+    """Detector of rows that deviate from their baseline: for seconds (`Gaussian`), and for minutes (`Lasting`).
+
+    An anomaly that lasts belongs to one row, or to one name. Several may be open at once. Neither part learns its rows
+    until it ends. So the baseline stays that from before the onset, and a ranking names the culprit an hour later.
+
+    References: S0, sections 3 and 4, and those of `Lasting`.
+
+    Parameters:
+        gaussian: what judges the last seconds.
+        lasting: what judges the last minutes; None for the published method alone.
+
+    """
+
+    state_version: ClassVar[int] = 3
+
+    def __init__(self, gaussian: Gaussian, lasting: Lasting | None = None) -> None:
+        self.gaussian = gaussian
+        self.lasting = lasting
+        # What follows from the state and the last frame; never part of a snapshot.
+        self._scored: tuple[Sudden, Scores] | None = None
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """Score a frame. `values` has the shape (rows, features). The state does not change."""
+        sudden = self.gaussian.score(ts, layout, values)
+        if self._scored is None or self._scored[0] is not sudden:
+            lasting = None if self.lasting is None else self.lasting.score(ts, layout, values)
+            self._scored = sudden, Scores(sudden, lasting)
+        return self._scored[1]
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
+        scores = self.score(ts, layout, values)
+        self._scored = None
+        if self.lasting is not None:
+            self.lasting.learn(ts, layout, values)
+        self.gaussian.learn(ts, layout, values, scores.frozen)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state as plain data."""
+        lasting = None if self.lasting is None else self.lasting.snapshot()
+        return {"gaussian": self.gaussian.snapshot(), "lasting": lasting}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        self.gaussian.restore(state["gaussian"])
+        # A state from before there was one begins without.
+        if self.lasting is not None and state["lasting"] is not None:
+            self.lasting.restore(state["lasting"])
+        self._scored = None
+
+
+class Scores:
+    """The scores of one frame.
+
+    Attributes:
+        of_gaussian: those of the last seconds.
+        of_lasting: those of the last minutes; None without.
+        frozen: the rows with an open anomaly, shape (rows,); None if there are none.
+        sudden: the score of all other rows, of the last seconds: above 1 is anomalous.
+
+    """
+
+    __slots__ = ("frozen", "of_gaussian", "of_lasting", "sudden")
+
+    def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | None) -> None:
+        self.of_gaussian = of_gaussian
+        self.of_lasting = of_lasting
+        self.frozen = of_lasting.frozen if of_lasting is not None and of_lasting.state.anomalies else None
+        self.sudden = of_gaussian.score
+        if self.frozen is not None:
+            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(self.frozen))
+
+    @property
+    def score(self) -> float:
+        """The score of the frame: above 1 is anomalous."""
+        lasting = self.of_lasting
+        return max(self.of_gaussian.score, 0.0 if lasting is None else lasting.score)
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The open anomalies that last, by their ids, in the order of their detection."""
+        return {} if self.of_lasting is None else self.of_lasting.open
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """Rank the rows, worst first, and the features of each.
+
+        A row with an open anomaly has at least the score of that, and is led by its feature.
+        """
+        found = self.of_gaussian.ranking(rows, features)
+        if self.frozen is None or self.of_lasting is None:
+            return replace(found, score=self.score)
+        leading = dict(self.of_lasting.leading())
+        ranked = [_led(row, leading.pop(row.row, None), features) for row in found.rows]
+        ranked += [replace(row, features=row.features[:features]) for row in leading.values()]
+        ranked.sort(key=lambda row: -row.score)
+        return replace(found, score=self.score, rows=tuple(ranked[:rows]))
+
+    def about(self, anomaly: str, rows: int, features: int) -> Ranking:
+        """Rank what an anomaly is about: its row first, then the rows that wait.
+
+        Raises `KeyError` if no anomaly with this id is open.
+        """
+        if self.of_lasting is None:
+            raise KeyError(anomaly)
+        first = self.of_lasting.row(anomaly, features)
+        others = (row for row in self.of_gaussian.ranking(rows, features).rows if row.waits and row.row != first.row)
+        lasting = self.of_lasting
+        return Ranking(lasting.ts, first.score, (first, *others)[:rows], lasting.age_s, lasting.young)
+
+
+def _led(row: RowScore, by: RowScore | None, features: int | None) -> RowScore:
+    """Return a row of the Gaussian's ranking with what is known of its open anomaly."""
+    if by is None or not by.features:
+        return row
+    leading = by.features[0]
+    if row.features:
+        leading = replace(leading, score=max(leading.score, row.features[0].score))
+    others = (each for each in row.features if each.feature != leading.feature)
+    return replace(row, score=max(row.score, by.score), features=(leading, *others)[:features])
+
+
+def _wrapped(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 was the Gaussian's alone."""
+    return {"gaussian": state, "lasting": None}
+
+
+MIGRATIONS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {**OF_GAUSSIAN, 2: _wrapped}
+"""By the version of a state: what makes the next one of it."""

@@ -1,0 +1,122 @@
+"""The scores of one frame: which anomalies last, and what they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.operators.contract import Open
+from laggard.operators.lasting.evidence import RECORDED, recorded
+from laggard.operators.lasting.state import SCALES, YOUNG_S, State, mean_of, places_of
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.lasting.evidence import Quantities
+    from laggard.operators.lasting.state import Anomaly
+
+    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The scores of one frame.
+
+    Attributes:
+        ts: the time of the frame, seconds since the Unix epoch.
+        layout: its rows and features.
+        state: the state after it.
+        quantities: the evaluated quantities.
+
+    """
+
+    ts: float
+    layout: Layout
+    state: State
+    quantities: Quantities
+
+    @property
+    def score(self) -> float:
+        """The score of the frame, above 1 while an anomaly lasts."""
+        return self.state.score
+
+    @property
+    def age_s(self) -> float:
+        """The age of the model in seconds."""
+        return self.ts - self.state.begin_ts
+
+    @property
+    def young(self) -> bool:
+        """Whether the model has seen less than an hour."""
+        return self.age_s < YOUNG_S / 6.0
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The open anomalies by their ids, in the order of their detection."""
+        found = {each.id: Open(each.onset_ts, each.score, self._rows(each)) for each in self.state.anomalies}
+        for each in self.state.accepted:
+            found[each.id] = Open(each.onset_ts, each.score, self._rows(each), accepted=True)
+        return found
+
+    @property
+    def frozen(self) -> Flags:
+        """The rows of the frame that have an open anomaly, of their own or of their name, shape (rows,)."""
+        units = {(each.unit, each.is_row) for each in self.state.anomalies}
+        pairs = zip(self.layout.rows, self.layout.names, strict=True)
+        return np.array([(row, True) in units or (name, False) in units for row, name in pairs], bool)
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
+        lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
+        found = tuple(self._row(each, features) for each in lasting[:rows])
+        return Ranking(self.ts, self.score, found, self.age_s, self.young)
+
+    def row(self, anomaly: str, features: int | None = None) -> RowScore:
+        """Return what an anomaly is about, with its worst features. Raises `KeyError` if there is none of this id."""
+        for each in (*self.state.anomalies, *self.state.accepted):
+            if each.id == anomaly:
+                return self._row(each, features)
+        raise KeyError(anomaly)
+
+    def leading(self) -> Mapping[str, RowScore]:
+        """Return what each row of the frame with an anomaly is about: by its id, that of the worst one."""
+        found: dict[str, RowScore] = {}
+        there = frozenset(self.layout.rows)
+        for anomaly in self.state.anomalies:
+            row = self._row(anomaly, None)
+            if row.score > 1.0 and row.row in there and (row.row not in found or row.score > found[row.row].score):
+                found[row.row] = row
+        return found
+
+    def _rows(self, anomaly: Anomaly) -> int:
+        return 1 if anomaly.is_row else max(self.layout.names.count(anomaly.name), 1)
+
+    def _row(self, anomaly: Anomaly, most: int | None) -> RowScore:
+        place = places_of(self.state)[anomaly.unit, anomaly.is_row]
+        ring, evidence = self.state.evidence[0].ring[1:, :, place], self.state.evidence[anomaly.scale]
+        leading = self.quantities.level(anomaly.quantity)
+        record = recorded(evidence.highest[:, place], evidence.second[:, place])
+        found = []
+        for level, recent in enumerate(mean_of(ring).tolist()):
+            if math.isnan(recent):
+                continue
+            mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])
+            spread = deviation + RECORDED * float(record[level]) + 3.0 * float(self.quantities.resolution[level, 0])
+            share = min(max((recent - mean) / spread, 0.0) / SCALES[0].limit, 1.0)
+            score = anomaly.score if level == leading else share * anomaly.score
+            value = float(ring[np.isfinite(ring[:, level]), level][-1])
+            found.append(FeatureScore(self.quantities.levels[level], value, mean, deviation, score, recent))
+        found.sort(key=lambda each: (each.feature != self.quantities.levels[leading], -each.score))
+        age_s = self.ts - max(float(self.state.units.first_ts[place]), self.state.begin_ts)
+        row = anomaly.row
+        if row not in self.layout.rows and anomaly.name in self.layout.names:
+            row = self.layout.rows[self.layout.names.index(anomaly.name)]
+        return RowScore(row, anomaly.name, anomaly.score, tuple(found[:most]), age_s)

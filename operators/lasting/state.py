@@ -1,0 +1,157 @@
+"""The learned state of `Lasting`, and the anomalies in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.lasting.evidence import Evidence, Scale
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.operators.lasting.units import Units
+
+    Matrix = NDArray[np.float64]
+
+SCALES: Final = (
+    Scale(60.0, 2 * 3600.0, 1, 20.0),
+    Scale(300.0, 2 * 3600.0, 5, 20.0),
+    Scale(1800.0, 8 * 3600.0, 6, 10.0),
+)
+"""The limits were chosen on simulated machines, see tests/evaluation."""
+
+YOUNG_S: Final = 6 * 3600.0
+"""Y: at this age limits are twice their final value."""
+
+KEPT: Final = 0.5
+"""An anomaly lasts while its excess is at least this share of the excess at its onset."""
+
+
+class Anomaly(NamedTuple):
+    """An anomaly of one unit.
+
+    Attributes:
+        unit: a name, or the id of a row.
+        is_row: whether it is the id of a row.
+        row: the id of the row that used most at the onset.
+        name: the name of this row.
+        quantity: the quantity that was highest.
+        scale: the time scale that detected it.
+        opened_ts: the time of detection, seconds since the Unix epoch.
+        onset_ts: the estimated time of the onset.
+        excess: the excess over the baseline then.
+        peak: the highest excess of a whole minute.
+        baseline: the mean before the onset.
+        now: the mean of the last minute.
+        calm_since: the time since when it has been calm; NaN while it lasts.
+
+    """
+
+    unit: str
+    is_row: bool
+    row: str
+    name: str
+    quantity: int
+    scale: int
+    opened_ts: float
+    onset_ts: float
+    excess: float
+    peak: float
+    baseline: float
+    now: float
+    calm_since: float
+
+    @property
+    def id(self) -> str:
+        """What tells it from all others of its stream."""
+        return f"{self.row} {self.opened_ts!r}"
+
+    @property
+    def score(self) -> float:
+        """The severity, above 1 while the anomaly lasts."""
+        return max(self.now - self.baseline, 0.0) / (KEPT * self.excess)
+
+    def after(self, ts: float, now: float) -> Anomaly:
+        """Return the anomaly a sub-block later. `now` is the mean of the last minute."""
+        calm_since = ts if math.isnan(self.calm_since) else self.calm_since
+        if now - self.baseline >= KEPT * self.excess:
+            calm_since = math.nan
+        return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """The learned state. It is immutable: each tick makes a new one.
+
+    Attributes:
+        units: the units of evaluation.
+        evidence: the evidence of each scale.
+        newcomers: the highest and second-highest peaks of names that a new row had joined, shape (scales, 2,
+            quantities).
+        begin_ts: the time of the first tick, seconds since the Unix epoch.
+        last_ts: the time of the last tick.
+        opened_ts: the time at which the current sub-block of the shortest scale began.
+        interval_s: the time between the last two ticks.
+        blocks: the number of sub-blocks of the shortest scale so far.
+        anomalies: those that last, or have been calm for less than `CALM_S`, in the order of their detection.
+        accepted: anomalies that became the new baseline at the last tick.
+        near: for each scale, the share of its limit that the worst unit without an anomaly reaches.
+
+    """
+
+    units: Units
+    evidence: tuple[Evidence, ...]
+    newcomers: Matrix
+    begin_ts: float = math.nan
+    last_ts: float = math.nan
+    opened_ts: float = math.nan
+    interval_s: float = 0.0
+    blocks: int = 0
+    anomalies: tuple[Anomaly, ...] = ()
+    accepted: tuple[Anomaly, ...] = ()
+    near: tuple[float, ...] = (0.0,) * len(SCALES)
+
+    @property
+    def score(self) -> float:
+        """The score of the worst unit, above 1 while an anomaly lasts."""
+        return max([*(each.score for each in self.anomalies), *(min(each, 1.0) for each in self.near)])
+
+
+def mean_of(blocks: Matrix) -> Matrix:
+    """Return the mean of the known sub-blocks; NaN where none is known."""
+    known = np.isfinite(blocks)
+    count = known.sum(axis=0)
+    total = np.where(known, blocks, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def places_of(state: State) -> dict[tuple[str, bool], int]:
+    """Return the place of each unit with an anomaly, or with one that was accepted at this tick."""
+    names, rows = state.units.names, state.units.rows
+    wanted = {(each.unit, each.is_row) for each in (*state.anomalies, *state.accepted)}
+    found = {(name, False): place for place, name in enumerate(names) if (name, False) in wanted}
+    return found | {(row, True): len(names) + place for place, row in enumerate(rows) if (row, True) in wanted}
+
+
+def still_there(anomalies: tuple[Anomaly, ...], units: Units) -> tuple[Anomaly, ...]:
+    """Drop the anomalies of rows that have ended. A row that is the last one of its name goes on as that name."""
+    rows, left = set(units.rows), set(units.frame_rows)
+    renamed = (
+        each._replace(unit=each.name, is_row=False) if each.is_row and each.unit in left - rows else each
+        for each in anomalies
+    )
+    return tuple(each for each in renamed if not each.is_row or each.unit in rows)
+
+
+def emptied(evidence: Evidence) -> Evidence:
+    """Empty the windows, after a gap."""
+    return replace(
+        evidence,
+        ring=np.full_like(evidence.ring, np.nan),
+        total=np.zeros_like(evidence.total),
+        count=np.zeros_like(evidence.count),
+    )
