@@ -247,7 +247,7 @@ class Seen(Observer):
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
         assert scores.ranking(1, 1).rows
-        self.scores.append((operator, frame.key, scores.score, anomalies.open is not None))
+        self.scores.append((operator, frame.key, scores.score, bool(anomalies.open)))
 
     def predicted(self, prediction: PredictionOutput) -> None:
         self.predictions.append(prediction)

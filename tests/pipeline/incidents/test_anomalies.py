@@ -70,20 +70,45 @@ def test_the_worst_value_is_on_the_side_that_it_opened_on() -> None:
 
 
 def test_what_is_no_state_of_anomalies_is_refused() -> None:
-    one = Anomalies(3, OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5))
+    sudden = OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5)
+    one = Anomalies(3, (sudden, sudden._replace(id="other", own="a[1] 1000.0")))
     assert restored({"armed": False, **one.snapshot()}) == one
-    with pytest.raises(TypeError, match="unknown"):
-        restored({"armed": False, "incidents": {"opened": 1, "open": {"unknown": 1}}})
+    for unknown in ({"unknown": 1}, [{"unknown": 1}]):
+        with pytest.raises(TypeError, match="unknown"):
+            restored({"armed": False, "incidents": {"opened": 1, "open": unknown}})
     with pytest.raises(KeyError, match="open"):
         restored({"armed": True, "incidents": {"opened": 1}})
 
 
 @pytest.mark.parametrize("live", [True, False])
 def test_only_a_live_anomaly_is_shown_and_counted(live: bool) -> None:
-    assert Anomalies().live is None
+    assert Anomalies().live == ()
     opened = OpenAnomaly("id", 1000.0, live=live)
     after = Anomalies().opening(opened)
-    assert (after.live, after.opened) == ((opened, 1) if live else (None, 0))
+    assert (after.live, after.opened) == (((opened,), 1) if live else ((), 0))
+
+
+@pytest.mark.parametrize("was_open", [True, False])
+def test_what_an_older_laggard_wrote_is_the_only_one_or_none(was_open: bool) -> None:
+    one = OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5)
+    written = {name: value for name, value in one._asdict().items() if name != "own"} if was_open else None
+    state = {"armed": not was_open, "incidents": {"opened": 2, "open": written}}
+    assert restored(state) == Anomalies(2, (one,) if was_open else ())
+
+
+def test_those_that_the_operator_keeps_open_are_beside_that_of_the_score() -> None:
+    sudden, lasts, other = (OpenAnomaly(f"{own}1", 1000.0, live=True, own=own) for own in ("", "a", "b"))
+    every = Anomalies().opening(lasts).opening(sudden).opening(other)
+    assert every == Anomalies(3, (lasts, sudden, other))
+    assert every.of_score == sudden
+    calm = frame("h1", 1, 3.0)
+    assert every.after(calm, over=True, kept=("a", "b")) == Anomalies(3, (lasts, other))
+    assert every.after(calm, over=False, kept=("b",)) == Anomalies(3, (sudden, other))
+    assert every.after(calm, over=True).of_score is None
+    # A second one of the score takes the place of the first; what goes on is not counted again.
+    assert every.opening(sudden._replace(id="again")) == Anomalies(4, (lasts, other, sudden._replace(id="again")))
+    goes_on = sudden._replace(own="c")
+    assert every.going_on(goes_on) == Anomalies(3, (lasts, other, goes_on))
 
 
 @pytest.mark.parametrize(("basis", "usual"), [("itself", 1.0), ("threshold", math.nan)])
