@@ -120,7 +120,7 @@ class Page:
             for operator, scope, one in self._learned[number % OPERATORS]:
                 frame = Frame("host", host, scope, ts, tick, one.layout, one.values())
                 scores = one.operator.score(ts, one.layout, frame.values)
-                anomalies = Anomalies(1, opened if number % 100 == 0 and scope == "process" else None)
+                anomalies = Anomalies(1, (opened,) if number % 100 == 0 and scope == "process" else ())
                 shown.append((operator, frame, scores, anomalies))
             if number % 100 == 0:
                 self.exporter.joined("host", host, [incident(number, ts, host=host)], int(tick == 0))

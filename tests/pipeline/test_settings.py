@@ -186,7 +186,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
     config = (
         '# a comment\nhost = 5\n\n[gaussian]\nminimum_features = "many"\ncontxt = "4h"\n\n[agent]\ninterval = "2h"\n'
     )
-    operators = "gaussian, cpu, lasting, river, regression, covariance, requests"
+    operators = "gaussian, cpu, river, regression, covariance, requests"
     assert problems(
         tmp_path,
         config=config,

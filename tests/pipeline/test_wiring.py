@@ -8,7 +8,7 @@ import pytest
 
 from laggard.operators.covariance import Covariance
 from laggard.operators.cpu import Cpu
-from laggard.operators.gaussian import Gaussian
+from laggard.operators.deviations import Deviations
 from laggard.operators.regression import Regression
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
@@ -45,13 +45,28 @@ def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None
 
 
 def test_settings_become_parameters() -> None:
-    wired, *_ = wire(settings_of("gaussian.context=1h", "gaussian.minimum_features=3"))
+    wired, *_ = wire(settings_of("gaussian.context=1h", "gaussian.minimum_features=3", "gaussian.accepted_after=2h"))
     operator = wired.make()
-    assert isinstance(operator, Gaussian)
-    assert (operator.context_s, operator.minimum_features) == (3600.0, 3)
+    assert isinstance(operator, Deviations)
+    assert (operator.gaussian.context_s, operator.gaussian.minimum_features) == (3600.0, 3)
+    assert operator.lasting is not None
+    assert operator.lasting._accepted_after_s == 7200.0
     assert wired.parameters["context_s"] == 3600.0
     assert wired.parameters["minimum_features"] == 3
-    assert all(getattr(operator, name, value) == value for name, value in wired.parameters.items())
+    assert wired.parameters["accepted_after_s"] == 7200.0
+    assert all(getattr(operator.gaussian, name, value) == value for name, value in wired.parameters.items())
+
+
+@pytest.mark.parametrize(("likelihood", "sudden", "lasting"), [("scale_free", 0.5, 1.0), ("paper", 1.0, None)])
+def test_the_budget_of_a_host_is_shared(likelihood: str, sudden: float, lasting: float | None) -> None:
+    wired, *_ = wire(settings_of("gaussian.false_alarms=2/day", f"gaussian.likelihood={likelihood}"))
+    operator = wired.make()
+    assert isinstance(operator, Deviations)
+    # One for processes, and one for the host as a whole.
+    assert len(wired.scopes) == 2
+    assert operator.gaussian._calibration.per_day == sudden
+    assert (None if operator.lasting is None else operator.lasting._per_day) == lasting
+    assert wired.parameters["false_alarms_per_day"] == 2.0
 
 
 def test_the_machines_of_the_host_are_those_of_the_operator() -> None:
@@ -175,9 +190,7 @@ def test_regression_gets_its_parameters() -> None:
 
 def test_the_operator_that_is_asked_knows_hosts() -> None:
     assert asked(settings_of("operators=regression,cpu")).name == "cpu"
-    with pytest.raises(
-        SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, lasting, river"
-    ):
+    with pytest.raises(SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, river"):
         asked(settings_of("operators=regression"))
 
 

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from laggard.operators.contract import Open
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
@@ -51,7 +52,7 @@ from laggard.pipeline.metrics.declared import (
     WORST_S,
     document,
 )
-from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
+from laggard.pipeline.metrics.exporter import MOST_OPEN, Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
 from laggard.pipeline.records import Frame, Mark, Request, make_layout
@@ -201,7 +202,7 @@ def explain(page: Page, key: str = "shop", model: Model = MODEL, *, built: bool 
     layout = make_layout((key,), (key,), ("response_time_mean_s",))
     measured = Frame("application", key, "performance", TS, 1, layout, np.array([[0.4]]))
     opened = OpenAnomaly(ANOMALY, TS, True, "web-1", "web-1", "pressure_cpu_some_ratio", 0.62, 0.02, 0.01)
-    page.exporter.scored("regression", measured, Given([("web-1", 1.5)]), Anomalies(1, opened))
+    page.exporter.scored("regression", measured, Given([("web-1", 1.5)]), Anomalies(1, (opened,)))
     page.exporter.predicted(predicted(key=key))
     page.exporter.modelled(key, {model.performance: model}, [model] if built else [])
 
@@ -235,7 +236,7 @@ def busy() -> Page:
     page = Page()
     opened = OpenAnomaly(ANOMALY, TS - 60.0, True, "nginx[1@1]", "nginx", "cpu_user_ratio", 0.95, 0.1, 0.05)
     rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
-    page.scored(rows, anomalies=Anomalies(2, opened))
+    page.scored(rows, anomalies=Anomalies(2, (opened,)))
     page.scored([("host", 0.8)], scope="host")
     page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5)), joined(2)], 2)
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
@@ -502,7 +503,7 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 0}
     opened = OpenAnomaly(ANOMALY, TS, True, "a[1@1]", "a\x01", "memory_rss_bytes", 9e6, 1e6, 2e5)
-    page.scored([("b", 0.7)], anomalies=Anomalies(3, opened))
+    page.scored([("b", 0.7)], anomalies=Anomalies(3, (opened,)))
     which = ("web-1", "a\ufffd", "memory_rss_bytes")
     assert {name: page.samples(f"laggard_{name}") for name in ANOMALY_METRICS} == {
         "anomaly_score": {which: 1.5},
@@ -512,10 +513,52 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
         "anomaly_start_timestamp_seconds": {which: TS},
     }
     assert page.samples("laggard_anomalies_open") == {("web-1",): 1}
-    page.scored([("b", 0.7)], anomalies=Anomalies(3, None))
+    page.scored([("b", 0.7)], anomalies=Anomalies(3, ()))
     assert not any(page.samples(f"laggard_{name}") for name in ANOMALY_METRICS)
     assert page.samples("laggard_anomalies_open") == {("web-1",): 0}
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
+
+
+class Kept(Given):
+    """Scores of an operator that keeps anomalies open itself."""
+
+    sudden = 0.4
+
+    def __init__(self, opened: dict[str, Open]) -> None:
+        super().__init__([("a", 0.5)])
+        self.open = opened
+
+    def about(self, anomaly: str, rows: int, features: int) -> Ranking:
+        raise NotImplementedError
+
+
+def test_of_several_open_anomalies_each_has_its_series() -> None:
+    page = Page()
+    lasts = OpenAnomaly("a2", TS + 1, True, "b[2@1]", "b", "cpu_user_ratio", 0.9, 0.1, 0.05, own="b[2@1] 9.0")
+    sudden = OpenAnomaly("a1", TS, True, "a[1@1]", "a", "memory_rss_bytes", 9e6, 1e6, 2e5)
+    # One that looks like an older one, and one that is not live, have none.
+    alike, recorded = lasts._replace(id="a3", ts=TS + 2, own="b[3@1] 9.0"), lasts._replace(live=False, name="c")
+    kept = Kept({"b[2@1] 9.0": Open(TS + 1, 2.5), "b[3@1] 9.0": Open(TS + 2, 7.5)})
+    page.exporter.scored("gaussian", frame(["a"]), kept, Anomalies(4, (lasts, sudden, alike, recorded)))
+    assert page.samples("laggard_anomalies_open") == {("web-1",): 3}
+    first, second = ("web-1", "b", "cpu_user_ratio"), ("web-1", "a", "memory_rss_bytes")
+    assert {name: page.samples(f"laggard_{name}") for name in ANOMALY_METRICS} == {
+        "anomaly_score": {first: 2.5, second: 0.4},
+        "anomaly_value": {first: 0.9, second: 9e6},
+        "anomaly_usual": {first: 0.1, second: 1e6},
+        "anomaly_usual_deviation": {first: 0.05, second: 2e5},
+        "anomaly_start_timestamp_seconds": {first: TS + 1, second: TS},
+    }
+
+
+def test_of_many_open_anomalies_the_oldest_have_series() -> None:
+    page = Page()
+    names = [f"p{number}" for number in range(MOST_OPEN + 5)]
+    opened = tuple(OpenAnomaly(name, TS, True, f"{name}[1@1]", name, "threads", own=name) for name in names)
+    kept = Kept({name: Open(TS, 2.0) for name in names})
+    page.exporter.scored("gaussian", frame(["a"]), kept, Anomalies(len(opened), opened))
+    assert page.samples("laggard_anomalies_open") == {("web-1",): MOST_OPEN + 5}
+    assert page.samples("laggard_anomaly_score") == {("web-1", name, "threads"): 2.0 for name in names[:MOST_OPEN]}
 
 
 @pytest.mark.parametrize(
@@ -537,7 +580,7 @@ def test_an_anomaly_is_shown_as_far_as_it_is_known_and_live(
     opened: OpenAnomaly, shown: dict[str, dict[tuple[str, ...], float]]
 ) -> None:
     page = Page()
-    page.scored([("a", 0.5)], anomalies=Anomalies(int(opened.live), opened))
+    page.scored([("a", 0.5)], anomalies=Anomalies(int(opened.live), (opened,)))
     found = {name: page.samples(f"laggard_{name}") for name in ("anomalies_open", *ANOMALY_METRICS)}
     assert {name: samples for name, samples in found.items() if samples} == shown
     assert " # " not in generate_openmetrics(page.registry).decode()
@@ -841,7 +884,7 @@ def test_no_process_id_is_a_label_and_what_looks_alike_is_one_series() -> None:
     page.exporter.joined("pool", "checkout", [replace(joined(1, blame=blame), keyed_by="pool", key="checkout")], 1)
     opened = OpenAnomaly(ANOMALY, TS, True, blame.row, blame.name, "cpu_user_ratio", 0.9, 0.1, 0.05)
     of_pool = replace(frame(["exec-1"], "member", "checkout"), keyed_by="pool")
-    page.exporter.scored("covariance", of_pool, Given([("exec-1", 2.5)]), Anomalies(1, opened))
+    page.exporter.scored("covariance", of_pool, Given([("exec-1", 2.5)]), Anomalies(1, (opened,)))
     assert re.findall(r'(?m)^laggard_(?:incident|anomaly)_score{.*row="(.*?)"', page.text()) == ["java/exec"] * 2
 
 

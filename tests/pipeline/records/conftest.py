@@ -181,6 +181,7 @@ FOUND: dict[str, st.SearchStrategy[Any]] = {
     "live": st.booleans(),
     "scope": TEXTS,
     "blame": BLAMES,
+    "onset_ts": UNTIL,
 }
 """What it says of itself beside what its ranking says."""
 
@@ -199,11 +200,11 @@ OUTPUTS: st.SearchStrategy[Output] = st.one_of(
     found(Anomaly),
     found(
         Progress, change=st.sampled_from(ANOMALY_CHANGES), number=COUNTS, opened_ts=TIMES, until_ts=TIMES,
-        silent_since_ts=UNTIL,
+        silent_since_ts=UNTIL, accepted=st.booleans(),
     ),
     found(
         Incident, id=st.builds(incident_id, TEXTS), change=st.sampled_from(CHANGES), number=COUNTS, opened_ts=TIMES,
-        until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS,
+        until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS, accepted=st.booleans(),
         evidence=st.lists(
             st.builds(Evidence, IDS, TEXTS, TEXTS, TIMES, UNTIL, SCORES, st.booleans(), TEXTS, BLAMES),
             min_size=1, max_size=3,

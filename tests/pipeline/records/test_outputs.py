@@ -76,6 +76,7 @@ ANOMALY = Anomaly(
     live=True,
     scope="process",
     blame=BLAME,
+    onset_ts=1.61e9,
 )
 EVIDENCE = Evidence(
     ANOMALY.id, "gaussian", "process", 1.6e9, math.nan, 2.5, young=False, sentence=ANOMALY.sentence, blame=BLAME
@@ -109,6 +110,7 @@ ANOMALY_JSON = {
     "live": True,
     "scope": "process",
     "blame": BLAME_JSON,
+    "onset_ts": 1.61e9,
 }
 EVIDENCE_JSON = {
     "anomaly": "ac722afe-1469-5404-93a6-b0f03d6304af",
@@ -128,22 +130,25 @@ EVIDENCE_JSON = {
 
 PROGRESS = Progress(
     **{each.name: getattr(ANOMALY, each.name) for each in fields(ANOMALY)} | {"keyed_by": "application", "key": "shop"},
-    change="ended", number=2, opened_ts=1.6e9, until_ts=1.65e9, silent_since_ts=1.66e9,
+    change="ended", number=2, opened_ts=1.6e9, until_ts=1.65e9, silent_since_ts=1.66e9, accepted=True,
 )  # fmt: skip
 PROGRESS_JSON = {
     **{name: value for name, value in ANOMALY_JSON.items() if name != "host"},
     "kind": "progress", "application": "shop",
     "change": "ended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.65e9, "silent_since_ts": 1.66e9,
+    "accepted": True,
 }  # fmt: skip
 INCIDENT = Incident(
     incident_id(ANOMALY.id), 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING,
     "Over.", 3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c", silent_since_ts=1.66e9,
+    accepted=True,
 )  # fmt: skip
 INCIDENT_JSON = {
     "kind": "incident", "ts": 1.7e9, "id": "628b5d20-5080-5bad-9364-b2f2ad779b8a", "number": 3, "change": "closed",
     "opened_ts": 1.6e9, "until_ts": 1.65e9, "operator": "gaussian", "host": "web-1", "score": 2.5, "blame": BLAME_JSON,
     "ranking": ROWS, "sentence": "Over.", "model_age_s": 3600.0, "young": False, "live": True,
     "evidence": [EVIDENCE_JSON], "left_out": 1, "merged_into": "1c", "silent_since_ts": 1.66e9,
+    "accepted": True,
 }  # fmt: skip
 ANSWER = RankingOutput(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING, "`hog` waits.")
 ANSWER_JSON = {
@@ -156,6 +161,7 @@ SCORE = ScoreOutput(1.7e9, "covariance", "pool", "workers", math.nan)
 PINNED: list[tuple[Output, dict[str, Any]]] = [
     (ANOMALY, ANOMALY_JSON),
     (PROGRESS, PROGRESS_JSON),
+    (replace(ANOMALY, onset_ts=math.nan), ANOMALY_JSON | {"onset_ts": None}),
     (replace(PROGRESS, blame=None, silent_since_ts=math.nan), PROGRESS_JSON | {"blame": None, "silent_since_ts": None}),
     (INCIDENT, INCIDENT_JSON),
     (ANSWER, ANSWER_JSON),
@@ -200,14 +206,14 @@ def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
 @pytest.mark.parametrize(
     ("whole", "unsaid"),
     [
-        (ANOMALY_JSON, {"scope": "", "blame": None}),
-        (INCIDENT_JSON, {"silent_since_ts": None}),
-        (PROGRESS_JSON, {"silent_since_ts": None}),
+        (ANOMALY_JSON, {"scope": "", "blame": None, "onset_ts": None}),
+        (INCIDENT_JSON, {"silent_since_ts": None, "accepted": False}),
+        (PROGRESS_JSON, {"silent_since_ts": None, "onset_ts": None, "accepted": False}),
         (ANSWER_JSON | {"rows": [ROWS[0] | {"basis": "itself", "waits": False}]}, {"sentence": ""}),
     ],
     ids=[
-        "neither scope nor whom to blame",
-        "an end that was seen to",
+        "neither scope, nor whom to blame, nor its onset",
+        "an end that was seen to, and not accepted",
         "an end",
         "rows with a past that wait for nobody",
     ],
@@ -255,7 +261,7 @@ def test_what_is_no_output_is_refused(changes: dict[str, Any], told: str) -> Non
         read_output(json.dumps(ANOMALY_JSON | changes), PLACE)
 
 
-@pytest.mark.parametrize("name", [name for name in ANOMALY_JSON if name not in {"scope", "blame"}])
+@pytest.mark.parametrize("name", [name for name in ANOMALY_JSON if name not in {"scope", "blame", "onset_ts"}])
 def test_a_field_that_is_missing_is_named(name: str) -> None:
     fields = {field: value for field, value in ANOMALY_JSON.items() if field != name}
     with pytest.raises(RecordError, match=name if name != "host" else "one of the fields host"):

@@ -92,6 +92,7 @@ def test_no_field_of_what_was_always_told_may_be_absent_or_something_else(output
 OPTIONAL = {
     ("ranking", "sentence"), ("anomaly", "scope"), ("anomaly", "blame"),
     ("progress", "silent_since_ts"), ("incident", "silent_since_ts"),
+    ("anomaly", "onset_ts"), ("progress", "onset_ts"), ("progress", "accepted"), ("incident", "accepted"),
 }  # fmt: skip
 """What an older laggard did not write."""
 
