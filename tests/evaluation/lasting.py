@@ -1,4 +1,4 @@
-"""The accuracy of the operator `lasting`, on simulated machines without faults and with many.
+"""The accuracy of lasting anomalies, on simulated machines without faults and with many.
 
     python -m tests.evaluation.lasting                       # all machines of the table, in half an hour
     python -m tests.evaluation.lasting --seeds 1 2 --days 2  # fewer, shorter
