@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.replay import Told
     from tests.pipeline.conftest import Called, Replaying
 
+LEARNED, LASTS, CALM = 157, 159, 168
+"""Ticks: from which on what is wrong is no more sudden, from which on it lasts, and from which on it does not."""
+
 
 @pytest.fixture(scope="module")
 def recording() -> list[str]:
@@ -63,10 +66,17 @@ def evidence(output):
 
 def test_anomalies_are_joined_to_incidents(wired):
     replay, told, _ = taken(wired, frames("web-1", range(260)))
-    anomaly, opened, _, ended, closed = told
-    assert [type(each) for each in told] == [Anomaly, Incident, RankingOutput, Progress, Incident]
+    anomaly, opened, _, extended, grown, ended, closed = told
+    assert [type(each) for each in told] == [
+        *(Anomaly, Incident, RankingOutput),
+        *(Progress, Incident),  # it lasts
+        *(Progress, Incident),
+    ]
     assert (opened.change, opened.evidence[0].anomaly, opened.live) == ("opened", anomaly.id, False)
-    assert (ended.change, ended.id, ended.until_ts) == ("ended", anomaly.id, at(WRONG.stop - 1))
+    assert (extended.change, extended.id, extended.onset_ts) == ("extended", anomaly.id, at(WRONG.start))
+    assert (grown.change, grown.id, grown.ts) == ("extended", opened.id, at(LASTS))
+    # Until the mean of the last minute is less than half of what it was.
+    assert (ended.change, ended.id, ended.until_ts) == ("ended", anomaly.id, at(CALM - 1))
     assert (closed.change, closed.id, closed.ts) == ("closed", opened.id, at(GAP.stop))
     assert (replay.anomalies, replay.incidents) == (1, 1)
     (task,) = replay.tasks
@@ -74,14 +84,17 @@ def test_anomalies_are_joined_to_incidents(wired):
 
 
 def test_every_host_and_tick_has_one_score(wired):
-    records = sorted((*frames("web-1", range(160)), *frames("web-2", range(20), 2)), key=lambda each: each.ts)
+    records = sorted((*frames("web-1", range(170)), *frames("web-2", range(20), 2)), key=lambda each: each.ts)
     _, told, _ = taken(wired, records, scores=True)
     scores = [each for each in told if isinstance(each, ScoreOutput)]
     assert sorted((each.key, each.ts) for each in scores) == [
-        *(("web-1", at(tick)) for tick in range(160)),
+        *(("web-1", at(tick)) for tick in range(170)),
         *(("web-2", at(tick)) for tick in range(20)),
     ]
-    assert {each.ts for each in scores if each.score > 1.0} == {at(tick) for tick in WRONG}
+    # It has been learned by the last seconds before it lasts, and lasts for as long as a mean of a minute says.
+    assert {each.ts for each in scores if each.score > 1.0} == {
+        at(tick) for tick in (*range(WRONG.start, LEARNED), *range(LASTS, CALM))
+    }
 
 
 def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wired):
@@ -126,7 +139,7 @@ def test_a_mark_without_a_frame_near_it_has_no_rows(wired):
 
 
 def test_json(recording, replay: Replaying):
-    (anomaly, incident, ranking), err = replay.json(recording)
+    (anomaly, incident, ranking, extended, grown), err = replay.json(recording)
     assert (incident["kind"], incident["change"], incident["evidence"][0]["anomaly"]) == (
         "incident",
         "opened",
@@ -139,6 +152,9 @@ def test_json(recording, replay: Replaying):
         "gaussian",
     )
     assert (ranking["kind"], ranking["mark"], ranking["rows"][0]["row"]) == ("ranking", "checkout hangs", HOG)
+    assert (extended["kind"], extended["change"], extended["id"]) == ("progress", "extended", anomaly["id"])
+    assert (extended["onset_ts"], anomaly["onset_ts"]) == (at(WRONG.start), None)
+    assert (grown["kind"], grown["change"], grown["id"]) == ("incident", "extended", incident["id"])
     assert err.startswith("Replayed 340 frames of 1 key over 14 min, 1 mark, 1 anomaly of 1 incident, ")
 
 
@@ -164,21 +180,23 @@ def test_text(replay: Replaying):
     assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes " in out
     assert "  web-1  marked checkout hangs\n" in out
     assert "  web-1  gaussian  0." in out
-    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 45 s. Most likely" in out
-    assert "the worst score is 1.4.\n" in out
+    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 85 s. Most likely" in out
+    assert "the worst score is 2.\n" in out
     assert "\x1b" not in out
 
 
 def test_compressed_and_several_files_are_the_same(recording, replay: Replaying, laggard: Called, nowhere: Path):
     whole, _ = replay.text(recording, "--json", "--scores")
-    (nowhere / "even.jsonl").write_text("".join(f"{each}\n" for each in recording[0::2]))
-    (nowhere / "odd.jsonl.gz").write_bytes(gzip.compress("".join(f"{each}\n" for each in recording[1::2]).encode()))
-    assert laggard("replay", "even.jsonl", "odd.jsonl.gz", "--json", "--scores")[:2] == (0, whole)
+    # Of two records of one time that of the first file comes first, here as there.
+    rest, host = ("".join(f"{each}\n" for each in recording if ("load_1m" in each) == of_host) for of_host in (0, 1))
+    (nowhere / "rest.jsonl").write_text(rest)
+    (nowhere / "host.jsonl.gz").write_bytes(gzip.compress(host.encode()))
+    assert laggard("replay", "rest.jsonl", "host.jsonl.gz", "--json", "--scores")[:2] == (0, whole)
 
 
 def test_bad_lines_are_named_and_counted_and_the_rest_goes_on(recording, replay: Replaying):
     told, err = replay.json(["nonsense", *recording, '{"ts": 5}'], code=FAILED)
-    assert len(told) == 3
+    assert len(told) == 5
     first, second, said = err.splitlines()
     assert first.startswith("laggard: recorded.jsonl:1: expected JSON with ")
     assert second.startswith("laggard: recorded.jsonl:343: expected one of the fields 'host', ")
@@ -201,4 +219,4 @@ def test_nothing_to_replay(nowhere: Path, laggard: Called, content, said):
 def test_the_standard_input_is_read_until_its_end(recording):
     arguments = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "replay", "-", "--json"]
     ended = subprocess.run(arguments, input="\n".join(recording), capture_output=True, check=True, text=True)
-    assert len(ended.stdout.splitlines()) == 3
+    assert len(ended.stdout.splitlines()) == 5
