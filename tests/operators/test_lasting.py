@@ -10,6 +10,7 @@ import pytest
 from laggard.operators.lasting import Lasting
 from laggard.operators.lasting.detector import CALM_S, LARGEST_GAP_S
 from laggard.operators.lasting.state import SCALES
+from laggard.operators.lasting.units import SPARE_NAMES
 
 from .conftest import Names
 
@@ -207,6 +208,16 @@ def test_a_program_that_was_never_seen_has_taken_nothing_so_far(machine: Machine
     machine.become("web[1]", "db[2]")
     machine.run(10)
     assert [each.unit for each in machine.told] == ["miner"]
+
+
+def test_an_anomaly_ends_with_a_name_that_is_remembered_no_longer(machine: Machine) -> None:
+    machine.run(2, {"db[2]": 1.0})
+    assert machine.open == [("db", CPU)]
+    machine.become("web[1]", *(f"short{number}[{number}]" for number in range(10, 10 + SPARE_NAMES + 1)))
+    machine.run(0.25)
+    machine.become("web[1]")
+    machine.run(1)
+    assert machine.open == []
 
 
 def test_a_restart_is_no_news(machine: Machine) -> None:
