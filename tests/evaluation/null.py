@@ -20,7 +20,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from laggard.operators.calibration import QUIET_S, Calibration
-from laggard.operators.gaussian.detector import CALIBRATIONS, Scores
+from laggard.operators.deviations import Scores
+from laggard.operators.gaussian.detector import CALIBRATIONS
 from laggard.pipeline.engine.stream import Trigger
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import read_settings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.records import Layout, Mark
+    from laggard.pipeline.settings import Given
 
     Vector = NDArray[np.float64]
 
@@ -111,10 +113,10 @@ class Verdict(NamedTuple):
 
 
 class Watcher:
-    """Takes frames as they come, and keeps what the operator `gaussian`, wired as it is, makes of them."""
+    """Takes frames as they come, and keeps what the sudden part of the operator `gaussian`, as wired, makes of them."""
 
-    def __init__(self) -> None:
-        (wired,) = (each for each in wire(read_settings(environ={})) if each.name == "gaussian")
+    def __init__(self, settings: Sequence[Given] = ()) -> None:
+        (wired,) = (each for each in wire(read_settings(environ={}, flags=list(settings))) if each.name == "gaussian")
         self._operators: dict[str, Operator] = {scope: wired.make() for scope in SCOPES}
         self._scores: dict[str, list[tuple[float, float]]] = {scope: [] for scope in SCOPES}
 
@@ -122,7 +124,7 @@ class Watcher:
         operator = self._operators[scope]
         scores = operator.score(ts, layout, values)
         assert isinstance(scores, Scores)
-        self._scores[scope].append((ts, scores.worst))
+        self._scores[scope].append((ts, scores.of_gaussian.worst_of(scores.frozen)))
         operator.learn(ts, layout, values)
 
     def publish(self, records: Sequence[Frame | Mark]) -> None:
@@ -149,13 +151,16 @@ def simulate(kind: Kind, days: float, seed: int, troubled: bool = False) -> Trac
 
 
 def judge(trace: Trace, per_day: float) -> Verdict:
-    """What a budget makes of a trace, with the calibration and the trigger as they are wired."""
+    """What a budget makes of a trace, with the calibration and the trigger as they are wired.
+
+    Half of the budget is for what lasts, see `lasting.py`.
+    """
     scale, prior = CALIBRATIONS["scale_free"]
     fired = []
     open_at = []
     found = np.zeros(len(trace.faults), bool)
     for scope, (times, raws) in trace.scopes.items():
-        calibration = Calibration(per_day=per_day / len(SCOPES), scale=scale, prior=prior)
+        calibration = Calibration(per_day=0.5 * per_day / len(SCOPES), scale=scale, prior=prior)
         trigger = Trigger()
         for ts, raw in zip(times.tolist(), raws.tolist(), strict=True):
             score = calibration.score(raw)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import numpy as np
 import pytest
 from scipy.stats import poisson
@@ -66,17 +68,19 @@ def test_troubles_are_in_processes_and_begin_after_half_a_day() -> None:
 
 @pytest.mark.slow
 def test_what_is_judged_is_what_a_task_tells() -> None:
-    (wired, *_) = wire(read_settings(environ={}, flags=[parse_assignment("gaussian.false_alarms=20/day")]))
-    task, watcher = Task(wired, Partition("laggard.counters", 0)), Watcher()
+    settings = [parse_assignment("gaussian.false_alarms=40/day")]
+    (wired, *_) = wire(read_settings(environ={}, flags=settings))
+    task, watcher = Task(wired, Partition("laggard.counters", 0)), Watcher(settings)
     told: list[tuple[float, str]] = []
     for number, tick in enumerate(Machine(TINY, 0.5, 2).ticks()):
         for scope, layout, values in (("process", tick.layout, tick.values), ("host", HOST_LAYOUT, tick.host)):
             frame = Frame("host", "h", scope, tick.ts, 2 * number + (scope == "host"), layout, values)
             watcher.publish([frame])
             task.process(Incoming(task.partition, task.position, "h", encode(frame), tick.ts))
-            told += [(tick.ts, scope) for each in task.outputs if isinstance(each, Anomaly)]
+            # What lasts has an onset.
+            told += [(tick.ts, scope) for each in task.outputs if isinstance(each, Anomaly) and isnan(each.onset_ts)]
             task.outputs.clear()
-    verdict = judge(watcher.trace("tiny"), 20.0)
+    verdict = judge(watcher.trace("tiny"), 40.0)
     assert told
     assert list(verdict.fired) == sorted(told)
 

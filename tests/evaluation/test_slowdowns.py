@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import time
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from laggard.operators.gaussian import Gaussian
+from laggard.operators.deviations import Deviations
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.records import Frame, Mark, make_layout
-from laggard.pipeline.settings import parse_assignment, read_settings
-from laggard.pipeline.wiring import wire
+from laggard.pipeline.settings import parse_assignment
 from laggard.producers.clock import Clock
 from laggard.producers.processes import FEATURES, ProcessTable
 from tests.evaluation import slowdowns
@@ -43,7 +40,7 @@ from tests.evaluation.staging import Script, Staged, Workload, record
 from tests.evaluation.tables import ablation, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.evaluation.planning import Planned
@@ -288,20 +285,24 @@ def test_a_culprit_behind_strangers_is_the_first_of_the_evaluation() -> None:
 
 def test_each_improvement_is_switched_off_by_its_parameters() -> None:
     assert set(ABLATIONS) >= {"evidence", "exclusion", "weights", "likelihood"}
-    make = wire(read_settings(environ={}, flags=[]))[0].make
-    assert isinstance(make, partial)
-    usual = {name: parameter.default for name, parameter in inspect.signature(Gaussian).parameters.items()}
-    usual |= make.keywords
+
+    def switched(without: Sequence[str]) -> dict[str, Any]:
+        operator = Operator(without=without)._operator
+        assert isinstance(operator, Deviations)
+        found = vars(operator.gaussian)
+        return {**found, "cohorts": found["_cohorts"] is not None}
+
+    usual = switched(())
     for name, parameters in ABLATIONS.items():
-        assert isinstance(Operator(without=[name])._operator, Gaussian)
+        changed = switched([name])
         for parameter, value in parameters.items():
-            assert usual[parameter] != value
+            assert usual[parameter] != changed[parameter] == value
 
 
 def test_a_setting_reaches_the_operator() -> None:
     operator = Operator([parse_assignment("gaussian.context=1h")])._operator
-    assert isinstance(operator, Gaussian)
-    assert operator.context_s == 3600.0
+    assert isinstance(operator, Deviations)
+    assert operator.gaussian.context_s == 3600.0
 
 
 def test_a_recording_is_scored_again_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
