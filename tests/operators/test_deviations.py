@@ -16,6 +16,8 @@ from .conftest import Names, lively, plain
 if TYPE_CHECKING:
     from laggard.operators.deviations import Scores
 
+    from .conftest import Tick
+
 INTERVAL_S: Final = 15.0
 CPU, RSS = 0, 1
 USUAL: Final = np.array([[0.1, 5e7], [0.02, 9e7], [0.05, 4e7]])
@@ -30,6 +32,7 @@ class Machine:
         self.ts = 1e9
         self.layout = Names(("web[1]", "db[2]", "job[3]"), ("web", "db", "job"), ("cpu_user_ratio", "memory_rss_bytes"))
         self.random = np.random.default_rng(1)
+        self.frame: Tick = self.ts, self.layout, np.abs(USUAL)
 
     def run(self, minutes: float, cpu: dict[int, float] | None = None) -> Scores:
         """Let time pass, with these cores more, by row; return the scores of its last frame, which is not learned."""
@@ -106,6 +109,7 @@ def test_an_anomaly_is_ranked_by_its_row_and_the_baseline_from_before(machine: M
         (row,) = ranking.rows
         (cpu,) = row.features
         assert (row.row, cpu.feature) == ("db[2]", "cpu_user_ratio")
+        assert row.score >= scores.open[anomaly].score > scores.of_gaussian.score
         assert cpu.mean == pytest.approx(0.02, abs=0.001)
         assert cpu.recent == pytest.approx(1.02, abs=0.01)
     with pytest.raises(KeyError):
