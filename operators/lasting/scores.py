@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laggard.operators.lasting.evidence import Quantities
     from laggard.operators.lasting.state import Anomaly
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
 
 

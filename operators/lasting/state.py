@@ -13,9 +13,9 @@ from laggard.operators.lasting.evidence import Evidence, Scale
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from laggard.operators.lasting.units import Units
+    from laggard.operators.lasting.units import Pending, Units
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
 
 SCALES: Final = (
     Scale(60.0, 2 * 3600.0, 1, 20.0),
@@ -83,12 +83,13 @@ class Anomaly(NamedTuple):
         return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class State:
-    """The learned state. It is immutable: each tick makes a new one.
+    """The learned state. Each tick makes a new one, which nothing changes afterwards but for `pending`.
 
     Attributes:
         units: the units of evaluation.
+        pending: the values of the current sub-block of the shortest scale.
         evidence: the evidence of each scale.
         newcomers: the highest and second-highest peaks of names that a new row had joined, shape (scales, 2,
             quantities).
@@ -104,6 +105,7 @@ class State:
     """
 
     units: Units
+    pending: Pending
     evidence: tuple[Evidence, ...]
     newcomers: Matrix
     begin_ts: float = math.nan
