@@ -45,7 +45,13 @@ UNITS: Final = 100.0
 BUDGET_POWER: Final = 0.5
 """z has a heavy tail: a tenth of the false alarms needs three times the limit."""
 
+NEW_STOCK: Final = 3.0
+"""r of the stocks of a new name is this many times larger: a program that starts holds something at once."""
+
 LEAST_AGE_S: Final = 60.0
+
+NEW_RECORDED: Final = 1.0
+"""The weight of the record of new names beside the deviation: they are hardly alike."""
 
 NEW_S: Final = 3600.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
@@ -62,22 +68,21 @@ LARGEST_GAP_S, GAP_TICKS = 60.0, 3.0
 RATES: Final[Mapping[str, float]] = {
     "cpu_user_ratio": 0.001,
     "cpu_system_ratio": 0.001,
-    "io_read_characters_per_s": 65536.0,
-    "io_write_characters_per_s": 65536.0,
-    "io_read_bytes_per_s": 65536.0,
-    "io_write_bytes_per_s": 65536.0,
+    "io_read_characters_per_s": 32768.0,
+    "io_write_characters_per_s": 32768.0,
+    "io_read_bytes_per_s": 32768.0,
+    "io_write_bytes_per_s": 32768.0,
     "page_faults_major_per_s": 1.0,
 }
 """The use of a process, with r: a negligible difference."""
 
 STOCKS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_rss_bytes": (2.0**20, 2.0**14),
-    "memory_virtual_bytes": (2.0**22, 2.0**16),
     "descriptors": (1.0, 0.05),
     "sockets": (1.0, 0.05),
     "threads": (0.5, 0.05),
 }
-"""The stocks of a process, with r, and r of their growth per second."""
+"""The stocks of a process, with r, and r of their growth per second. Address space is only reserved."""
 
 
 class Lasting:
@@ -100,12 +105,12 @@ class Lasting:
     over the last minute is at least `KEPT` of the excess at the onset. Without an anomaly the score is z as a share of
     the limit.
 
-    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, the
-    record of other new names holds for it too.
+    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, P is
+    also that of other new names, with weight 1 in the place of 1/5, and r of stocks is three times as large.
 
-    Memory: 108 L + 84 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
-    stocks): 2.8 kB per process with the default features. Units are the names of the frame, the rows of names that have several,
-    and at most `SPARE_NAMES` absent names.
+    Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
+    stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
+    several, and at most `SPARE_NAMES` absent names.
 
     References: windows and exponentially weighted means beside each other are those of control charts, Montgomery
     (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.
@@ -267,7 +272,7 @@ class Lasting:
         """Close the sub-blocks that are full, and evaluate them."""
         for number in range(len(SCALES)):
             if number:
-                below = state.evidence[number - 1].ring[-1]
+                below = state.evidence[number - 1].last
                 known = np.isfinite(below)
                 _put(state, number, state.evidence[number].taking(np.where(known, below, 0.0), known))
                 if state.blocks % BLOCKS[number]:
@@ -280,7 +285,7 @@ class Lasting:
         names = len(units.names)
         learned = None if (frozen := _frozen(state, sums)) is None else ~frozen
         evidence = state.evidence[number].turned(scale, quantities, learned)
-        excess = evidence.excess(scale, quantities)
+        excess = evidence.excess()
         new = state.last_ts - units.joined_ts < NEW_S
         # Growth counts only above the baseline.
         growing = excess[len(quantities.levels) :]
@@ -294,7 +299,7 @@ class Lasting:
         for peak in ended.T[ended.any(axis=0)]:
             highest, second = raised(highest, second, peak)
         record = recorded(evidence.highest, evidence.second)
-        record[:, fresh] = np.maximum(record[:, fresh], recorded(highest, second)[:, None])
+        record[:, fresh] = np.maximum(record[:, fresh], NEW_RECORDED / RECORDED * recorded(highest, second)[:, None])
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
@@ -302,6 +307,9 @@ class Lasting:
         record *= np.float32(RECORDED)
         record += evidence.deviation
         record += np.float32(3.0) * quantities.resolution
+        record[quantities.stocks, fresh] += (
+            np.float32(3.0 * (NEW_STOCK - 1.0)) * quantities.resolution[quantities.stocks]
+        )
         record *= young.astype(np.float32)
         z = np.divide(excess, record, out=record)
         if learned is not None:
@@ -338,7 +346,7 @@ class Lasting:
             row = layout.rows[sums.places[unit][int(taken.argmax())]]
         baseline = float(state.evidence[number].mean[quantity, unit])
         part_s = SCALES[number].part_s
-        recent = self.quantities.of(state.evidence[number].ring[..., [unit]], part_s)[::-1, quantity, 0]
+        recent = state.evidence[number].ring[::-1, quantity, unit]
         calm = np.flatnonzero(~(recent - baseline >= KEPT * excess))
         return Anomaly(
             unit=row if is_row else name,
@@ -359,17 +367,17 @@ class Lasting:
     def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
         kept = []
-        places = places_of(state)
+        places, levels = places_of(state), len(self.quantities.levels)
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
-                now = self._now(state.evidence[0].ring[..., place], anomaly.quantity)
+                now = float(mean_of(state.evidence[0].ring[:, anomaly.quantity, place]))
                 anomaly = anomaly.after(state.last_ts, now)
             accepted = state.last_ts - anomaly.onset_ts >= self._accepted_after_s
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
-            level = mean_of(state.evidence[0].ring[1:, :, place]) if accepted else None
+            level = mean_of(state.evidence[0].ring[:, :levels, place]) if accepted else None
             if accepted:
                 state.accepted += (anomaly,)
             # It was no anomaly on scales that are longer than it lasted.
@@ -379,13 +387,6 @@ class Lasting:
                 for each, scale in zip(state.evidence, SCALES, strict=True)
             )
         state.anomalies = tuple(kept)
-
-    def _now(self, ring: Matrix, quantity: int) -> float:
-        """Return the mean of the last minute of a unit. `ring` has the shape (PARTS + 1, levels)."""
-        level = ring[:, self.quantities.level(quantity)]
-        if quantity < len(self.quantities.levels):
-            return float(mean_of(level[1:]))
-        return float((level[-1] - level[0]) / SCALES[0].window_s)
 
     # State.
 

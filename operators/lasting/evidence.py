@@ -81,22 +81,14 @@ class Quantities:
         grows = quantity - len(self.levels)
         return quantity if grows < 0 else self.stocks.start + grows
 
-    def of(self, blocks: Matrix, part_s: float) -> Matrix:
-        """Turn n + 1 sub-blocks of levels into n of quantities, shape (n, quantities, units)."""
-        found = np.empty((len(blocks) - 1, len(self), *blocks.shape[2:]), np.float32)
-        found[:, : len(self.levels)] = blocks[1:]
-        growth = found[:, len(self.levels) :]
-        np.subtract(blocks[1:, self.stocks], blocks[:-1, self.stocks], out=growth)
-        growth *= np.float32(1.0 / part_s)
-        return found
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """One scale of all units. Arrays have the shape (quantities, units) unless another one is given.
 
     Attributes:
-        ring: the last sub-blocks, newest last, shape (PARTS + 1, levels, units); NaN for one without a value.
+        ring: the last sub-blocks, newest last, shape (PARTS, quantities, units); NaN for one without a value.
+        last: the newest sub-block of each level, shape (levels, units); NaN if it has no value.
         total: the sum of the values since, shape (levels, units).
         count: the number of these values, likewise.
         weight: the number of learned sub-blocks.
@@ -105,11 +97,12 @@ class Evidence:
         peak: the highest excess of the current episode.
         highest: P1, the highest peak of past episodes.
         second: P2, the second-highest.
-        reported: the highest excess of the last reported anomaly, which enters the record when it happens again.
+        reported: the highest excess of reported anomalies, which enters the record when it happens again.
 
     """
 
     ring: Matrix
+    last: Matrix
     total: Matrix
     count: Matrix
     weight: Matrix
@@ -125,7 +118,8 @@ class Evidence:
         """No units."""
         levels, rows = len(quantities.levels), len(quantities)
         return cls(
-            np.zeros((PARTS + 1, levels, 0), np.float32),
+            np.zeros((PARTS, rows, 0), np.float32),
+            np.zeros((levels, 0), np.float32),
             *(np.zeros((levels, 0)) for _ in range(2)),
             *(np.zeros((rows, 0), np.float32) for _ in range(7)),
         )
@@ -142,14 +136,14 @@ class Evidence:
         found = {each.name: picked(getattr(self, each.name), source, 0.0) for each in fields(self)}
         new = source < 0
         found["weight"][:, new & nothing] = parts
-        found["ring"][..., new & ~nothing] = math.nan
+        found["ring"][..., new & ~nothing] = found["last"][:, new & ~nothing] = math.nan
         return Evidence(**found)
 
     def taking(self, total: Matrix, count: Matrix) -> Evidence:
         """Add values: their sums, and their number."""
         return Evidence(
-            self.ring, self.total + total, self.count + count, self.weight, self.mean, self.deviation, self.peak,
-            self.highest, self.second, self.reported,
+            self.ring, self.last, self.total + total, self.count + count, self.weight, self.mean, self.deviation,
+            self.peak, self.highest, self.second, self.reported,
         )  # fmt: skip
 
     def turned(self, scale: Scale, quantities: Quantities, learned: Flags | None) -> Evidence:
@@ -159,7 +153,7 @@ class Evidence:
 
             m' = m + a (x - m),  d' = d + a (|x - m'| - d)
         """
-        (oldest,) = quantities.of(self.ring[:2], scale.part_s)
+        oldest = self.ring[0]
         taken = np.isfinite(oldest)
         if learned is not None:
             taken &= learned
@@ -167,7 +161,7 @@ class Evidence:
         np.maximum(share, np.float32(-math.expm1(-scale.part_s / scale.baseline_s)), out=share)
         if not taken.all():
             share *= taken
-            oldest[~taken] = 0.0
+            oldest = np.where(taken, oldest, np.float32(0.0))
         step = oldest - self.mean
         step *= share
         mean = self.mean + step
@@ -177,12 +171,17 @@ class Evidence:
         step *= share
         ring = np.empty_like(self.ring)
         ring[:-1] = self.ring[1:]
-        ring[-1] = self.total / np.maximum(self.count, 1.0)
+        level = ring[-1, : len(self.last)]
+        np.divide(self.total, np.maximum(self.count, 1.0), out=level, casting="same_kind")
         if not self.count.all():
-            ring[-1][self.count == 0.0] = np.nan
+            level[self.count == 0.0] = np.nan
+        growth = ring[-1, len(self.last) :]
+        np.subtract(level[quantities.stocks], self.last[quantities.stocks], out=growth)
+        growth *= np.float32(1.0 / scale.part_s)
         fade = np.float32(math.exp(-scale.part_s / RECORD_S))
         return Evidence(
             ring=ring,
+            last=level.copy(),
             total=np.zeros_like(self.total),
             count=np.zeros_like(self.count),
             weight=self.weight + taken,
@@ -194,16 +193,14 @@ class Evidence:
             reported=self.reported * fade,
         )
 
-    def excess(self, scale: Scale, quantities: Quantities) -> Matrix:
+    def excess(self) -> Matrix:
         """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown."""
-        parts = quantities.of(self.ring, scale.part_s)
-        if np.isnan(parts.sum()):
-            unknown = np.isnan(parts)
-            parts[unknown] = -np.inf
-            excess = self._over(parts)
+        if np.isnan(self.ring.sum()):
+            unknown = np.isnan(self.ring)
+            excess = self._over(np.where(unknown, np.float32(-np.inf), self.ring))
             excess[(unknown.sum(axis=0) > PARTS - HIGH) | ~np.isfinite(excess)] = 0.0
         else:
-            excess = self._over(parts)
+            excess = self._over(self.ring)
         if self.weight.min(initial=PARTS) < PARTS:
             excess[self.weight < PARTS] = 0.0
         return excess
@@ -245,7 +242,7 @@ class Evidence:
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
         peak, before = found["peak"][:, unit].copy(), found["reported"][:, unit]
-        found["ring"][..., unit] = math.nan
+        found["ring"][..., unit] = found["last"][:, unit] = math.nan
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
             mean = found["mean"][: len(level), unit]

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
 
 SCALES: Final = (
-    Scale(60.0, 2 * 3600.0, 1, 20.0),
-    Scale(300.0, 2 * 3600.0, 5, 20.0),
-    Scale(1800.0, 8 * 3600.0, 6, 10.0),
+    Scale(60.0, 2 * 3600.0, 1, 24.0),
+    Scale(300.0, 2 * 3600.0, 5, 24.0),
+    Scale(1800.0, 8 * 3600.0, 6, 12.0),
 )
 """The limits were chosen on simulated machines, see tests/evaluation."""
 
-YOUNG_S: Final = 6 * 3600.0
+YOUNG_S: Final = 1800.0
 """Y: at this age limits are twice their final value."""
 
 KEPT: Final = 0.5
@@ -154,6 +154,7 @@ def emptied(evidence: Evidence) -> Evidence:
     return replace(
         evidence,
         ring=np.full_like(evidence.ring, np.nan),
+        last=np.full_like(evidence.last, np.nan),
         total=np.zeros_like(evidence.total),
         count=np.zeros_like(evidence.count),
     )

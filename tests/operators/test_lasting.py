@@ -267,5 +267,5 @@ def test_the_state_is_as_large_as_documented() -> None:
     levels, quantities = len(lasting.quantities.levels), len(lasting.quantities)
     evidence = [each for scale in lasting.snapshot()["evidence"] for each in scale.values()]
     pending = [each for each in lasting.snapshot()["pending"].values() if each is not None]
-    assert sum(each.nbytes for each in evidence) == 40 * (3 * 36 * levels + 3 * 28 * quantities)
+    assert sum(each.nbytes for each in evidence) == 40 * 3 * (20 * levels + 44 * quantities)
     assert sum(each.nbytes for each in pending) <= 2 * 8 * levels * (40 + 1)
