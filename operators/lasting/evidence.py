@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 PARTS: Final = 4
-"""The number of sub-blocks in a window ..."""
-
-HIGH: Final = 3
-"""... of which this many must reach a level: anything shorter is a burst."""
+"""The number of sub-blocks in a window. Three of them must reach a level: anything shorter is a burst."""
 
 RECORDED: Final = 0.2
 """The weight of the record of peaks beside the deviation."""
@@ -87,8 +84,8 @@ class Evidence:
     """One scale of all units. Arrays have the shape (quantities, units) unless another one is given.
 
     Attributes:
-        ring: the last sub-blocks, newest last, shape (PARTS, quantities, units); NaN for one without a value.
-        last: the newest sub-block of each level, shape (levels, units); NaN if it has no value.
+        ring: the last sub-blocks, newest last, shape (PARTS, quantities, units); -inf for one without a value.
+        last: the newest sub-block of each level, shape (levels, units); -inf if it has no value.
         total: the sum of the values since, shape (levels, units).
         count: the number of these values, likewise.
         weight: the number of learned sub-blocks.
@@ -136,7 +133,7 @@ class Evidence:
         found = {each.name: picked(getattr(self, each.name), source, 0.0) for each in fields(self)}
         new = source < 0
         found["weight"][:, new & nothing] = parts
-        found["ring"][..., new & ~nothing] = found["last"][:, new & ~nothing] = math.nan
+        found["ring"][..., new & ~nothing] = found["last"][:, new & ~nothing] = -math.inf
         return Evidence(**found)
 
     def taking(self, total: Matrix, count: Matrix) -> Evidence:
@@ -174,10 +171,12 @@ class Evidence:
         level = ring[-1, : len(self.last)]
         np.divide(self.total, np.maximum(self.count, 1.0), out=level, casting="same_kind")
         if not self.count.all():
-            level[self.count == 0.0] = np.nan
+            level[self.count == 0.0] = -np.inf
         growth = ring[-1, len(self.last) :]
-        np.subtract(level[quantities.stocks], self.last[quantities.stocks], out=growth)
+        with np.errstate(invalid="ignore"):
+            np.subtract(level[quantities.stocks], self.last[quantities.stocks], out=growth)
         growth *= np.float32(1.0 / scale.part_s)
+        growth[~np.isfinite(growth)] = -np.inf
         fade = np.float32(math.exp(-scale.part_s / RECORD_S))
         return Evidence(
             ring=ring,
@@ -195,24 +194,15 @@ class Evidence:
 
     def excess(self) -> Matrix:
         """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown."""
-        if np.isnan(self.ring.sum()):
-            unknown = np.isnan(self.ring)
-            excess = self._over(np.where(unknown, np.float32(-np.inf), self.ring))
-            excess[(unknown.sum(axis=0) > PARTS - HIGH) | ~np.isfinite(excess)] = 0.0
-        else:
-            excess = self._over(self.ring)
-        if self.weight.min(initial=PARTS) < PARTS:
-            excess[self.weight < PARTS] = 0.0
-        return excess
-
-    def _over(self, parts: Matrix) -> Matrix:
-        """Return how far the second-lowest of four sub-blocks is above the baseline, at least 0."""
-        first, second, third, fourth = parts
+        first, second, third, fourth = self.ring
         low, high = np.minimum(first, second), np.maximum(first, second)
         lower, higher = np.minimum(third, fourth), np.maximum(third, fourth)
+        # The second-lowest: one without a value is lower than all others.
         level = np.minimum(np.maximum(low, lower, out=low), np.minimum(high, higher, out=high), out=low)
         level -= self.mean
         excess: Matrix = np.maximum(level, 0.0, out=level)
+        if self.weight.min(initial=PARTS) < PARTS:
+            excess[self.weight < PARTS] = 0.0
         return excess
 
     def noting(self, excess: Matrix, learned: Flags | None) -> tuple[Evidence, Flags]:
@@ -242,7 +232,7 @@ class Evidence:
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
         peak, before = found["peak"][:, unit].copy(), found["reported"][:, unit]
-        found["ring"][..., unit] = found["last"][:, unit] = math.nan
+        found["ring"][..., unit] = found["last"][:, unit] = -math.inf
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
             mean = found["mean"][: len(level), unit]

@@ -153,8 +153,8 @@ def emptied(evidence: Evidence) -> Evidence:
     """Empty the windows, after a gap."""
     return replace(
         evidence,
-        ring=np.full_like(evidence.ring, np.nan),
-        last=np.full_like(evidence.last, np.nan),
+        ring=np.full_like(evidence.ring, -np.inf),
+        last=np.full_like(evidence.last, -np.inf),
         total=np.zeros_like(evidence.total),
         count=np.zeros_like(evidence.count),
     )
