@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,7 +23,7 @@ from laggard.operators.lasting.state import (
     places_of,
     still_there,
 )
-from laggard.operators.lasting.units import Sums, Units
+from laggard.operators.lasting.units import Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
+
+BLOCKS: Final = tuple(itertools.accumulate((each.blocks for each in SCALES), operator.mul))
+"""The number of the shortest sub-blocks in one of each scale."""
 
 UNITS: Final = 100.0
 """The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
@@ -40,7 +45,13 @@ UNITS: Final = 100.0
 BUDGET_POWER: Final = 0.5
 """z has a heavy tail: a tenth of the false alarms needs three times the limit."""
 
+NEW_STOCK: Final = 3.0
+"""r of the stocks of a new name is this many times larger: a program that starts holds something at once."""
+
 LEAST_AGE_S: Final = 60.0
+
+NEW_RECORDED: Final = 1.0
+"""The weight of the record of new names beside the deviation: they are hardly alike."""
 
 NEW_S: Final = 3600.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
@@ -57,22 +68,21 @@ LARGEST_GAP_S, GAP_TICKS = 60.0, 3.0
 RATES: Final[Mapping[str, float]] = {
     "cpu_user_ratio": 0.001,
     "cpu_system_ratio": 0.001,
-    "io_read_characters_per_s": 65536.0,
-    "io_write_characters_per_s": 65536.0,
-    "io_read_bytes_per_s": 65536.0,
-    "io_write_bytes_per_s": 65536.0,
+    "io_read_characters_per_s": 32768.0,
+    "io_write_characters_per_s": 32768.0,
+    "io_read_bytes_per_s": 32768.0,
+    "io_write_bytes_per_s": 32768.0,
     "page_faults_major_per_s": 1.0,
 }
 """The use of a process, with r: a negligible difference."""
 
 STOCKS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_rss_bytes": (2.0**20, 2.0**14),
-    "memory_virtual_bytes": (2.0**22, 2.0**16),
     "descriptors": (1.0, 0.05),
     "sockets": (1.0, 0.05),
     "threads": (0.5, 0.05),
 }
-"""The stocks of a process, with r, and r of their growth per second."""
+"""The stocks of a process, with r, and r of their growth per second. Address space is only reserved."""
 
 
 class Lasting:
@@ -95,11 +105,12 @@ class Lasting:
     over the last minute is at least `KEPT` of the excess at the onset. Without an anomaly the score is z as a share of
     the limit.
 
-    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, the
-    record of other new names holds for it too.
+    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, P is
+    also that of other new names, with weight 1 in the place of 1/5, and r of stocks is three times as large.
 
-    Memory: about 0.7 kB per quantity and unit. Units are the names of the frame, the rows of names that have several,
-    and at most `SPARE_NAMES` absent names.
+    Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
+    stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
+    several, and at most `SPARE_NAMES` absent names.
 
     References: windows and exponentially weighted means beside each other are those of control charts, Montgomery
     (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.
@@ -142,9 +153,11 @@ class Lasting:
         self._per_day = false_alarms_per_day
         self._accepted_after_s = accepted_after_s
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
-        self._state = State(Units.none(), none, np.zeros((len(SCALES), 2, len(self.quantities))))
+        pending = Pending.none(0, len(self.quantities.levels))
+        self._state = State(Units.none(), pending, none, np.zeros((len(SCALES), 2, len(self.quantities))))
         # What follows from the state and the last frame; never part of a snapshot.
-        self._sums: tuple[Layout, Units, Sums] | None = None
+        self._sums: tuple[Units, Sums] | None = None
+        self._columns: tuple[Layout, Columns] | None = None
         self._aligned: tuple[Layout, State, State] | None = None
         self._scored: tuple[float, Layout, Matrix, Scores] | None = None
 
@@ -155,33 +168,70 @@ class Lasting:
             raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
-        scores = Scores(ts, layout, self._after(ts, layout, values), self.quantities)
+        state = self._align(ts, layout)
+        if self._closes(ts, state):
+            state = self._closed(ts, state, layout, values)
+        elif state.accepted:
+            state = replace(state, accepted=())
+        scores = Scores(ts, layout, state, self.quantities)
         self._scored = ts, layout, values, scores
         return scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
-        self._state = self.score(ts, layout, values).state
+        state, before = self.score(ts, layout, values).state, self._align(ts, layout)
+        if not self._closes(ts, before):
+            state = self._stepped(ts, state)
+            pending = self._columns_of(layout).added(state.pending, values, into=True)
+            state = state if pending is state.pending else replace(state, pending=pending)
+        self._state = state
+        # The same names have the same places.
+        self._aligned = layout, state, state
         self._scored = None
 
     # A tick.
 
-    def _after(self, ts: float, layout: Layout, values: Matrix) -> State:
-        """Return the state after one more tick."""
-        state = self._align(ts, layout)
+    def _closes(self, ts: float, state: State) -> bool:
+        """Whether a tick is the last one of its sub-block. A value covers the time up to its tick."""
         step = ts - state.last_ts
-        if not 0.0 < step <= max(LARGEST_GAP_S, GAP_TICKS * state.interval_s):
-            evidence = tuple(emptied(each) for each in state.evidence)
-            step = min(step, SCALES[0].part_s) if step > 0.0 else state.interval_s
-            state = replace(state, evidence=evidence, opened_ts=ts - step, blocks=0)
-        sums = self._sums_of(state.units, layout)
-        low = state.evidence[0].taking(*sums.of(values))
-        state = replace(state, evidence=(low, *state.evidence[1:]), last_ts=ts, interval_s=step, accepted=())
-        # A value covers the time up to its tick.
-        if ts - state.opened_ts < SCALES[0].part_s - 0.5 * step:
-            return state
-        state = replace(state, opened_ts=ts, blocks=state.blocks + 1)
-        return self._hold(self._turn(state, sums, layout, values))
+        if not self._is_gap(step, state):
+            return ts - state.opened_ts >= SCALES[0].part_s - 0.5 * step
+        return self._restart_step(step, state) >= SCALES[0].part_s / 1.5
+
+    def _is_gap(self, step: float, state: State) -> bool:
+        return not 0.0 < step <= max(LARGEST_GAP_S, GAP_TICKS * state.interval_s)
+
+    def _restart_step(self, step: float, state: State) -> float:
+        """Return the time that the first tick after a gap covers."""
+        return min(step, SCALES[0].part_s) if step > 0.0 else state.interval_s
+
+    def _stepped(self, ts: float, state: State) -> State:
+        """Return the state at a tick; after a gap its windows are empty."""
+        step = ts - state.last_ts
+        if not self._is_gap(step, state):
+            return replace(state, last_ts=ts, interval_s=step)
+        step = self._restart_step(step, state)
+        evidence = tuple(emptied(each) for each in state.evidence)
+        pending = Pending.none(*state.pending.total.shape)
+        return replace(
+            state, evidence=evidence, pending=pending, opened_ts=ts - step, blocks=0, last_ts=ts, interval_s=step
+        )
+
+    def _closed(self, ts: float, state: State, layout: Layout, values: Matrix) -> State:
+        """Return the state after the last tick of a sub-block."""
+        state = self._stepped(ts, state)
+        pending = self._columns_of(layout).added(state.pending, values, into=False)
+        sums = self._sums_of(state.units)
+        low = state.evidence[0].taking(*sums.of(pending))
+        state.pending = Pending.none(*pending.total.shape)
+        state.evidence = (low, *state.evidence[1:])
+        state.opened_ts = ts
+        state.blocks += 1
+        state.accepted = ()
+        self._turn(state, sums, layout, values)
+        if state.anomalies:
+            self._hold(state)
+        return state
 
     def _align(self, ts: float, layout: Layout) -> State:
         """Return the state with the units of this frame."""
@@ -195,72 +245,91 @@ class Lasting:
             # The past of the names of the first frame is unknown, and that of rows that come later.
             nothing = (np.arange(len(units)) < len(units.names)) & (not first)
             lived = 0.0 if first else max(ts - state.begin_ts, 0.0)
+            low = state.evidence[0].taking(*self._sums_of(state.units).of(state.pending))
             evidence = tuple(
                 each.aligned(source, nothing, lived // scale.part_s)
-                for each, scale in zip(state.evidence, SCALES, strict=True)
+                for each, scale in zip((low, *state.evidence[1:]), SCALES, strict=True)
             )
-            found = replace(state, units=units, evidence=evidence, anomalies=still_there(state.anomalies, units))
+            pending = Pending.none(len(layout.rows), len(self.quantities.levels))
+            anomalies = still_there(state.anomalies, units)
+            found = replace(state, units=units, pending=pending, evidence=evidence, anomalies=anomalies)
         if math.isnan(found.begin_ts):
             found = replace(found, begin_ts=ts)
         self._aligned = layout, state, found
         return found
 
-    def _sums_of(self, units: Units, layout: Layout) -> Sums:
-        if self._sums is None or self._sums[0] is not layout or self._sums[1] is not units:
-            self._sums = layout, units, Sums(units, layout, self.quantities.levels)
-        return self._sums[2]
+    def _sums_of(self, units: Units) -> Sums:
+        if self._sums is None or self._sums[0] is not units:
+            self._sums = units, Sums(units)
+        return self._sums[1]
 
-    def _turn(self, state: State, sums: Sums, layout: Layout, values: Matrix) -> State:
+    def _columns_of(self, layout: Layout) -> Columns:
+        if self._columns is None or self._columns[0] is not layout:
+            self._columns = layout, Columns(layout, self.quantities.levels)
+        return self._columns[1]
+
+    def _turn(self, state: State, sums: Sums, layout: Layout, values: Matrix) -> None:
         """Close the sub-blocks that are full, and evaluate them."""
         for number in range(len(SCALES)):
             if number:
-                below = state.evidence[number - 1].ring[-1]
+                below = state.evidence[number - 1].last
                 known = np.isfinite(below)
-                state = _with(state, number, state.evidence[number].taking(np.where(known, below, 0.0), 1.0 * known))
-                if state.blocks % math.prod(each.blocks for each in SCALES[: number + 1]):
+                _put(state, number, state.evidence[number].taking(np.where(known, below, 0.0), known))
+                if state.blocks % BLOCKS[number]:
                     break
-            state = self._evaluate(state, number, sums, layout, values)
-        return state
+            self._evaluate(state, number, sums, layout, values)
 
-    def _evaluate(self, state: State, number: int, sums: Sums, layout: Layout, values: Matrix) -> State:
+    def _evaluate(self, state: State, number: int, sums: Sums, layout: Layout, values: Matrix) -> None:
         """Close the sub-block of one scale, and open the anomalies that pass its limit."""
         scale, quantities, units = SCALES[number], self.quantities, state.units
         names = len(units.names)
-        learned = ~_frozen(state, sums)
+        learned = None if (frozen := _frozen(state, sums)) is None else ~frozen
         evidence = state.evidence[number].turned(scale, quantities, learned)
-        excess = evidence.excess(scale, quantities)
+        excess = evidence.excess()
         new = state.last_ts - units.joined_ts < NEW_S
         # Growth counts only above the baseline.
         growing = excess[len(quantities.levels) :]
-        growing *= (excess[quantities.stocks] > evidence.deviation[quantities.stocks]) & ~new
+        growing *= excess[quantities.stocks] > evidence.deviation[quantities.stocks]
+        growing[:, new] = 0.0
+        (fresh,) = np.nonzero(new[:names])
+        ended = evidence.peak[:, fresh]
         evidence, over = evidence.noting(excess, learned)
-        new[names:] = False
+        ended[~over[:, fresh]] = 0.0
         highest, second = state.newcomers[number] * math.exp(-scale.part_s / RECORD_S)
-        for peak in np.where(over, state.evidence[number].peak, 0.0)[:, new].T:
+        for peak in ended.T[ended.any(axis=0)]:
             highest, second = raised(highest, second, peak)
         record = recorded(evidence.highest, evidence.second)
-        record[:, new] = np.maximum(record[:, new], recorded(highest, second)[:, None])
+        record[:, fresh] = np.maximum(record[:, fresh], NEW_RECORDED / RECORDED * recorded(highest, second)[:, None])
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
         young = 1.0 + YOUNG_S / np.maximum(state.last_ts - since, LEAST_AGE_S)
-        z = excess / ((evidence.deviation + RECORDED * record + 3.0 * quantities.resolution) * young)
-        z[:, ~learned] = 0.0
+        record *= np.float32(RECORDED)
+        record += evidence.deviation
+        record += np.float32(3.0) * quantities.resolution
+        record[quantities.stocks, fresh] += (
+            np.float32(3.0 * (NEW_STOCK - 1.0)) * quantities.resolution[quantities.stocks]
+        )
+        record *= young.astype(np.float32)
+        z = np.divide(excess, record, out=record)
+        if learned is not None:
+            z[:, ~learned] = 0.0
         best = z.argmax(axis=0)
         sharing = max((units.present + len(units.rows)) / UNITS, 1.0)
         worst = z[best, np.arange(z.shape[1])] / (scale.limit * (sharing / self._per_day) ** BUDGET_POWER)
         newcomers = state.newcomers.copy()
         newcomers[number] = highest, second
-        near = tuple(float(worst.max(initial=0.0)) if each == number else old for each, old in enumerate(state.near))
-        state = replace(_with(state, number, evidence), newcomers=newcomers, near=near)
+        nearest = float(worst.max(initial=0.0))
+        _put(state, number, evidence)
+        state.newcomers = newcomers
+        state.near = tuple(nearest if each == number else old for each, old in enumerate(state.near))
+        if nearest <= 1.0:
+            return
         beyond = np.flatnonzero(worst > 1.0)
-        if not beyond.size:
-            return state
-        opened = tuple(
+        state.anomalies += tuple(
             self._anomaly(state, number, unit, quantity, float(excess[quantity, unit]), sums, layout, values)
             for unit, quantity in _subjects(beyond, best, excess, sums, names)
         )
-        return replace(state, anomalies=(*state.anomalies, *opened))
 
     def _anomaly(  # noqa: PLR0917 - the parts of an anomaly
         self, state: State, number: int, unit: int, quantity: int, excess: float, sums: Sums, layout: Layout,
@@ -277,7 +346,7 @@ class Lasting:
             row = layout.rows[sums.places[unit][int(taken.argmax())]]
         baseline = float(state.evidence[number].mean[quantity, unit])
         part_s = SCALES[number].part_s
-        recent = self.quantities.of(state.evidence[number].ring[..., [unit]], part_s)[::-1, quantity, 0]
+        recent = state.evidence[number].ring[::-1, quantity, unit]
         calm = np.flatnonzero(~(recent - baseline >= KEPT * excess))
         return Anomaly(
             unit=row if is_row else name,
@@ -295,39 +364,29 @@ class Lasting:
             calm_since=math.nan,
         )
 
-    def _hold(self, state: State) -> State:
+    def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
         kept = []
-        places = places_of(state)
+        places, levels = places_of(state), len(self.quantities.levels)
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
-                now = self._now(state.evidence[0].ring[..., place], anomaly.quantity)
+                now = float(mean_of(state.evidence[0].ring[:, anomaly.quantity, place]))
                 anomaly = anomaly.after(state.last_ts, now)
             accepted = state.last_ts - anomaly.onset_ts >= self._accepted_after_s
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
-            level = mean_of(state.evidence[0].ring[1:, :, place]) if accepted else None
+            level = mean_of(state.evidence[0].ring[:, :levels, place]) if accepted else None
             if accepted:
-                state = replace(state, accepted=(*state.accepted, anomaly))
+                state.accepted += (anomaly,)
             # It was no anomaly on scales that are longer than it lasted.
             lasted_s = state.last_ts - anomaly.onset_ts
-            state = replace(
-                state,
-                evidence=tuple(
-                    each.released(place, anomaly.quantity if lasted_s >= scale.window_s else -1, anomaly.peak, level)
-                    for each, scale in zip(state.evidence, SCALES, strict=True)
-                ),
+            state.evidence = tuple(
+                each.released(place, level, lasted=lasted_s >= scale.window_s)
+                for each, scale in zip(state.evidence, SCALES, strict=True)
             )
-        return replace(state, anomalies=tuple(kept))
-
-    def _now(self, ring: Matrix, quantity: int) -> float:
-        """Return the mean of the last minute of a unit. `ring` has the shape (PARTS + 1, levels)."""
-        level = ring[:, self.quantities.level(quantity)]
-        if quantity < len(self.quantities.levels):
-            return float(mean_of(level[1:]))
-        return float((level[-1] - level[0]) / SCALES[0].window_s)
+        state.anomalies = tuple(kept)
 
     # State.
 
@@ -336,10 +395,11 @@ class Lasting:
         state = self._state
         return {
             "levels": list(self.quantities.levels),
-            "stocks": self.quantities.stocks.tolist(),
+            "rates": self.quantities.stocks.start,
             **state.units.snapshot(),
             "evidence": [each.snapshot() for each in state.evidence],
             "newcomers": state.newcomers.copy(),
+            "pending": state.pending.snapshot(),
             "times": [state.begin_ts, state.last_ts, state.opened_ts, state.interval_s],
             "blocks": state.blocks,
             "anomalies": [list(each) for each in state.anomalies],
@@ -349,7 +409,7 @@ class Lasting:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
-        if (tuple(state["levels"]), list(state["stocks"])) != (self.quantities.levels, self.quantities.stocks.tolist()):
+        if (tuple(state["levels"]), int(state["rates"])) != (self.quantities.levels, self.quantities.stocks.start):
             raise ValueError(f"levels: expected {self.quantities.levels}, got {tuple(state['levels'])}")
         units = Units.restored(state)
         evidence = tuple(Evidence.restored(each, self.quantities, len(units)) for each in state["evidence"])
@@ -359,6 +419,7 @@ class Lasting:
         begin_ts, last_ts, opened_ts, interval_s = map(float, state["times"])
         self._state = State(
             units,
+            Pending.restored(state["pending"], len(units.frame_rows), len(self.quantities.levels)),
             evidence,
             newcomers,
             begin_ts,
@@ -370,25 +431,29 @@ class Lasting:
             tuple(Anomaly(*each) for each in state["accepted"]),
             tuple(map(float, state["near"])),
         )
-        self._sums = self._aligned = self._scored = None
+        self._sums = self._columns = self._aligned = self._scored = None
 
 
-def _with(state: State, number: int, evidence: Evidence) -> State:
+def _put(state: State, number: int, evidence: Evidence) -> None:
     every = list(state.evidence)
     every[number] = evidence
-    return replace(state, evidence=tuple(every))
+    state.evidence = tuple(every)
 
 
-def _frozen(state: State, sums: Sums) -> Flags:
-    """Return the units that are not learned: those with an anomaly, the rows of such a name, the name of such a row."""
+def _frozen(state: State, sums: Sums) -> Flags | None:
+    """Return the units that are not learned: those with an anomaly, the rows of such a name, the name of such a row.
+
+    None if there are none.
+    """
+    if not state.anomalies:
+        return None
     names = len(state.units.names)
     frozen = np.zeros(len(state.units), bool)
-    if state.anomalies:
-        places = places_of(state)
-        frozen[[places[each.unit, each.is_row] for each in state.anomalies]] = True
-        of_names, of_rows = frozen[:names].copy(), frozen[names:].copy()
-        np.logical_or.at(frozen, sums.name_of, of_rows)
-        frozen[names:] |= of_names[sums.name_of]
+    places = places_of(state)
+    frozen[[places[each.unit, each.is_row] for each in state.anomalies]] = True
+    of_names, of_rows = frozen[:names].copy(), frozen[names:].copy()
+    np.logical_or.at(frozen, sums.name_of, of_rows)
+    frozen[names:] |= of_names[sums.name_of]
     return frozen
 
 

@@ -13,15 +13,12 @@ from laggard.operators.lasting.units import picked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
 
 PARTS: Final = 4
-"""The number of sub-blocks in a window ..."""
-
-HIGH: Final = 3
-"""... of which this many must reach a level: anything shorter is a burst."""
+"""The number of sub-blocks in a window. Three of them must reach a level: anything shorter is a burst."""
 
 RECORDED: Final = 0.2
 """The weight of the record of peaks beside the deviation."""
@@ -59,7 +56,7 @@ class Quantities:
     """The evaluated quantities of a unit: levels, and the growth of those levels that are stocks.
 
     Attributes:
-        levels: names of features.
+        levels: names of features: rates, then stocks.
         stocks: the places of the stocks among the levels.
         resolution: r of each level and then of each growth per second, shape (quantities, 1).
 
@@ -67,9 +64,10 @@ class Quantities:
 
     def __init__(self, rates: dict[str, float], stocks: dict[str, tuple[float, float]]) -> None:
         self.levels = (*rates, *stocks)
-        self.stocks = np.arange(len(rates), len(self.levels))
+        self.stocks = slice(len(rates), len(self.levels))
         self.resolution = np.array(
-            [*rates.values(), *(level for level, _ in stocks.values()), *(growth for _, growth in stocks.values())]
+            [*rates.values(), *(level for level, _ in stocks.values()), *(growth for _, growth in stocks.values())],
+            np.float32,
         )[:, None]
 
     def __len__(self) -> int:
@@ -78,12 +76,7 @@ class Quantities:
     def level(self, quantity: int) -> int:
         """Return the level of a quantity: itself, or the level whose growth it is."""
         grows = quantity - len(self.levels)
-        return quantity if grows < 0 else int(self.stocks[grows])
-
-    def of(self, blocks: Matrix, part_s: float) -> Matrix:
-        """Turn n + 1 sub-blocks of levels into n of quantities, shape (n, quantities, units)."""
-        growth = np.diff(blocks[:, self.stocks], axis=0) / part_s
-        return np.concatenate([blocks[1:], growth], axis=1)
+        return quantity if grows < 0 else self.stocks.start + grows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +84,8 @@ class Evidence:
     """One scale of all units. Arrays have the shape (quantities, units) unless another one is given.
 
     Attributes:
-        ring: the last sub-blocks, newest last, shape (PARTS + 1, levels, units); NaN for one without a value.
+        ring: the last sub-blocks, newest last, shape (PARTS, quantities, units); -inf for one without a value.
+        last: the newest sub-block of each level, shape (levels, units); -inf if it has no value.
         total: the sum of the values since, shape (levels, units).
         count: the number of these values, likewise.
         weight: the number of learned sub-blocks.
@@ -100,11 +94,12 @@ class Evidence:
         peak: the highest excess of the current episode.
         highest: P1, the highest peak of past episodes.
         second: P2, the second-highest.
-        reported: the highest excess of the last reported anomaly, which enters the record when it happens again.
+        reported: the highest excess of reported anomalies, which enters the record when it happens again.
 
     """
 
     ring: Matrix
+    last: Matrix
     total: Matrix
     count: Matrix
     weight: Matrix
@@ -120,9 +115,10 @@ class Evidence:
         """No units."""
         levels, rows = len(quantities.levels), len(quantities)
         return cls(
-            np.zeros((PARTS + 1, levels, 0)),
+            np.zeros((PARTS, rows, 0), np.float32),
+            np.zeros((levels, 0), np.float32),
             *(np.zeros((levels, 0)) for _ in range(2)),
-            *(np.zeros((rows, 0)) for _ in range(7)),
+            *(np.zeros((rows, 0), np.float32) for _ in range(7)),
         )
 
     def aligned(self, source: Places, nothing: Flags, parts: float) -> Evidence:
@@ -137,87 +133,116 @@ class Evidence:
         found = {each.name: picked(getattr(self, each.name), source, 0.0) for each in fields(self)}
         new = source < 0
         found["weight"][:, new & nothing] = parts
-        found["ring"][..., new & ~nothing] = math.nan
+        found["ring"][..., new & ~nothing] = found["last"][:, new & ~nothing] = -math.inf
         return Evidence(**found)
 
     def taking(self, total: Matrix, count: Matrix) -> Evidence:
         """Add values: their sums, and their number."""
-        return replace(self, total=self.total + total, count=self.count + count)
+        return Evidence(
+            self.ring, self.last, self.total + total, self.count + count, self.weight, self.mean, self.deviation,
+            self.peak, self.highest, self.second, self.reported,
+        )  # fmt: skip
 
-    def turned(self, scale: Scale, quantities: Quantities, learned: Flags) -> Evidence:
-        """Close the current sub-block, and learn the oldest one of each unit in `learned`.
+    def turned(self, scale: Scale, quantities: Quantities, learned: Flags | None) -> Evidence:
+        """Close the current sub-block, and learn the oldest one of each unit in `learned` (None: of all).
 
         With x the oldest sub-block and a = max(1 - exp(-W / 4 T), 1 / (n + 1)) after n of them:
 
             m' = m + a (x - m),  d' = d + a (|x - m'| - d)
         """
-        oldest = quantities.of(self.ring[:2], scale.part_s)[0]
-        taken = np.isfinite(oldest) & learned
-        share = np.maximum(-math.expm1(-scale.part_s / scale.baseline_s), 1.0 / (self.weight + 1.0)) * taken
-        oldest = np.where(taken, oldest, 0.0)
-        mean = self.mean + share * (oldest - self.mean)
+        oldest = self.ring[0]
+        taken = np.isfinite(oldest)
+        if learned is not None:
+            taken &= learned
+        share = 1.0 / (self.weight + 1.0)
+        np.maximum(share, np.float32(-math.expm1(-scale.part_s / scale.baseline_s)), out=share)
+        if not taken.all():
+            share *= taken
+            oldest = np.where(taken, oldest, np.float32(0.0))
+        step = oldest - self.mean
+        step *= share
+        mean = self.mean + step
+        np.subtract(oldest, mean, out=step)
+        np.abs(step, out=step)
+        step -= self.deviation
+        step *= share
         ring = np.empty_like(self.ring)
         ring[:-1] = self.ring[1:]
-        ring[-1] = np.where(self.count > 0.0, self.total / np.maximum(self.count, 1.0), np.nan)
-        fade = math.exp(-scale.part_s / RECORD_S)
-        return replace(
-            self,
+        level = ring[-1, : len(self.last)]
+        np.divide(self.total, np.maximum(self.count, 1.0), out=level, casting="same_kind")
+        if not self.count.all():
+            level[self.count == 0.0] = -np.inf
+        growth = ring[-1, len(self.last) :]
+        with np.errstate(invalid="ignore"):
+            np.subtract(level[quantities.stocks], self.last[quantities.stocks], out=growth)
+        growth *= np.float32(1.0 / scale.part_s)
+        growth[~np.isfinite(growth)] = -np.inf
+        fade = np.float32(math.exp(-scale.part_s / RECORD_S))
+        return Evidence(
             ring=ring,
+            last=level.copy(),
             total=np.zeros_like(self.total),
             count=np.zeros_like(self.count),
             weight=self.weight + taken,
             mean=mean,
-            deviation=self.deviation + share * (np.abs(oldest - mean) - self.deviation),
+            deviation=np.add(self.deviation, step, out=step),
+            peak=self.peak,
             highest=self.highest * fade,
             second=self.second * fade,
             reported=self.reported * fade,
         )
 
-    def excess(self, scale: Scale, quantities: Quantities) -> Matrix:
+    def excess(self) -> Matrix:
         """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown."""
-        parts = quantities.of(self.ring, scale.part_s)
-        known = np.isfinite(parts).sum(axis=0)
-        parts[~np.isfinite(parts)] = -np.inf
-        parts.sort(axis=0)
-        excess: Matrix = parts[PARTS - HIGH] - self.mean
-        excess[~((excess > 0.0) & (known >= HIGH) & (self.weight >= PARTS))] = 0.0
+        first, second, third, fourth = self.ring
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        lower, higher = np.minimum(third, fourth), np.maximum(third, fourth)
+        # The second-lowest: one without a value is lower than all others.
+        level = np.minimum(np.maximum(low, lower, out=low), np.minimum(high, higher, out=high), out=low)
+        level -= self.mean
+        excess: Matrix = np.maximum(level, 0.0, out=level)
+        if self.weight.min(initial=PARTS) < PARTS:
+            excess[self.weight < PARTS] = 0.0
         return excess
 
-    def noting(self, excess: Matrix, learned: Flags) -> tuple[Evidence, Flags]:
-        """Follow the episodes, and return which of them ended; their peaks enter the record."""
-        over = (excess < OVER * self.peak) & learned
-        peak = np.where(over, self.peak, 0.0)
-        highest, second = raised(self.highest, self.second, peak)
-        noted = replace(
-            self,
-            peak=np.where(over, excess, np.where(learned, np.maximum(self.peak, excess), self.peak)),
-            highest=highest,
-            second=second,
-        )
-        return noted, over
+    def noting(self, excess: Matrix, learned: Flags | None) -> tuple[Evidence, Flags]:
+        """Follow the episodes, and return which of them ended; their peaks enter the record.
 
-    def released(self, unit: int, quantity: int, excess: float, level: Matrix | None) -> Evidence:
+        The episode of a unit that is not in `learned` goes on.
+        """
+        over = excess < np.float32(OVER) * self.peak
+        if learned is not None:
+            over &= learned
+        peak = np.maximum(self.peak, excess)
+        if not over.any():
+            return replace(self, peak=peak), over
+        ended = np.where(over, self.peak, 0.0)
+        np.copyto(peak, excess, where=over)
+        highest, second = raised(self.highest, self.second, ended)
+        return replace(self, peak=peak, highest=highest, second=second), over
+
+    def released(self, unit: int, level: Matrix | None, *, lasted: bool) -> Evidence:
         """Learn from a unit again, after its anomaly has ended.
 
         Args:
             unit: its place.
-            quantity: the quantity of the anomaly; -1 if it was too short for this scale.
-            excess: its highest excess.
+            lasted: whether it lasted long enough for this scale. Its peaks enter the record when it comes again.
             level: the new baseline of each level; None to keep the old one.
 
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
-        found["ring"][..., unit] = math.nan
+        peak, before = found["peak"][:, unit].copy(), found["reported"][:, unit]
+        found["ring"][..., unit] = found["last"][:, unit] = -math.inf
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
             mean = found["mean"][: len(level), unit]
             found["mean"][: len(level), unit] = np.where(np.isfinite(level), level, mean)
-        if quantity >= 0:
-            cell = quantity, unit
-            if (before := found["reported"][cell]) > 0.0:
-                found["second"][cell] = max(found["second"][cell], min(before, excess))
-                found["highest"][cell] = max(found["highest"][cell], before, excess)
-            found["reported"][cell] = excess
+        if lasted:
+            again = np.minimum(before, peak) > 0.0
+            highest, second = found["highest"][:, unit], found["second"][:, unit]
+            np.maximum(second, np.minimum(before, peak), out=second, where=again)
+            np.maximum(highest, np.maximum(before, peak), out=highest, where=again)
+            np.maximum(before, peak, out=before)
         return Evidence(**found)
 
     def snapshot(self) -> dict[str, Any]:
@@ -231,7 +256,7 @@ class Evidence:
         found = {}
         for each in fields(cls):
             expected = (*getattr(none, each.name).shape[:-1], units)
-            found[each.name] = np.array(state[each.name], np.float64)
+            found[each.name] = np.array(state[each.name], getattr(none, each.name).dtype)
             if found[each.name].shape != expected:
                 raise ValueError(f"{each.name}: expected the shape {expected}, got {found[each.name].shape}")
         return cls(**found)
@@ -244,5 +269,5 @@ def raised(highest: Matrix, second: Matrix, peak: Matrix) -> tuple[Matrix, Matri
 
 def recorded(highest: Matrix, second: Matrix) -> Matrix:
     """P: the second-highest peak, or half of the highest."""
-    record: Matrix = np.maximum(second, 0.5 * highest)
+    record: Matrix = np.maximum(second, np.float32(0.5) * highest)
     return record

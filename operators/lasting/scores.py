@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laggard.operators.lasting.evidence import Quantities
     from laggard.operators.lasting.state import Anomaly
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
 
 
@@ -56,7 +56,7 @@ class Scores:
     @property
     def young(self) -> bool:
         """Whether the model has seen less than an hour."""
-        return self.age_s < YOUNG_S / 6.0
+        return self.age_s < 2.0 * YOUNG_S
 
     @property
     def open(self) -> Mapping[str, Open]:
@@ -101,7 +101,10 @@ class Scores:
 
     def _row(self, anomaly: Anomaly, most: int | None) -> RowScore:
         place = places_of(self.state)[anomaly.unit, anomaly.is_row]
-        ring, evidence = self.state.evidence[0].ring[1:, :, place], self.state.evidence[anomaly.scale]
+        ring, evidence = (
+            self.state.evidence[0].ring[:, : len(self.quantities.levels), place],
+            self.state.evidence[anomaly.scale],
+        )
         leading = self.quantities.level(anomaly.quantity)
         record = recorded(evidence.highest[:, place], evidence.second[:, place])
         found = []

@@ -13,18 +13,18 @@ from laggard.operators.lasting.evidence import Evidence, Scale
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from laggard.operators.lasting.units import Units
+    from laggard.operators.lasting.units import Pending, Units
 
-    Matrix = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
 
 SCALES: Final = (
-    Scale(60.0, 2 * 3600.0, 1, 20.0),
-    Scale(300.0, 2 * 3600.0, 5, 20.0),
-    Scale(1800.0, 8 * 3600.0, 6, 10.0),
+    Scale(60.0, 2 * 3600.0, 1, 24.0),
+    Scale(300.0, 2 * 3600.0, 5, 24.0),
+    Scale(1800.0, 8 * 3600.0, 6, 12.0),
 )
 """The limits were chosen on simulated machines, see tests/evaluation."""
 
-YOUNG_S: Final = 6 * 3600.0
+YOUNG_S: Final = 1800.0
 """Y: at this age limits are twice their final value."""
 
 KEPT: Final = 0.5
@@ -83,12 +83,13 @@ class Anomaly(NamedTuple):
         return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class State:
-    """The learned state. It is immutable: each tick makes a new one.
+    """The learned state. Each tick makes a new one, which nothing changes afterwards but for `pending`.
 
     Attributes:
         units: the units of evaluation.
+        pending: the values of the current sub-block of the shortest scale.
         evidence: the evidence of each scale.
         newcomers: the highest and second-highest peaks of names that a new row had joined, shape (scales, 2,
             quantities).
@@ -104,6 +105,7 @@ class State:
     """
 
     units: Units
+    pending: Pending
     evidence: tuple[Evidence, ...]
     newcomers: Matrix
     begin_ts: float = math.nan
@@ -151,7 +153,8 @@ def emptied(evidence: Evidence) -> Evidence:
     """Empty the windows, after a gap."""
     return replace(
         evidence,
-        ring=np.full_like(evidence.ring, np.nan),
+        ring=np.full_like(evidence.ring, -np.inf),
+        last=np.full_like(evidence.last, -np.inf),
         total=np.zeros_like(evidence.total),
         count=np.zeros_like(evidence.count),
     )

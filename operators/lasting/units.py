@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout
 
-    Matrix = NDArray[np.float64]
-    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.floating]
+    Vector = NDArray[np.floating]
     Places = NDArray[np.intp]
 
-LARGEST: Final = 1e140
-"""Larger values count as missing: sums of them would overflow."""
+LARGEST: Final = 1e30
+"""Larger values count as missing: sums of them would overflow in single precision."""
 
 SPARE_NAMES: Final = 1024
 """The most names that are remembered while they have no row."""
@@ -76,7 +76,7 @@ class Units:
             The units, and the previous place of each; -1 for a new one.
 
         """
-        found = _by_name(layout)
+        found = _by_name(layout.names)
         before = {name: place for place, name in enumerate(self.names)}
         rows_before = {row: len(self.names) + place for place, row in enumerate(self.rows)}
         seen_ts = self.seen_ts.copy()
@@ -127,8 +127,46 @@ class Units:
 _TIMES: Final = ("first_ts", "joined_ts", "seen_ts")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """The values of the current sub-block, of the rows of one layout. Arrays have the shape (rows, levels).
+
+    Attributes:
+        ticks: the number of ticks at which each level was a feature, shape (levels,).
+        total: the sums of the values.
+        missing: the number of these ticks at which a value was missing; None for none.
+
+    """
+
+    ticks: Vector
+    total: Matrix
+    missing: Matrix | None = None
+
+    @classmethod
+    def none(cls, rows: int, levels: int) -> Pending:
+        """No values."""
+        return cls(np.zeros(levels), np.zeros((rows, levels)))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy as plain data."""
+        missing = None if self.missing is None else self.missing.copy()
+        return {"ticks": self.ticks.copy(), "total": self.total.copy(), "missing": missing}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], rows: int, levels: int) -> Pending:
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        none = cls.none(rows, levels)
+        missing = None if state["missing"] is None else np.array(state["missing"], np.float64)
+        found = cls(np.array(state["ticks"], np.float64), np.array(state["total"], np.float64), missing)
+        for name in ("ticks", "total", "missing"):
+            part, expected = getattr(found, name), getattr(none, "total" if name == "missing" else name).shape
+            if part is not None and part.shape != expected:
+                raise ValueError(f"{name}: expected the shape {expected}, got {part.shape}")
+        return found
+
+
 class Sums:
-    """Sums of features over the rows of each unit, for frames of one layout.
+    """Sums over the rows of each unit, for frames with the same rows.
 
     Attributes:
         name_of: for each unit that is a row, the place of its name.
@@ -136,8 +174,8 @@ class Sums:
 
     """
 
-    def __init__(self, units: Units, layout: Layout, features: Sequence[str]) -> None:
-        self.places = tuple(_by_name(layout).values())
+    def __init__(self, units: Units) -> None:
+        self.places = tuple(_by_name(units.frame_names).values())
         self._size = len(units)
         self._names = len(units.names)
         self._order = np.array([place for places in self.places for place in places], np.intp)
@@ -145,42 +183,75 @@ class Sums:
         several = [number for number, places in enumerate(self.places) if len(places) > 1]
         self._own = np.array([place for number in several for place in self.places[number]], np.intp)
         self.name_of = np.array([number for number in several for _ in self.places[number]], np.intp)
-        there = list(layout.features)
-        self._lines = [number for number, feature in enumerate(features) if feature in there]
-        self._columns = [there.index(features[number]) for number in self._lines]
-        self._features = len(features)
 
-    def of(self, values: Matrix) -> tuple[Matrix, Matrix]:
-        """Return the sums and a mask of the known ones (1 or 0), both of shape (features, units).
-
-        `values` has the shape (rows, features).
-        """
-        mine = values[:, self._columns].T
-        known = np.abs(mine) <= LARGEST
-        clean = np.where(known, mine, 0.0)
-        sums, there = np.zeros((2, self._features, self._size))
-        there[self._lines, len(self.places) : self._names] = 1.0
+    def of(self, pending: Pending) -> tuple[Matrix, Matrix]:
+        """Return the sums of values and the number of ticks of each unit, both of shape (levels, units)."""
+        sums = np.zeros((len(pending.ticks), self._size))
+        ticks = np.repeat(pending.ticks[:, None], self._size, axis=1)
+        total, missing = pending.total, pending.missing
+        if missing is not None:
+            # A row counts as if its missing values were like its others.
+            there = pending.ticks - missing
+            total = total * (pending.ticks / np.maximum(there, 1.0))
+            known = there > 0.0
+            if self.places:
+                some = np.maximum.reduceat(known[self._order], self._starts, axis=0)
+                ticks[:, : len(self.places)] *= some.T
+            ticks[:, self._names :] *= known[self._own].T
         if self.places:
-            first = slice(len(self.places))
-            sums[self._lines, first] = np.add.reduceat(clean[:, self._order], self._starts, axis=1)
-            there[self._lines, first] = np.maximum.reduceat(known[:, self._order], self._starts, axis=1)
-        sums[self._lines, self._names :] = clean[:, self._own]
-        there[self._lines, self._names :] = known[:, self._own]
-        return sums, there
+            sums[:, : len(self.places)] = np.add.reduceat(total[self._order], self._starts, axis=0).T
+        sums[:, self._names :] = total[self._own].T
+        return sums, ticks
+
+
+class Columns:
+    """The features of a layout that are levels.
+
+    Attributes:
+        levels: the number of levels.
+
+    """
+
+    def __init__(self, layout: Layout, levels: Sequence[str]) -> None:
+        there = {feature: column for column, feature in enumerate(layout.features)}
+        self._lines = [number for number, level in enumerate(levels) if level in there]
+        self._columns = np.array([there[levels[number]] for number in self._lines], np.intp)
+        self._whole = len(self._lines) == len(levels)
+        self._ticks = np.zeros(len(levels))
+        self._ticks[self._lines] = 1.0
+
+    def added(self, pending: Pending, values: Matrix, *, into: bool) -> Pending:
+        """Add one tick, in place if `into`. `values` has the shape (rows, features)."""
+        mine = values.take(self._columns, axis=1)
+        if not self._whole:
+            every = np.zeros((len(values), len(self._ticks)))
+            every[:, self._lines] = mine
+            mine = every
+        missing = pending.missing
+        # The quickest way to see that none is missing or too large.
+        if not np.vdot(mine, mine) <= LARGEST**2:
+            unknown = ~(np.abs(mine) <= LARGEST)
+            mine = np.where(unknown, 0.0, mine)
+            missing = unknown + (0.0 if missing is None else missing)
+        if into:
+            np.add(pending.total, mine, out=pending.total)
+            np.add(pending.ticks, self._ticks, out=pending.ticks)
+            return pending if missing is pending.missing else replace(pending, missing=missing)
+        return Pending(pending.ticks + self._ticks, pending.total + mine, missing)
 
 
 def picked(matrix: Matrix, source: Places, fill: float) -> Matrix:
     """Select units along the last axis by their previous places; new ones (-1) get `fill`."""
     if matrix.shape[-1] == 0:
-        return np.full((*matrix.shape[:-1], len(source)), fill)
+        return np.full((*matrix.shape[:-1], len(source)), fill, matrix.dtype)
     found: Matrix = matrix[..., source]
     found[..., source < 0] = fill
     return found
 
 
-def _by_name(layout: Layout) -> dict[str, list[int]]:
+def _by_name(names: Sequence[str]) -> dict[str, list[int]]:
     """Group the places of rows by name, in the order of the frame."""
     found: dict[str, list[int]] = {}
-    for place, name in enumerate(layout.names):
+    for place, name in enumerate(names):
         found.setdefault(name, []).append(place)
     return found

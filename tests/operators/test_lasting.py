@@ -268,3 +268,16 @@ def test_a_larger_budget_has_lower_limits() -> None:
 def test_a_budget_is_above_0() -> None:
     with pytest.raises(ValueError, match="false_alarms_per_day: expected a number above 0, got 0"):
         Lasting(false_alarms_per_day=0.0)
+
+
+def test_the_state_is_as_large_as_documented() -> None:
+    rows = tuple(f"p{number}[1]" for number in range(40))
+    names = Names(rows, tuple(row.partition("[")[0] for row in rows), (CPU, RSS))
+    lasting = Lasting()
+    for tick in range(100):
+        lasting.learn(5.0 * tick, names, np.ones((40, 2)))
+    levels, quantities = len(lasting.quantities.levels), len(lasting.quantities)
+    evidence = [each for scale in lasting.snapshot()["evidence"] for each in scale.values()]
+    pending = [each for each in lasting.snapshot()["pending"].values() if each is not None]
+    assert sum(each.nbytes for each in evidence) == 40 * 3 * (20 * levels + 44 * quantities)
+    assert sum(each.nbytes for each in pending) <= 2 * 8 * levels * (40 + 1)

@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.operators.lasting import Lasting
-from tests.evaluation.null import rate
+from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.records import Frame
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.settings.reading import Given
+from laggard.pipeline.wiring import wire
+from tests.evaluation.null import HOST_LAYOUT, rate
 from tests.evaluation.simulated import DAY_S, START, Fault, Kind, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from laggard.operators.lasting.detector import Anomaly
 
 KINDS: Final = (
     (Kind("50 processes at 5 s", 50, 5.0, 2, 20.0), 4.0),
@@ -54,23 +58,25 @@ AFTER_S: Final = 60.0
 """An anomaly may begin this long after its fault has ended, in seconds."""
 
 
-class Found(NamedTuple):
-    """An anomaly: its unit, begin and end in seconds since the Unix epoch, and feature."""
+class Reported(NamedTuple):
+    """An incident: when it was reported, began and was last seen, in seconds since the Unix epoch; whom it blames."""
 
-    unit: str
+    ts: float
     begin: float
     end: float
+    row: str
     feature: str
+    name: str
 
 
 class Trace(NamedTuple):
-    """The anomalies of one machine."""
+    """The incidents of one machine."""
 
     kind: Kind
     days: float
     faults: tuple[Fault, ...]
     names: tuple[str, ...]
-    reported: tuple[Found, ...]
+    reported: tuple[Reported, ...]
 
 
 def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
@@ -90,34 +96,43 @@ def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
         ts += lasts + random.uniform(600.0, 3600.0)
 
 
-def trace(kind: Kind, days: float, seed: int, *, troubled: bool, per_day: float) -> Trace:
-    """Run one machine."""
-    machine = Machine(kind, days, seed)
-    faults = drawn(machine, seed) if troubled else ()
-    lasting, reported = Lasting(false_alarms_per_day=per_day), []
-    open_now: dict[tuple[str, float], Anomaly] = {}
-    for tick in Machine(kind, days, seed, faults).ticks():
-        state = lasting.score(tick.ts, tick.layout, tick.values).state
-        lasting.learn(tick.ts, tick.layout, tick.values)
-        now = {(each.unit, each.opened_ts): each for each in state.anomalies}
-        for key in open_now.keys() - now.keys():
-            unit, opened_ts = key
-            level = lasting.quantities.levels[lasting.quantities.level(open_now[key].quantity)]
-            calm = open_now[key].calm_since
-            reported.append(Found(unit, opened_ts, tick.ts if np.isnan(calm) else calm, level))
-        open_now = now
-    for (unit, opened_ts), each in open_now.items():
-        reported.append(Found(unit, opened_ts, START + days * DAY_S, lasting.quantities.levels[0]))
-        assert each.unit == unit
-    return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported, key=lambda each: each.begin)))
+def trace(kind: Kind, days: float, seed: int, *, troubled: bool, set_: Sequence[str] = ()) -> Trace:
+    """Run one machine: its frames go through the operators for hosts, whose anomalies are joined."""
+    faults = drawn(Machine(kind, days, seed), seed) if troubled else ()
+    settings = read_settings(
+        environ={}, flags=[Given(*each.split("=", 1), "--set") for each in ("operators=gaussian", *set_)]
+    )
+    partition = Partition("laggard.counters", 0)
+    tasks = [wired.task(partition, live=True) for wired in wire(settings)]
+    joiner, first, last = Joiner(), dict[str, Incident](), dict[str, Incident]()
+    machine = Machine(kind, days, seed, faults)
+    for number, tick in enumerate(machine.ticks()):
+        for scope, layout, values in (("process", tick.layout, tick.values), ("host", HOST_LAYOUT, tick.host)):
+            frame = Frame("host", "web-1", scope, tick.ts, number, layout, values)
+            for task in tasks:
+                task.receive(Incoming(partition, number, "web-1", b"", tick.ts), frame)
+                for output in task.outputs:
+                    if isinstance(output, Anomaly | Progress):
+                        for incident in joiner.take(output):
+                            first.setdefault(incident.id, incident)
+                            last[incident.id] = incident
+                task.outputs.clear()
+    end = START + days * DAY_S
+    reported = [_reported(first[each], last[each], end) for each in first if not last[each].merged_into]
+    return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported)))
 
 
-def is_about(reported: Found, fault: Fault, name: str) -> bool:
-    """Return whether an anomaly is that of a fault: of its process or name, while it lasted."""
-    row = f"{name}[{fault.process}@"
-    return (
-        reported.unit == name or reported.unit.startswith(row)
-    ) and fault.start <= reported.begin <= fault.end + AFTER_S
+def _reported(first: Incident, last: Incident, end: float) -> Reported:
+    blame = last.blame
+    until = last.until_ts if last.change == "closed" else end
+    if blame is None:
+        return Reported(first.ts, last.opened_ts, until, "", "", "")
+    return Reported(first.ts, last.opened_ts, until, blame.row, blame.feature, blame.name)
+
+
+def is_about(reported: Reported, fault: Fault, name: str) -> bool:
+    """Return whether an incident is that of a fault: of its process or name, while it lasted."""
+    return reported.name == name and fault.start <= reported.ts <= fault.end + AFTER_S
 
 
 def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
@@ -126,7 +141,7 @@ def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
     for name in [*dict.fromkeys(each.kind.name for each in quiet), "all"]:
         mine = [each for each in quiet if name in {each.kind.name, "all"}]
         count = sum(len(each.reported) for each in mine)
-        first = sum(reported.begin < START + DAY_S for each in mine for reported in each.reported)
+        first = sum(reported.ts < START + DAY_S for each in mine for reported in each.reported)
         lines.append(
             f"| {name} | {rate(count, sum(each.days for each in mine))} "
             f"| {rate(first, sum(min(each.days, 1.0) for each in mine))} |"
@@ -141,9 +156,11 @@ def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
             length = sum(fault.end - fault.start >= least for least, _ in LENGTHS_S) - 1
             found.setdefault((f"{fault.kind} {size:g}", length), []).append(bool(about))
             if about:
-                begin = about[0].begin
+                begin = about[0].ts
                 delays.append(begin - fault.start)
-                covered = sum(max(0.0, min(reported.end, fault.end) - reported.begin) for reported in about)
+                covered = sum(
+                    max(0.0, min(reported.end, fault.end) - max(reported.begin, fault.start)) for reported in about
+                )
                 shares.append(covered / (fault.end - fault.start))
                 times.append(len(about))
     for name in dict.fromkeys(name for name, _ in found):
@@ -165,7 +182,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[501], help="of the machines")
     parser.add_argument("--days", type=float, help="the most days of each machine")
     parser.add_argument("--kinds", type=int, nargs="+", default=range(len(KINDS)), help="numbers of machines")
-    parser.add_argument("--budget", type=float, default=1.0, help="false alarms a day")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another setting")
+    parser.add_argument("--list", action="store_true", help="list the false incidents")
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     runs = [(KINDS[kind][0], KINDS[kind][1], seed) for kind in asked.kinds for seed in asked.seeds]
@@ -173,12 +191,19 @@ def main() -> None:
         found = {
             troubled: [
                 pool.submit(
-                    partial(trace, troubled=troubled, per_day=asked.budget), kind, min(days, asked.days or days), seed
+                    partial(trace, troubled=troubled, set_=asked.set), kind, min(days, asked.days or days), seed
                 )
                 for kind, days, seed in runs
             ]
             for troubled in (False, True)
         }
+        if asked.list:
+            for one in found[False]:
+                for each in one.result().reported:
+                    hours = (each.ts - START) / 3600.0
+                    print(
+                        f"{one.result().kind.name}: {hours:.2f} h, {each.end - each.begin:.0f} s, {each.row}, {each.feature}"
+                    )
         print(tables(*([each.result() for each in found[troubled]] for troubled in (False, True))))
 
 
