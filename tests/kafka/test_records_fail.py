@@ -18,6 +18,7 @@ from laggard.pipeline.sending.spool import Spool
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
 from tests.kafka.scene import CAUGHT_UP_S
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +142,8 @@ def test_an_input_that_is_created_anew_is_read_from_its_beginning(
     scene.await_all()
     topic = scene.topics.name(COUNTERS)
     broker.tools.run("kafka-topics", "--delete", "--topic", topic)
+    # Brokers learn of it a moment later; until then it would count as there.
+    until(lambda: topic not in broker.tools.run("kafka-topics", "--list").split())
     scene.bus.close()
     scene.bus = scene._open()
     scene.create()

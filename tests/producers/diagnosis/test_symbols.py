@@ -134,7 +134,7 @@ def test_a_file_that_is_replaced_is_read_anew_and_few_files_are_held(tmp_path):
             shutil.copy(compiled("burning"), path)
             assert files.name(str(path), offset) == "grind"
         assert held() <= before + 2
-    assert held() == before
+    assert held() <= before
 
 
 @pytest.mark.timeout(20)
