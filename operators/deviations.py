@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from laggard.operators.gaussian.versions import MIGRATIONS as OF_GAUSSIAN
 from laggard.operators.ranking import Ranking
 
@@ -56,7 +58,7 @@ class Deviations:
         self._scored = None
         if self.lasting is not None:
             self.lasting.learn(ts, layout, values)
-        self.gaussian.learn(ts, layout, values, scores.frozen)
+        self.gaussian.learn(ts, layout, values, frozen=scores.frozen, accepted=scores.accepted)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
@@ -79,19 +81,22 @@ class Scores:
         of_gaussian: those of the last seconds.
         of_lasting: those of the last minutes; None without.
         frozen: the rows with an open anomaly, shape (rows,); None if there are none.
+        accepted: the rows whose anomaly became the new baseline at this tick, likewise.
         sudden: the score of all other rows, of the last seconds: above 1 is anomalous.
 
     """
 
-    __slots__ = ("frozen", "of_gaussian", "of_lasting", "sudden")
+    __slots__ = ("accepted", "frozen", "of_gaussian", "of_lasting", "sudden")
 
     def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | None) -> None:
         self.of_gaussian = of_gaussian
         self.of_lasting = of_lasting
         self.frozen = of_lasting.frozen if of_lasting is not None and of_lasting.state.anomalies else None
+        self.accepted = of_lasting.accepted if of_lasting is not None and of_lasting.state.accepted else None
         self.sudden = of_gaussian.score
-        if self.frozen is not None:
-            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(self.frozen))
+        known = [rows for rows in (self.frozen, self.accepted) if rows is not None]
+        if known:
+            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(np.logical_or.reduce(known)))
 
     @property
     def score(self) -> float:
@@ -127,8 +132,8 @@ class Scores:
             raise KeyError(anomaly)
         first = self.of_lasting.row(anomaly, features)
         others = (row for row in self.of_gaussian.ranking(rows, features).rows if row.waits and row.row != first.row)
-        lasting = self.of_lasting
-        return Ranking(lasting.ts, first.score, (first, *others)[:rows], lasting.age_s, lasting.young)
+        given = self.of_gaussian
+        return Ranking(given.ts, first.score, (first, *others)[:rows], given.age_s, given.young)
 
 
 def _led(row: RowScore, by: RowScore | None, features: int | None) -> RowScore:

@@ -70,6 +70,15 @@ class Bank:
         weight[:, columns] = squares[:, columns] = 0.0
         self.waiting = Moments(weight, self.waiting.mean, squares)
 
+    def adopt(self, rows: NDArray[np.bool_]) -> None:
+        """Make the block that waits the baseline of some of the first rows."""
+        (columns,) = np.nonzero(rows)
+        usual = [part.copy() for part in (self.usual.weight, self.usual.mean, self.usual.squares)]
+        for part, block in zip(usual, (self.waiting.weight, self.waiting.mean, self.waiting.squares), strict=True):
+            part[:, columns] = block[:, columns]
+        self.usual = Moments(*usual)
+        self.freeze(rows)
+
     def turn(self, decay: float, episode_s: float | None = None) -> None:
         """Learn the block that waits, let the open one wait, and open an empty one.
 

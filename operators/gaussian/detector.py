@@ -246,10 +246,26 @@ class Gaussian:
         self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
         return scores
 
-    def learn(self, ts: float, layout: Layout, values: Matrix, frozen: Flags | None = None) -> None:
-        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names.
+    def learn(
+        self,
+        ts: float,
+        layout: Layout,
+        values: Matrix,
+        frozen: Flags | None = None,
+        accepted: Flags | None = None,
+    ) -> None:
+        """Take the frame into the state.
 
-        The baselines of the rows in `frozen`, shape (rows,), stay as they are, and so does the false-alarm budget.
+        Args:
+            ts: the time of the frame, seconds since the Unix epoch.
+            layout: its names.
+            values: shape (rows, features).
+            frozen: rows whose baselines stay as they are, and which do not count against the budget; shape (rows,).
+            accepted: rows whose baselines become what they were last; shape (rows,).
+
+        Raises:
+            ValueError: the shape of `values` is not that of the names.
+
         """
         scores = self.score(ts, layout, values)
         judged, self._judged = self._judged, None
@@ -270,6 +286,9 @@ class Gaussian:
             others = bank.last_ts[rows:]
             others[others == ts] = math.nextafter(ts, -math.inf)
         self._latest, self._settled = judged.evidence, judged.whole
+        if accepted is not None:
+            bank.adopt(accepted)
+            self._reference = None
         self._turn(ts, layout, frozen)
         head = self._open
         if head is None:
@@ -279,7 +298,8 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
-        self._calibration.learn(ts, scores.worst_of(frozen))
+        known = [rows for rows in (frozen, accepted) if rows is not None]
+        self._calibration.learn(ts, scores.worst_of(np.logical_or.reduce(known) if known else None))
 
     def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
         """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.

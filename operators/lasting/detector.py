@@ -102,8 +102,8 @@ class Lasting:
         z = e / ((d + P / 5 + 3 r) (1 + Y / age))         r: a negligible difference
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
-    over the last minute is at least `KEPT` of the excess at the onset. Without an anomaly the score is z as a share of
-    the limit.
+    of the newest sub-block is at least `KEPT` of that at the onset, and it ends after `CALM_S` without that. Without an
+    anomaly the score is z as a share of the limit.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, P is
     also that of other new names, with weight 1 in the place of 1/5, and r of stocks is three times as large.
@@ -327,13 +327,12 @@ class Lasting:
             return
         beyond = np.flatnonzero(worst > 1.0)
         state.anomalies += tuple(
-            self._anomaly(state, number, unit, quantity, float(excess[quantity, unit]), sums, layout, values)
+            self._anomaly(state, number, unit, quantity, sums, layout, values)
             for unit, quantity in _subjects(beyond, best, excess, sums, names)
         )
 
     def _anomaly(  # noqa: PLR0917 - the parts of an anomaly
-        self, state: State, number: int, unit: int, quantity: int, excess: float, sums: Sums, layout: Layout,
-        values: Matrix,
+        self, state: State, number: int, unit: int, quantity: int, sums: Sums, layout: Layout, values: Matrix
     ) -> Anomaly:  # fmt: skip
         units = state.units
         names = len(units.names)
@@ -345,9 +344,10 @@ class Lasting:
             taken = np.nan_to_num(values[list(sums.places[unit]), layout.features.index(level)])
             row = layout.rows[sums.places[unit][int(taken.argmax())]]
         baseline = float(state.evidence[number].mean[quantity, unit])
-        part_s = SCALES[number].part_s
-        recent = state.evidence[number].ring[::-1, quantity, unit]
-        calm = np.flatnonzero(~(recent - baseline >= KEPT * excess))
+        parts = state.evidence[number].ring[:, quantity, unit]
+        # The second-highest: neither a burst nor a sub-block of which the fault has only a part.
+        excess = float(np.sort(parts)[-2]) - baseline
+        calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * excess))
         return Anomaly(
             unit=row if is_row else name,
             is_row=is_row,
@@ -356,9 +356,8 @@ class Lasting:
             quantity=quantity,
             scale=number,
             opened_ts=state.last_ts,
-            onset_ts=state.last_ts - part_s * float(calm[0] if calm.size else PARTS),
+            onset_ts=state.last_ts - SCALES[number].part_s * float(calm[0] if calm.size else PARTS),
             excess=excess,
-            peak=excess,
             baseline=baseline,
             now=baseline + excess,
             calm_since=math.nan,
@@ -371,9 +370,10 @@ class Lasting:
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
-                now = float(mean_of(state.evidence[0].ring[:, anomaly.quantity, place]))
-                anomaly = anomaly.after(state.last_ts, now)
-            accepted = state.last_ts - anomaly.onset_ts >= self._accepted_after_s
+                anomaly = anomaly.after(state.last_ts, float(state.evidence[0].ring[-1, anomaly.quantity, place]))
+            # It is reported for a while, also if it was detected late.
+            lasted_s, reported_s = state.last_ts - anomaly.onset_ts, state.last_ts - anomaly.opened_ts
+            accepted = lasted_s >= self._accepted_after_s and reported_s >= CALM_S
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
@@ -381,7 +381,6 @@ class Lasting:
             if accepted:
                 state.accepted += (anomaly,)
             # It was no anomaly on scales that are longer than it lasted.
-            lasted_s = state.last_ts - anomaly.onset_ts
             state.evidence = tuple(
                 each.released(place, level, lasted=lasted_s >= scale.window_s)
                 for each, scale in zip(state.evidence, SCALES, strict=True)

@@ -10,11 +10,11 @@ import numpy as np
 
 from laggard.operators.contract import Open
 from laggard.operators.lasting.evidence import RECORDED, recorded
-from laggard.operators.lasting.state import SCALES, YOUNG_S, State, mean_of, places_of
+from laggard.operators.lasting.state import SCALES, YOUNG_S, State, places_of
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,11 +54,6 @@ class Scores:
         return self.ts - self.state.begin_ts
 
     @property
-    def young(self) -> bool:
-        """Whether the model has seen less than an hour."""
-        return self.age_s < 2.0 * YOUNG_S
-
-    @property
     def open(self) -> Mapping[str, Open]:
         """The open anomalies by their ids, in the order of their detection."""
         found = {each.id: Open(each.onset_ts, each.score, self._rows(each)) for each in self.state.anomalies}
@@ -69,7 +64,15 @@ class Scores:
     @property
     def frozen(self) -> Flags:
         """The rows of the frame that have an open anomaly, of their own or of their name, shape (rows,)."""
-        units = {(each.unit, each.is_row) for each in self.state.anomalies}
+        return self._rows_of(self.state.anomalies)
+
+    @property
+    def accepted(self) -> Flags:
+        """The rows of the frame whose anomaly became the new baseline at this tick, shape (rows,)."""
+        return self._rows_of(self.state.accepted)
+
+    def _rows_of(self, anomalies: Sequence[Anomaly]) -> Flags:
+        units = {(each.unit, each.is_row) for each in anomalies}
         pairs = zip(self.layout.rows, self.layout.names, strict=True)
         return np.array([(row, True) in units or (name, False) in units for row, name in pairs], bool)
 
@@ -77,7 +80,7 @@ class Scores:
         """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
         lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
         found = tuple(self._row(each, features) for each in lasting[:rows])
-        return Ranking(self.ts, self.score, found, self.age_s, self.young)
+        return Ranking(self.ts, self.score, found, self.age_s, self.age_s < 2.0 * YOUNG_S)
 
     def row(self, anomaly: str, features: int | None = None) -> RowScore:
         """Return what an anomaly is about, with its worst features. Raises `KeyError` if there is none of this id."""
@@ -108,15 +111,14 @@ class Scores:
         leading = self.quantities.level(anomaly.quantity)
         record = recorded(evidence.highest[:, place], evidence.second[:, place])
         found = []
-        for level, recent in enumerate(mean_of(ring).tolist()):
-            if math.isnan(recent):
+        for level, value in enumerate(ring[-1].tolist()):
+            if not math.isfinite(value):
                 continue
             mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])
             spread = deviation + RECORDED * float(record[level]) + 3.0 * float(self.quantities.resolution[level, 0])
-            share = min(max((recent - mean) / spread, 0.0) / SCALES[0].limit, 1.0)
+            share = min(max((value - mean) / spread, 0.0) / SCALES[0].limit, 1.0)
             score = anomaly.score if level == leading else share * anomaly.score
-            value = float(ring[np.isfinite(ring[:, level]), level][-1])
-            found.append(FeatureScore(self.quantities.levels[level], value, mean, deviation, score, recent))
+            found.append(FeatureScore(self.quantities.levels[level], value, mean, deviation, score))
         found.sort(key=lambda each: (each.feature != self.quantities.levels[leading], -each.score))
         age_s = self.ts - max(float(self.state.units.first_ts[place]), self.state.begin_ts)
         row = anomaly.row

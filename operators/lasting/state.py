@@ -44,9 +44,8 @@ class Anomaly(NamedTuple):
         opened_ts: the time of detection, seconds since the Unix epoch.
         onset_ts: the estimated time of the onset.
         excess: the excess over the baseline then.
-        peak: the highest excess of a whole minute.
         baseline: the mean before the onset.
-        now: the mean of the last minute.
+        now: the newest sub-block of the shortest scale.
         calm_since: the time since when it has been calm; NaN while it lasts.
 
     """
@@ -60,7 +59,6 @@ class Anomaly(NamedTuple):
     opened_ts: float
     onset_ts: float
     excess: float
-    peak: float
     baseline: float
     now: float
     calm_since: float
@@ -76,11 +74,11 @@ class Anomaly(NamedTuple):
         return max(self.now - self.baseline, 0.0) / (KEPT * self.excess)
 
     def after(self, ts: float, now: float) -> Anomaly:
-        """Return the anomaly a sub-block later. `now` is the mean of the last minute."""
+        """Return the anomaly a sub-block later, whose value is `now`."""
         calm_since = ts if math.isnan(self.calm_since) else self.calm_since
         if now - self.baseline >= KEPT * self.excess:
             calm_since = math.nan
-        return self._replace(now=now, peak=max(self.peak, now - self.baseline), calm_since=calm_since)
+        return self._replace(now=now, calm_since=calm_since)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,13 +138,16 @@ def places_of(state: State) -> dict[tuple[str, bool], int]:
 
 
 def still_there(anomalies: tuple[Anomaly, ...], units: Units) -> tuple[Anomaly, ...]:
-    """Drop the anomalies of rows that have ended. A row that is the last one of its name goes on as that name."""
-    rows, left = set(units.rows), set(units.frame_rows)
+    """Drop the anomalies of rows that have ended, and of names that are remembered no longer.
+
+    A row that is the last one of its name goes on as that name.
+    """
+    rows, left, names = set(units.rows), set(units.frame_rows), set(units.names)
     renamed = (
         each._replace(unit=each.name, is_row=False) if each.is_row and each.unit in left - rows else each
         for each in anomalies
     )
-    return tuple(each for each in renamed if not each.is_row or each.unit in rows)
+    return tuple(each for each in renamed if each.unit in (rows if each.is_row else names))
 
 
 def emptied(evidence: Evidence) -> Evidence:

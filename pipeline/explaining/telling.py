@@ -123,6 +123,8 @@ def lasting_sentence(
 
     """
     row = ranking.rows[0]
+    if not row.features:  # after a gap
+        return f"{subject(row, commands, scope)} deviates from its baseline, for {readable_duration(lasted_s)} so far."
     first = row.features[0]
     many = rows > 1
     who = f"`{printable(row.name)}` ({rows:,} processes together)" if many else subject(row, commands, scope)

@@ -256,9 +256,8 @@ def _scores() -> PanelBuilder:
 def _when() -> PanelBuilder:
     return timeline(
         "When operators saw something",
-        "From a score above 1 until it has been at 1 or below for a minute. What overlaps may have one cause, and is "
-        "one incident then.",
-        worst("operator, scope", series("laggard_anomalies_open", *_HERE)),
+        "While an operator has an open anomaly. What overlaps may have one cause, and is one incident then.",
+        f"{worst('operator, scope', series('laggard_anomalies_open', *_HERE))} > bool 0",
         "{{scope}} ({{operator}})",
         {0: ("calm", "transparent"), 1: ("unusual", RED)},
         span=12,

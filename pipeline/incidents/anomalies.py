@@ -136,7 +136,12 @@ class Anomalies(NamedTuple):
         """As plain data; nothing where there was none."""
         if not self.opened and not self.open:
             return {}
-        return {_KEY: {"opened": self.opened, "open": [each._asdict() for each in self.open]}}
+        plain = [
+            {name: value for name, value in each._asdict().items() if name != "own" or value} for each in self.open
+        ]
+        # As an older laggard writes what it knows: at most one, of the stream's score.
+        kept = len(plain) > 1 or any(each.own for each in self.open)
+        return {_KEY: {"opened": self.opened, "open": plain if kept else plain[0] if plain else None}}
 
 
 def restored(state: dict[str, Any]) -> Anomalies:

@@ -145,8 +145,9 @@ class Course(NamedTuple):
         return Told(self._replace(number=self.number + 1), "ended", accepted=accepted)
 
     def snapshot(self) -> dict[str, Any]:
-        """As plain data."""
-        return self._asdict() | {"blame": None if self.blame is None else asdict(self.blame)}
+        """As plain data, like that of an older laggard where the operator does not keep it open."""
+        plain = self._asdict() | {"blame": None if self.blame is None else asdict(self.blame)}
+        return plain if self.own else {name: value for name, value in plain.items() if name not in {"own", "onset_ts"}}
 
 
 class Told(NamedTuple):
