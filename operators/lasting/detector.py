@@ -45,13 +45,13 @@ UNITS: Final = 100.0
 BUDGET_POWER: Final = 0.5
 """z has a heavy tail: a tenth of the false alarms needs three times the limit."""
 
+FLOOR_POWER: Final = 0.25
+"""r grows less with the number of units: the tail is that of what they do."""
+
 NEW_STOCK: Final = 3.0
 """r of the stocks of a new name is this many times larger: a program that starts holds something at once."""
 
 LEAST_AGE_S: Final = 60.0
-
-NEW_RECORDED: Final = 1.0
-"""The weight of the record of new names beside the deviation: they are hardly alike."""
 
 NEW_S: Final = 3600.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
@@ -90,7 +90,8 @@ class Lasting:
 
     A unit is a name with all its rows together, or one row of a name that has several. Each unit is compared with its
     own baseline from before the window, and with its own record of peaks: a unit that has peaked as high before is
-    normal. From the onset of an anomaly until its end, or for `ACCEPTED_S`, nothing is learned about the unit, so the
+    normal. From the onset of an anomaly until its end, or for
+    `accepted_after_s`, nothing is learned about the unit, so the
     baseline stays that from before the onset.
 
     For each scale W of `SCALES`, in sub-blocks of W / 4:
@@ -99,14 +100,16 @@ class Lasting:
         m, d = exponentially weighted mean and mean absolute deviation of the sub-blocks before these
         e = max(S - m, 0)
         P = max(P2, P1 / 2)                               P1, P2: the highest peaks of past episodes of e
-        z = e / ((d + P / 5 + 3 r) (1 + Y / age))         r: a negligible difference
+        z = e / ((b^(1/2) (d + P / 5) + 3 b^(1/4) r) (1 + Y / age))
+
+    with r a negligible difference, and b the number of units in hundreds, at least 1, over the budget per day.
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
     of the newest sub-block is at least `KEPT` of that at the onset, and it ends after `CALM_S` without that. Without an
     anomaly the score is z as a share of the limit.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, P is
-    also that of other new names, with weight 1 in the place of 1/5, and r of stocks is three times as large.
+    also that of other new names, and r of stocks is three times as large.
 
     Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
     stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
@@ -299,24 +302,24 @@ class Lasting:
         for peak in ended.T[ended.any(axis=0)]:
             highest, second = raised(highest, second, peak)
         record = recorded(evidence.highest, evidence.second)
-        record[:, fresh] = np.maximum(record[:, fresh], NEW_RECORDED / RECORDED * recorded(highest, second)[:, None])
+        record[:, fresh] = np.maximum(record[:, fresh], recorded(highest, second)[:, None])
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
         young = 1.0 + YOUNG_S / np.maximum(state.last_ts - since, LEAST_AGE_S)
+        sharing = max((units.present + len(units.rows)) / UNITS, 1.0) / self._per_day
         record *= np.float32(RECORDED)
         record += evidence.deviation
-        record += np.float32(3.0) * quantities.resolution
-        record[quantities.stocks, fresh] += (
-            np.float32(3.0 * (NEW_STOCK - 1.0)) * quantities.resolution[quantities.stocks]
-        )
+        record *= np.float32(sharing**BUDGET_POWER)
+        record += np.float32(3.0 * sharing**FLOOR_POWER) * quantities.resolution
+        extra = np.float32(3.0 * sharing**FLOOR_POWER * (NEW_STOCK - 1.0))
+        record[quantities.stocks, fresh] += extra * quantities.resolution[quantities.stocks]
         record *= young.astype(np.float32)
         z = np.divide(excess, record, out=record)
         if learned is not None:
             z[:, ~learned] = 0.0
         best = z.argmax(axis=0)
-        sharing = max((units.present + len(units.rows)) / UNITS, 1.0)
-        worst = z[best, np.arange(z.shape[1])] / (scale.limit * (sharing / self._per_day) ** BUDGET_POWER)
+        worst = z[best, np.arange(z.shape[1])] / scale.limit
         newcomers = state.newcomers.copy()
         newcomers[number] = highest, second
         nearest = float(worst.max(initial=0.0))

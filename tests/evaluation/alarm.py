@@ -201,9 +201,8 @@ def main() -> None:
             for one in found[False]:
                 for each in one.result().reported:
                     hours = (each.ts - START) / 3600.0
-                    print(
-                        f"{one.result().kind.name}: {hours:.2f} h, {each.end - each.begin:.0f} s, {each.row}, {each.feature}"
-                    )
+                    lasted_s = each.end - each.begin
+                    print(f"{one.result().kind.name}: {hours:.2f} h, {lasted_s:.0f} s, {each.row}, {each.feature}")
         print(tables(*([each.result() for each in found[troubled]] for troubled in (False, True))))
 
 
