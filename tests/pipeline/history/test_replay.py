@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.replay import Told
     from tests.pipeline.conftest import Called, Replaying
 
-LEARNED, LASTS, CALM = 157, 159, 168
-"""Ticks: from which on what is wrong is no more sudden, from which on it lasts, and from which on it does not."""
+LASTS, CALM = 156, 162
+"""Ticks: from which on what is wrong lasts, and from which on the last 15 seconds are calm again."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_anomalies_are_joined_to_incidents(wired):
     assert (opened.change, opened.evidence[0].anomaly, opened.live) == ("opened", anomaly.id, False)
     assert (extended.change, extended.id, extended.onset_ts) == ("extended", anomaly.id, at(WRONG.start))
     assert (grown.change, grown.id, grown.ts) == ("extended", opened.id, at(LASTS))
-    # Until the mean of the last minute is less than half of what it was.
+    # Until the last 15 s are calm again.
     assert (ended.change, ended.id, ended.until_ts) == ("ended", anomaly.id, at(CALM - 1))
     assert (closed.change, closed.id, closed.ts) == ("closed", opened.id, at(GAP.stop))
     assert (replay.anomalies, replay.incidents) == (1, 1)
@@ -91,19 +91,18 @@ def test_every_host_and_tick_has_one_score(wired):
         *(("web-1", at(tick)) for tick in range(170)),
         *(("web-2", at(tick)) for tick in range(20)),
     ]
-    # It has been learned by the last seconds before it lasts, and lasts for as long as a mean of a minute says.
-    assert {each.ts for each in scores if each.score > 1.0} == {
-        at(tick) for tick in (*range(WRONG.start, LEARNED), *range(LASTS, CALM))
-    }
+    # First it is sudden, then it lasts, with no gap between.
+    assert {each.ts for each in scores if each.score > 1.0} == {at(tick) for tick in range(WRONG.start, CALM)}
 
 
 def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wired):
     _, told, _ = taken(wired, frames("web-1", range(158)), scores=True)
     place = next(number for number, each in enumerate(told) if isinstance(each, RankingOutput))
-    before, after = told[place - 1], told[place + 1]
+    before, extended, grown, after = told[place - 1], *told[place + 1 : place + 4]
     assert isinstance(before, ScoreOutput)
+    assert (type(extended), type(grown)) == (Progress, Incident), "at this tick it lasts"
     assert isinstance(after, ScoreOutput)
-    assert (before.ts, after.ts) == (at(155), at(156))
+    assert (before.ts, extended.ts, after.ts) == (at(155), at(LASTS), at(LASTS))
     # A frame of that tick that comes behind the mark is told once more only if it is worse.
     records = list(frames("web-1", range(158)))
     marked = next(number for number, each in enumerate(records) if isinstance(each, Mark))
@@ -180,7 +179,7 @@ def test_text(replay: Replaying):
     assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes " in out
     assert "  web-1  marked checkout hangs\n" in out
     assert "  web-1  gaussian  0." in out
-    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 85 s. Most likely" in out
+    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 55 s. Most likely" in out
     assert "the worst score is 2.\n" in out
     assert "\x1b" not in out
 
