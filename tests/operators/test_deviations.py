@@ -116,6 +116,37 @@ def test_an_anomaly_is_ranked_by_its_row_and_the_baseline_from_before(machine: M
         scores.about("db[2] 1.0", 1, 1)
 
 
+def test_a_row_that_is_calm_again_leads_no_ranking(machine: Machine) -> None:
+    machine.run(30, {DB: 1.0})
+    scores = machine.run(0.25)
+    (anomaly,) = scores.open.values()
+    assert anomaly.score < 1.0, "it is open for five minutes more, but over"
+    assert scores.of_lasting is not None
+    assert (scores.of_lasting.leading(), scores.of_lasting.ranking().rows) == ({}, ())
+
+
+def test_an_accepted_level_is_the_baseline_of_both_parts_at_once(machine: Machine) -> None:
+    (begun,) = machine.run(4 * 60 - 1, {DB: 1.0}).open
+    scores = machine.run(0.25, {DB: 1.0})
+    while not (accepted := scores.open[begun]).accepted:
+        scores = machine.run(0.25, {DB: 1.0})
+    assert machine.ts - accepted.onset_ts == pytest.approx(4 * 3600.0, abs=INTERVAL_S)
+    # At this tick it is still known to the sudden part by its old baseline, but counts no more.
+    assert scores.frozen is None
+    assert scores.accepted is not None
+    assert scores.accepted.tolist() == [False, True, False]
+    assert scores.of_gaussian.score > 1.0 > scores.sudden
+    assert machine.means()[CPU, DB] == pytest.approx(0.02, abs=0.001)
+    for _ in range(4 * 60):
+        scores = machine.run(0.25, {DB: 1.0})
+        assert not scores.open
+        assert scores.accepted is None
+        assert scores.score < 1.0
+        assert machine.means()[CPU, DB] == pytest.approx(1.02, abs=0.01)
+    # What comes on top of it is an anomaly again.
+    assert [anomaly.split()[0] for anomaly in machine.run(3, {DB: 2.0}).open] == ["db[2]"]
+
+
 def test_two_rows_have_an_anomaly_each(machine: Machine) -> None:
     machine.run(20, {DB: 1.0})
     scores = machine.run(10, {DB: 1.0, WEB: 1.0})

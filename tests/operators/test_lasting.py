@@ -167,6 +167,15 @@ def test_what_has_lasted_for_hours_is_usual(machine: Machine) -> None:
     assert machine.open == []
 
 
+def test_what_is_accepted_was_reported_for_five_minutes() -> None:
+    machine = Machine(accepted_after_s=60.0)
+    machine.run(6 * 60)
+    machine.run(30, {"web[1]": 1.0})
+    (told,) = machine.told
+    assert told.end_min - told.begin_min == pytest.approx(CALM_S / 60.0)
+    assert machine.open == []
+
+
 def test_a_leak_is_told_by_what_it_holds(machine: Machine) -> None:
     machine.run(10, rss=lambda seconds: 5e6 * seconds, of="db[2]")
     assert machine.open == [("db", RSS)]
