@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.explaining.telling import host_lines, sentence, verdict_sentence
+from laggard.pipeline.explaining.telling import host_lines, lasting_sentence, sentence, verdict_sentence
 from laggard.pipeline.explaining.verdict import judge
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
@@ -293,3 +293,42 @@ def test_a_boot_is_told_for_ten_minutes(age_s, told):
     booted = FeatureScore("boot_timestamp_seconds", 1_700_000_000.0 - age_s, math.nan, math.nan, 0.0)
     lines = host_lines(judge(ranking(row(score=0.1, features=())), about_host(booted)))
     assert lines == (["The machine booted 10 min before."] if told is None else told)
+
+
+LASTING = {
+    "of a resource": (
+        row(),
+        1,
+        "`hog` (pid 4711) writes 212 MB/s to disk. It has done so for 12 min; its baseline is 100 kB/s.",
+    ),
+    "of cores": (
+        row(features=(USES,)),
+        1,
+        "`hog` (pid 4711) uses 0.97 cores in user mode. It has done so for 12 min; its baseline is 0.02 cores.",
+    ),
+    "of one core": (
+        row(features=(replace(USES, feature="cpu_system_ratio", value=12.4, mean=1.0),)),
+        1,
+        "`hog` (pid 4711) uses 12 cores inside the kernel. It has done so for 12 min; its baseline is 1 core.",
+    ),
+    "of several processes": (
+        row(),
+        12,
+        "`hog` (12 processes together) writes 212 MB/s to disk. It has done so for 12 min; its baseline is 100 kB/s.",
+    ),
+    "after a gap": (row(features=()), 1, "`hog` (pid 4711) deviates from its baseline, for 12 min so far."),
+}
+
+
+@pytest.mark.parametrize(("given", "rows", "told"), LASTING.values(), ids=LASTING)
+def test_what_lasts_is_told_with_its_baseline(given, rows, told):
+    assert lasting_sentence(ranking(given), {}, "process", 720.0, rows=rows) == told
+
+
+def test_who_waits_for_what_lasts_is_told():
+    found = ranking(row(), waiting("nginx[7@5]"), waiting("nginx[8@5]"))
+    said = lasting_sentence(found, {}, "process", 720.0)
+    assert said.endswith(
+        "; its baseline is 100 kB/s. "
+        "These wait longer than usual: 2 `nginx` (one waits for the disk 62 % of the time, usually 2 ± 1 %)."
+    )
