@@ -93,7 +93,13 @@ def test_what_an_older_laggard_wrote_is_the_only_one_or_none(was_open: bool) -> 
     one = OpenAnomaly("id", 1000.0, True, "a[1]", "a", "cpu_ratio", 4.0, 1.0, 0.5)
     written = {name: value for name, value in one._asdict().items() if name != "own"} if was_open else None
     state = {"armed": not was_open, "incidents": {"opened": 2, "open": written}}
-    assert restored(state) == Anomalies(2, (one,) if was_open else ())
+    found = restored(state)
+    assert found == Anomalies(2, (one,) if was_open else ())
+    # What an older laggard can read is written as it wrote it.
+    assert found.snapshot() == {"incidents": state["incidents"]}
+    assert Anomalies().snapshot() == {}
+    kept = one._replace(own="a[1] 1000.0")
+    assert Anomalies(2, (kept,)).snapshot() == {"incidents": {"opened": 2, "open": [kept._asdict()]}}
 
 
 def test_those_that_the_operator_keeps_open_are_beside_that_of_the_score() -> None:

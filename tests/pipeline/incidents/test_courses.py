@@ -152,6 +152,14 @@ def test_a_course_that_was_restored_goes_on_the_same(steps: list[tuple[float, fl
     assert (left, told) == want
 
 
+def test_only_one_that_the_operator_keeps_open_has_more_than_an_older_laggard_wrote() -> None:
+    one = course()
+    kept = one.kept("hog[1] 990.0", 990.0)
+    assert kept.snapshot().keys() - one.snapshot().keys() == {"own", "onset_ts"}
+    assert one.snapshot().keys() == set(Course._fields) - {"own", "onset_ts"}
+    assert [restored(each.snapshot()) for each in (one, kept)] == [one, kept]
+
+
 @pytest.mark.parametrize("blamed", [Blame("a[1]", "a"), None])
 def test_who_was_blamed_is_restored(blamed: Blame | None) -> None:
     assert restored(course()._replace(blame=blamed).snapshot()).blame == blamed
