@@ -161,6 +161,19 @@ def test_a_mark_half_an_hour_later_names_who_began_it(replay: Replaying) -> None
     assert ranking["sentence"].startswith("`report` (pid 2) is most unlike itself: it uses 9")
 
 
+def test_only_processes_have_lasting_anomalies(replay: Replaying) -> None:
+    """Of a host the same features are shares of all its processors: it uses no cores, and its score is sudden alone."""
+    layout, random = make_layout(("web-1",), ("web-1",), ("cpu_user_ratio", "load_1m")), np.random.default_rng(1)
+    given = []
+    for tick in range(round(140.0 * MINUTE_S / INTERVAL_S)):
+        ts = BEGIN + tick * INTERVAL_S
+        busy = 0.5 if ts > ONSET else 0.0
+        values = np.abs(random.normal([[0.04 + busy, 0.5]], [[0.004, 0.05]]))
+        given.append(Frame("host", "web-1", "host", ts, tick, layout, values))
+    anomalies, progress, _ = replayed(replay, map(write_line, given))
+    assert [each["sentence"] for each in (*anomalies, *progress) if each["onset_ts"] is not None] == []
+
+
 WIRED = next(each for each in wire(read_settings(environ={}, flags=[])) if each.name == "gaussian")
 
 
