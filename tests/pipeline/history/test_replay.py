@@ -98,7 +98,7 @@ def test_every_host_and_tick_has_one_score(wired):
 def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wired):
     _, told, _ = taken(wired, frames("web-1", range(158)), scores=True)
     place = next(number for number, each in enumerate(told) if isinstance(each, RankingOutput))
-    before, extended, grown, after = told[place - 1], *told[place + 1 : place + 4]
+    before, _, extended, grown, after = told[place - 1 : place + 4]
     assert isinstance(before, ScoreOutput)
     assert (type(extended), type(grown)) == (Progress, Incident), "at this tick it lasts"
     assert isinstance(after, ScoreOutput)
