@@ -53,7 +53,7 @@ NEW_STOCK: Final = 3.0
 
 LEAST_AGE_S: Final = 60.0
 
-NEW_S: Final = 3600.0
+NEW_S: Final = 900.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
 
 CALM_S: Final = 300.0
@@ -90,9 +90,8 @@ class Lasting:
 
     A unit is a name with all its rows together, or one row of a name that has several. Each unit is compared with its
     own baseline from before the window, and with its own record of peaks: a unit that has peaked as high before is
-    normal. From the onset of an anomaly until its end, or for
-    `accepted_after_s`, nothing is learned about the unit, so the
-    baseline stays that from before the onset.
+    normal. From the onset of an anomaly until its end, or for `accepted_after_s`, nothing is learned about the unit. So
+    the baseline stays that from before the onset.
 
     For each scale W of `SCALES`, in sub-blocks of W / 4:
 
