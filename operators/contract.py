@@ -92,4 +92,7 @@ class LastingScores(Protocol):
         """The open anomalies, each with an id of its own, in the order of their detection."""
 
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
-        """Return the ranking of one anomaly: its row first, then others that it affects."""
+        """Return the ranking of one anomaly: its row first, then others that it affects.
+
+        If `anomaly` is empty, that of all rows without an open anomaly, whose score is `sudden`.
+        """

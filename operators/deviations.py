@@ -126,14 +126,27 @@ class Scores:
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         """Rank what an anomaly is about: its row first, then the rows that wait.
 
-        Raises `KeyError` if no anomaly with this id is open.
+        If `anomaly` is empty, rank all rows without an open anomaly. Raises `KeyError` if no anomaly of this id is
+        open.
         """
+        if not anomaly:
+            return self._others(rows, features)
         if self.of_lasting is None:
             raise KeyError(anomaly)
         first = self.of_lasting.row(anomaly, features)
         others = (row for row in self.of_gaussian.ranking(rows, features).rows if row.waits and row.row != first.row)
         given = self.of_gaussian
         return Ranking(given.ts, first.score, (first, *others)[:rows], given.age_s, given.young)
+
+    def _others(self, rows: int, features: int) -> Ranking:
+        found = self.of_gaussian.ranking(rows, features)
+        if self.frozen is None:
+            return found
+        ids = self.of_gaussian.layout.rows
+        known = {ids[place] for place in np.flatnonzero(self.frozen).tolist()}
+        others = [row for row in found.rows if row.row not in known]
+        share = self.sudden / others[0].score if others and others[0].score > 0.0 else 1.0
+        return replace(found, score=self.sudden, rows=tuple(replace(row, score=row.score * share) for row in others))
 
 
 def _led(row: RowScore, by: RowScore | None, features: int | None) -> RowScore:

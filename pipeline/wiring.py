@@ -49,6 +49,7 @@ class Wired(Stage):
         migrations: by an older version of its state, what makes the next version's of it. A version that is not there
             is rebuilt from the input.
         answers_marks: whether a mark is answered with its ranking.
+        of_scope: parameters that differ for a scope.
 
     """
 
@@ -60,6 +61,11 @@ class Wired(Stage):
     parameters: Mapping[str, float | str]
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     answers_marks: bool = True
+    of_scope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def make_for(self, scope: str) -> Operator:
+        """Make an operator for the frames of a scope."""
+        return self.make(**self.of_scope.get(scope, {}))
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""
@@ -361,24 +367,27 @@ def _gaussian(settings: Settings) -> Wired:
     accepted_after_s = settings.seconds("gaussian.accepted_after")
     scopes = ("process", "host")
 
-    # The budget is the host's. Half of it is for processes that deviate for long; what is sudden shares the other half.
-    lasts = likelihood == "scale_free"
-    sudden_per_day = false_alarms_per_day / len(scopes) / (2.0 if lasts else 1.0)
+    # The budget is the host's. Its streams share it for what is sudden, and use a third of that as measured (see
+    # tests/evaluation); half of it is for processes that deviate for long.
     gaussian = partial(
         Gaussian,
         context_s=context_s,
         minimum_features=minimum_features,
         likelihood=likelihood,
-        false_alarms_per_day=sudden_per_day,
+        false_alarms_per_day=false_alarms_per_day / len(scopes),
         weights=_WEIGHTS,
         resolution=RESOLUTION,
         waits=tuple(WAITS),
         stocks=_STOCKS,
     )
 
-    def make(**parameters: Any) -> Deviations:
-        lasting = Lasting(false_alarms_per_day=0.5 * false_alarms_per_day, accepted_after_s=accepted_after_s)
-        return Deviations(gaussian(**parameters), lasting if lasts else None)
+    def make(*, lasting: bool = True, **parameters: Any) -> Deviations:
+        if not lasting or likelihood == "paper":
+            return Deviations(gaussian(**parameters))
+        share = 0.5 * false_alarms_per_day
+        return Deviations(
+            gaussian(**parameters), Lasting(false_alarms_per_day=share, accepted_after_s=accepted_after_s)
+        )
 
     return Wired(
         "gaussian",
@@ -394,6 +403,8 @@ def _gaussian(settings: Settings) -> Wired:
             "accepted_after_s": accepted_after_s,
         },
         MIGRATIONS,
+        # A host is judged by what it is short of, not by what its processes use together.
+        of_scope={"host": {"lasting": False}},
     )
 
 

@@ -95,7 +95,7 @@ class Task(RecordTask):
 
     def _empty(self) -> Keyed:
         """The state of a key of which nothing was heard."""
-        return Keyed({scope: Stream(self.wired.make()) for scope in self.wired.scopes})
+        return Keyed({scope: Stream(self.wired.make_for(scope)) for scope in self.wired.scopes})
 
     # Records.
 
@@ -127,7 +127,7 @@ class Task(RecordTask):
         if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._end(frame.key, frame.scope, stream)
-            stream, judged = keyed.begin_anew(frame.scope, self.wired.make()), "new"
+            stream, judged = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
         match judged:
             case "duplicate":
                 self._counts.duplicates += 1
@@ -196,8 +196,7 @@ class Task(RecordTask):
         try:
             scores = stream.score(frame)
             kept = _kept(scores)
-            judged = scores.sudden if isinstance(scores, LastingScores) else scores.score
-            fires, trigger = stream.trigger.after(frame.ts, judged, QUIET_S)
+            fires, trigger = stream.trigger.after(frame.ts, _judged(scores), QUIET_S)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
@@ -250,7 +249,7 @@ class Task(RecordTask):
             keyed_by=frame.keyed_by,
             key=frame.key,
             ts=frame.ts,
-            score=scores.score if kept is None else kept.score,
+            score=_judged(scores) if kept is None else kept.score,
             ranking=ranking,
             sentence=self._sentence(scores, found, frame, opened.own),
             model_age_s=ranking.age_s,
@@ -293,8 +292,7 @@ class Task(RecordTask):
                 return None
 
         of_score = stream.anomalies.of_score
-        judged = scores.sudden if isinstance(scores, LastingScores) else scores.score
-        left, told = followed(stream.courses, frame.ts, judged, "" if of_score is None else of_score.id, look)
+        left, told = followed(stream.courses, frame.ts, _judged(scores), "" if of_score is None else of_score.id, look)
         if any(course.own for course in left):
             left, more = kept_open(left, frame.ts, _kept(scores), lambda own: partial(look, own))
             told += more
@@ -430,9 +428,14 @@ def _kept(scores: Scores) -> Mapping[str, Open]:
     return scores.open if isinstance(scores, LastingScores) else NOTHING_KEPT
 
 
+def _judged(scores: Scores) -> float:
+    """The stream's score, without what the operator keeps open itself."""
+    return scores.sudden if isinstance(scores, LastingScores) else scores.score
+
+
 def _ranking(scores: Scores, own: str) -> Ranking:
     """The ranking of an anomaly that the operator keeps open itself, or else of the frame, with enough to judge it."""
-    if own and isinstance(scores, LastingScores):
+    if isinstance(scores, LastingScores):
         return scores.about(own, JUDGED_ROWS, JUDGED_FEATURES)
     return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
 
