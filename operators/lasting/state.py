@@ -24,7 +24,7 @@ SCALES: Final = (
 )
 """The limits were chosen on simulated machines, see tests/evaluation."""
 
-YOUNG_S: Final = 1800.0
+YOUNG_S: Final = 900.0
 """Y: at this age limits are twice their final value."""
 
 KEPT: Final = 0.5
