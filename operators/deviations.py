@@ -86,7 +86,7 @@ class Scores:
 
     """
 
-    __slots__ = ("accepted", "frozen", "of_gaussian", "of_lasting", "sudden")
+    __slots__ = ("_known", "accepted", "frozen", "of_gaussian", "of_lasting", "sudden")
 
     def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | None) -> None:
         self.of_gaussian = of_gaussian
@@ -95,8 +95,9 @@ class Scores:
         self.accepted = of_lasting.accepted if of_lasting is not None and of_lasting.state.accepted else None
         self.sudden = of_gaussian.score
         known = [rows for rows in (self.frozen, self.accepted) if rows is not None]
-        if known:
-            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(np.logical_or.reduce(known)))
+        self._known = np.logical_or.reduce(known) if known else None
+        if self._known is not None:
+            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(self._known))
 
     @property
     def score(self) -> float:
@@ -140,10 +141,10 @@ class Scores:
 
     def _others(self, rows: int, features: int) -> Ranking:
         found = self.of_gaussian.ranking(rows, features)
-        if self.frozen is None:
+        if self._known is None:
             return found
         ids = self.of_gaussian.layout.rows
-        known = {ids[place] for place in np.flatnonzero(self.frozen).tolist()}
+        known = {ids[place] for place in np.flatnonzero(self._known).tolist()}
         others = [row for row in found.rows if row.row not in known]
         share = self.sudden / others[0].score if others and others[0].score > 0.0 else 1.0
         return replace(found, score=self.sudden, rows=tuple(replace(row, score=row.score * share) for row in others))

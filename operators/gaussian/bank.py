@@ -71,10 +71,11 @@ class Bank:
         self.waiting = Moments(weight, self.waiting.mean, squares)
 
     def adopt(self, rows: NDArray[np.bool_]) -> None:
-        """Make the block that waits the baseline of some of the first rows."""
+        """Make the last blocks the baseline of some of the first rows; the open one is settled."""
         (columns,) = np.nonzero(rows)
+        recent = self.waiting.merged(self.open.moments(), 1.0)
         usual = [part.copy() for part in (self.usual.weight, self.usual.mean, self.usual.squares)]
-        for part, block in zip(usual, (self.waiting.weight, self.waiting.mean, self.waiting.squares), strict=True):
+        for part, block in zip(usual, (recent.weight, recent.mean, recent.squares), strict=True):
             part[:, columns] = block[:, columns]
         self.usual = Moments(*usual)
         self.freeze(rows)

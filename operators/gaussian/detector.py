@@ -287,6 +287,7 @@ class Gaussian:
             others[others == ts] = math.nextafter(ts, -math.inf)
         self._latest, self._settled = judged.evidence, judged.whole
         if accepted is not None:
+            self._settle_block()
             bank.adopt(accepted)
             self._reference = None
         self._turn(ts, layout, frozen)

@@ -26,7 +26,7 @@ from laggard.operators.lasting.state import (
 from laggard.operators.lasting.units import Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -368,7 +368,7 @@ class Lasting:
     def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
         kept = []
-        places, levels = places_of(state), len(self.quantities.levels)
+        places = places_of(state)
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
@@ -379,13 +379,15 @@ class Lasting:
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
-            level = mean_of(state.evidence[0].ring[:, :levels, place]) if accepted else None
+            levels: list[Matrix | None] = [None] * len(SCALES)
+            if accepted:
+                levels = _levels([each.ring[..., place] for each in state.evidence], lasted_s)
             if accepted:
                 state.accepted += (anomaly,)
             # It was no anomaly on scales that are longer than it lasted.
             state.evidence = tuple(
                 each.released(place, level, lasted=lasted_s >= scale.window_s)
-                for each, scale in zip(state.evidence, SCALES, strict=True)
+                for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
             )
         state.anomalies = tuple(kept)
 
@@ -433,6 +435,17 @@ class Lasting:
             tuple(map(float, state["near"])),
         )
         self._sums = self._columns = self._aligned = self._scored = None
+
+
+def _levels(rings: Sequence[Matrix], lasted_s: float) -> list[Matrix | None]:
+    """Return the mean of the window of each scale that an anomaly has filled; else that of the next shorter one."""
+    level = mean_of(rings[0])
+    levels: list[Matrix | None] = [level]
+    for scale, ring in zip(SCALES[1:], rings[1:], strict=True):
+        own = mean_of(ring)
+        level = np.where(np.isfinite(own) & (lasted_s >= scale.window_s), own, level)
+        levels.append(level)
+    return levels
 
 
 def _put(state: State, number: int, evidence: Evidence) -> None:

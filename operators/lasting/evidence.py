@@ -227,7 +227,8 @@ class Evidence:
         Args:
             unit: its place.
             lasted: whether it lasted long enough for this scale. Its peaks enter the record when it comes again.
-            level: the new baseline of each level; None to keep the old one.
+            level: the new baseline, shape (quantities,); None to keep the old one. The deviation becomes at least that
+                of the window.
 
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
@@ -235,8 +236,12 @@ class Evidence:
         found["ring"][..., unit] = found["last"][:, unit] = -math.inf
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
-            mean = found["mean"][: len(level), unit]
-            found["mean"][: len(level), unit] = np.where(np.isfinite(level), level, mean)
+            level = np.where(np.isfinite(level), level, found["mean"][:, unit])
+            apart = np.abs(self.ring[..., unit] - level)
+            known = np.isfinite(apart)
+            spread = np.where(known, apart, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            found["mean"][:, unit] = level
+            found["deviation"][:, unit] = np.maximum(found["deviation"][:, unit], spread)
         if lasted:
             again = np.minimum(before, peak) > 0.0
             highest, second = found["highest"][:, unit], found["second"][:, unit]

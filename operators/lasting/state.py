@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
 
 SCALES: Final = (
-    Scale(60.0, 2 * 3600.0, 1, 24.0),
-    Scale(300.0, 2 * 3600.0, 5, 24.0),
-    Scale(1800.0, 8 * 3600.0, 6, 12.0),
+    Scale(60.0, 2 * 3600.0, 1, 30.0),
+    Scale(300.0, 2 * 3600.0, 5, 30.0),
+    Scale(1800.0, 8 * 3600.0, 6, 15.0),
 )
 """The limits were chosen on simulated machines, see tests/evaluation."""
 

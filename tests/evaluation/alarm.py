@@ -20,11 +20,10 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records import Frame
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress
-from laggard.pipeline.settings import read_settings
-from laggard.pipeline.settings.reading import Given
+from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
-from tests.evaluation.null import HOST_LAYOUT, rate
-from tests.evaluation.simulated import DAY_S, START, Fault, Kind, Machine
+from tests.evaluation.null import rate
+from tests.evaluation.simulated import DAY_S, HOST_LAYOUT, START, Fault, Kind, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,9 +98,7 @@ def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
 def trace(kind: Kind, days: float, seed: int, *, troubled: bool, set_: Sequence[str] = ()) -> Trace:
     """Run one machine: its frames go through the operators for hosts, whose anomalies are joined."""
     faults = drawn(Machine(kind, days, seed), seed) if troubled else ()
-    settings = read_settings(
-        environ={}, flags=[Given(*each.split("=", 1), "--set") for each in ("operators=gaussian", *set_)]
-    )
+    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in ("operators=gaussian", *set_)])
     partition = Partition("laggard.counters", 0)
     tasks = [wired.task(partition, live=True) for wired in wire(settings)]
     joiner, first, last = Joiner(), dict[str, Incident](), dict[str, Incident]()
