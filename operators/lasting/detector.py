@@ -48,8 +48,8 @@ BUDGET_POWER: Final = 0.5
 FLOOR_POWER: Final = 0.25
 """r grows less with the number of units: the tail is that of what they do."""
 
-NEW_STOCK: Final = 3.0
-"""r of the stocks of a new name is this many times larger: a program that starts holds something at once."""
+NEW_FLOOR: Final = 3.0
+"""r of a new name is this many times larger: a program that starts uses and holds something at once."""
 
 LEAST_AGE_S: Final = 60.0
 
@@ -107,8 +107,8 @@ class Lasting:
     of the newest sub-block is at least `KEPT` of that at the onset, and it ends after `CALM_S` without that. Without an
     anomaly the score is z as a share of the limit.
 
-    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, P is
-    also that of other new names, and r of stocks is three times as large.
+    An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
+    three times as large, and P is also that of other new names, but for CPU: a full core is a full core.
 
     Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
     stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
@@ -152,6 +152,7 @@ class Lasting:
         self.quantities = Quantities(dict(rates), dict(stocks))
         if not accepted_after_s > 0.0:
             raise ValueError(f"accepted_after_s: expected a time above 0, got {accepted_after_s!r}")
+        self._cpu = [place for place, level in enumerate(self.quantities.levels) if level.startswith("cpu_")]
         self._per_day = false_alarms_per_day
         self._accepted_after_s = accepted_after_s
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
@@ -301,7 +302,9 @@ class Lasting:
         for peak in ended.T[ended.any(axis=0)]:
             highest, second = raised(highest, second, peak)
         record = recorded(evidence.highest, evidence.second)
-        record[:, fresh] = np.maximum(record[:, fresh], recorded(highest, second)[:, None])
+        others = recorded(highest, second)
+        others[self._cpu] = 0.0
+        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
@@ -310,9 +313,9 @@ class Lasting:
         record *= np.float32(RECORDED)
         record += evidence.deviation
         record *= np.float32(sharing**BUDGET_POWER)
-        record += np.float32(3.0 * sharing**FLOOR_POWER) * quantities.resolution
-        extra = np.float32(3.0 * sharing**FLOOR_POWER * (NEW_STOCK - 1.0))
-        record[quantities.stocks, fresh] += extra * quantities.resolution[quantities.stocks]
+        floor = np.float32(3.0 * sharing**FLOOR_POWER) * quantities.resolution
+        record += floor
+        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * floor
         record *= young.astype(np.float32)
         z = np.divide(excess, record, out=record)
         if learned is not None:
