@@ -367,14 +367,15 @@ def _gaussian(settings: Settings) -> Wired:
     accepted_after_s = settings.seconds("gaussian.accepted_after")
     scopes = ("process", "host")
 
-    # The budget is the host's. Its streams share it for what is sudden, and use a third of that as measured (see
-    # tests/evaluation); half of it is for processes that deviate for long.
+    # The budget is the host's. Half of it is for processes that deviate for long; what is sudden shares the other half.
+    lasts = likelihood == "scale_free"
+    sudden_per_day = (0.5 if lasts else 1.0) * false_alarms_per_day / len(scopes)
     gaussian = partial(
         Gaussian,
         context_s=context_s,
         minimum_features=minimum_features,
         likelihood=likelihood,
-        false_alarms_per_day=false_alarms_per_day / len(scopes),
+        false_alarms_per_day=sudden_per_day,
         weights=_WEIGHTS,
         resolution=RESOLUTION,
         waits=tuple(WAITS),
@@ -382,7 +383,7 @@ def _gaussian(settings: Settings) -> Wired:
     )
 
     def make(*, lasting: bool = True, **parameters: Any) -> Deviations:
-        if not lasting or likelihood == "paper":
+        if not (lasting and lasts):
             return Deviations(gaussian(**parameters))
         share = 0.5 * false_alarms_per_day
         return Deviations(

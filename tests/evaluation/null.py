@@ -153,14 +153,14 @@ def simulate(kind: Kind, days: float, seed: int, troubled: bool = False) -> Trac
 def judge(trace: Trace, per_day: float) -> Verdict:
     """What a budget makes of a trace, with the calibration and the trigger as they are wired.
 
-    What lasts is judged in `alarm.py`.
+    Half of the budget is for what lasts, see `alarm.py`.
     """
     scale, prior = CALIBRATIONS["scale_free"]
     fired = []
     open_at = []
     found = np.zeros(len(trace.faults), bool)
     for scope, (times, raws) in trace.scopes.items():
-        calibration = Calibration(per_day=per_day / len(SCOPES), scale=scale, prior=prior)
+        calibration = Calibration(per_day=0.5 * per_day / len(SCOPES), scale=scale, prior=prior)
         trigger = Trigger()
         for ts, raw in zip(times.tolist(), raws.tolist(), strict=True):
             score = calibration.score(raw)

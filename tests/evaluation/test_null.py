@@ -68,7 +68,7 @@ def test_troubles_are_in_processes_and_begin_after_half_a_day() -> None:
 
 @pytest.mark.slow
 def test_what_is_judged_is_what_a_task_tells() -> None:
-    settings = [parse_assignment("gaussian.false_alarms=20/day")]
+    settings = [parse_assignment("gaussian.false_alarms=40/day")]
     (wired, *_) = wire(read_settings(environ={}, flags=settings))
     task, watcher = Task(wired, Partition("laggard.counters", 0)), Watcher(settings)
     told: list[tuple[float, str]] = []
@@ -80,7 +80,7 @@ def test_what_is_judged_is_what_a_task_tells() -> None:
             # What lasts has an onset.
             told += [(tick.ts, scope) for each in task.outputs if isinstance(each, Anomaly) and isnan(each.onset_ts)]
             task.outputs.clear()
-    verdict = judge(watcher.trace("tiny"), 20.0)
+    verdict = judge(watcher.trace("tiny"), 40.0)
     assert told
     assert list(verdict.fired) == sorted(told)
 

@@ -57,7 +57,7 @@ def test_settings_become_parameters() -> None:
     assert all(getattr(operator.gaussian, name, value) == value for name, value in wired.parameters.items())
 
 
-@pytest.mark.parametrize(("likelihood", "sudden", "lasting"), [("scale_free", 1.0, 1.0), ("paper", 1.0, None)])
+@pytest.mark.parametrize(("likelihood", "sudden", "lasting"), [("scale_free", 0.5, 1.0), ("paper", 1.0, None)])
 def test_the_budget_of_a_host_is_shared(likelihood: str, sudden: float, lasting: float | None) -> None:
     wired, *_ = wire(settings_of("gaussian.false_alarms=2/day", f"gaussian.likelihood={likelihood}"))
     operator = wired.make()

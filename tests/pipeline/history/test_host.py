@@ -10,6 +10,8 @@ import pytest
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.pages import tick_line
 from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import FEATURES, LAYOUT, ROWS, TICK_S, append, at, work
 
 if TYPE_CHECKING:
@@ -59,7 +61,11 @@ def frames(ticks: range) -> Iterator[Frame]:
 @pytest.fixture
 def slowed(empty: Recorded) -> Recorded:
     append(empty.bus, frames(range(TICKS)))
-    work(empty.bus, [empty.wired])
+    # Half of the budget is for processes that deviate for long.
+    flags = {"operators": "gaussian", "gaussian.context": "40m", "gaussian.false_alarms": "2/day"}
+    work(
+        empty.bus, wire(read_settings(environ={}, flags=[Given(name, value, "test") for name, value in flags.items()]))
+    )
     return empty
 
 
