@@ -59,6 +59,9 @@ NEW_S: Final = 900.0
 CALM_S: Final = 300.0
 """An anomaly ends after it has been calm for this long."""
 
+MOST_OPEN: Final = 32
+"""The most anomalies that are open at a time. The worst are opened first."""
+
 EXPLAINS: Final = 0.6
 """A row is reported instead of its name if it has this share of the excess."""
 
@@ -331,9 +334,10 @@ class Lasting:
         if nearest <= 1.0:
             return
         beyond = np.flatnonzero(worst > 1.0)
+        beyond = beyond[np.argsort(-worst[beyond], kind="stable")]
+        subjects = _subjects(beyond, best, excess, sums, names)[: max(MOST_OPEN - len(state.anomalies), 0)]
         state.anomalies += tuple(
-            self._anomaly(state, number, unit, quantity, sums, layout, values)
-            for unit, quantity in _subjects(beyond, best, excess, sums, names)
+            self._anomaly(state, number, unit, quantity, sums, layout, values) for unit, quantity in subjects
         )
 
     def _anomaly(  # noqa: PLR0917 - the parts of an anomaly

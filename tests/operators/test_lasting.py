@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.lasting import Lasting
-from laggard.operators.lasting.detector import CALM_S, LARGEST_GAP_S
+from laggard.operators.lasting.detector import CALM_S, LARGEST_GAP_S, MOST_OPEN
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.lasting.units import SPARE_NAMES
 
@@ -292,3 +292,11 @@ def test_the_state_is_as_large_as_documented() -> None:
     pending = [each for each in lasting.snapshot()["pending"].values() if each is not None]
     assert sum(each.nbytes for each in evidence) == 40 * 3 * (20 * levels + 44 * quantities)
     assert sum(each.nbytes for each in pending) <= 2 * 8 * levels * (40 + 1)
+
+
+def test_the_worst_are_opened_where_more_deviate_than_may_be_open() -> None:
+    rows = [f"p{number}[1]" for number in range(2 * MOST_OPEN)]
+    machine = Machine(rows, interval_s=15.0)
+    machine.run(6 * 60)
+    machine.run(3, {row: 1.0 + number / MOST_OPEN for number, row in enumerate(rows)})
+    assert {unit for unit, _ in machine.open} == {f"p{number}" for number in range(MOST_OPEN, 2 * MOST_OPEN)}
