@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,18 +80,24 @@ class Open(NamedTuple):
     accepted: bool = False
 
 
-@runtime_checkable
-class LastingScores(Protocol):
-    """Scores of an operator that keeps anomalies of single rows open itself."""
+class LastingScores(ABC):
+    """Scores of an operator that keeps anomalies of single rows open itself.
+
+    Attributes:
+        sudden: the score of all rows without an open anomaly: above 1 is anomalous.
+
+    """
+
+    __slots__ = ("sudden",)
+
+    sudden: float
 
     @property
-    def sudden(self) -> float:
-        """The score of all rows without an open anomaly: above 1 is anomalous."""
-
-    @property
+    @abstractmethod
     def open(self) -> Mapping[str, Open]:
         """The open anomalies, each with an id of its own, in the order of their detection."""
 
+    @abstractmethod
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         """Return the ranking of one anomaly: its row first, then others that it affects.
 

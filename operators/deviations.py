@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from laggard.operators.contract import LastingScores
 from laggard.operators.gaussian.versions import MIGRATIONS as OF_GAUSSIAN
 from laggard.operators.ranking import Ranking
 
@@ -74,7 +75,7 @@ class Deviations:
         self._scored = None
 
 
-class Scores:
+class Scores(LastingScores):
     """The scores of one frame.
 
     Attributes:
@@ -86,18 +87,14 @@ class Scores:
 
     """
 
-    __slots__ = ("_known", "accepted", "frozen", "of_gaussian", "of_lasting", "sudden")
+    __slots__ = ("accepted", "frozen", "of_gaussian", "of_lasting")
 
     def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | None) -> None:
         self.of_gaussian = of_gaussian
         self.of_lasting = of_lasting
         self.frozen = of_lasting.frozen if of_lasting is not None and of_lasting.state.anomalies else None
         self.accepted = of_lasting.accepted if of_lasting is not None and of_lasting.state.accepted else None
-        self.sudden = of_gaussian.score
-        known = [rows for rows in (self.frozen, self.accepted) if rows is not None]
-        self._known = np.logical_or.reduce(known) if known else None
-        if self._known is not None:
-            self.sudden = of_gaussian.level.score(of_gaussian.worst_of(self._known))
+        self.sudden = of_gaussian.level.score(of_gaussian.worst_without(self.frozen, self.accepted))
 
     @property
     def score(self) -> float:
@@ -141,10 +138,11 @@ class Scores:
 
     def _others(self, rows: int, features: int) -> Ranking:
         found = self.of_gaussian.ranking(rows, features)
-        if self._known is None:
+        masks = [rows for rows in (self.frozen, self.accepted) if rows is not None]
+        if not masks:
             return found
         ids = self.of_gaussian.layout.rows
-        known = {ids[place] for place in np.flatnonzero(self._known).tolist()}
+        known = {ids[place] for rows in masks for place in np.flatnonzero(rows).tolist()}
         others = [row for row in found.rows if row.row not in known]
         share = self.sudden / others[0].score if others and others[0].score > 0.0 else 1.0
         return replace(found, score=self.sudden, rows=tuple(replace(row, score=row.score * share) for row in others))

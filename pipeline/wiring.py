@@ -367,9 +367,9 @@ def _gaussian(settings: Settings) -> Wired:
     accepted_after_s = settings.seconds("gaussian.accepted_after")
     scopes = ("process", "host")
 
-    # The budget is the host's. Half of it is for processes that deviate for long; what is sudden shares the other half.
-    lasts = likelihood == "scale_free"
-    sudden_per_day = (0.5 if lasts else 1.0) * false_alarms_per_day / len(scopes)
+    # The budget is the host's. Half of it is for lasting anomalies; the scopes share the rest for sudden ones.
+    lasting_per_day = 0.5 * false_alarms_per_day if likelihood == "scale_free" else 0.0
+    sudden_per_day = (false_alarms_per_day - lasting_per_day) / len(scopes)
     gaussian = partial(
         Gaussian,
         context_s=context_s,
@@ -383,12 +383,10 @@ def _gaussian(settings: Settings) -> Wired:
     )
 
     def make(*, lasting: bool = True, **parameters: Any) -> Deviations:
-        if not (lasting and lasts):
+        if not (lasting and lasting_per_day):
             return Deviations(gaussian(**parameters))
-        share = 0.5 * false_alarms_per_day
-        return Deviations(
-            gaussian(**parameters), Lasting(false_alarms_per_day=share, accepted_after_s=accepted_after_s)
-        )
+        lasts = Lasting(false_alarms_per_day=lasting_per_day, accepted_after_s=accepted_after_s)
+        return Deviations(gaussian(**parameters), lasts)
 
     return Wired(
         "gaussian",
@@ -504,8 +502,4 @@ def _river(settings: Settings) -> Wired:
 _REGRESSION = "regression"
 _COVARIANCE = "covariance"
 _REQUESTS = "requests"
-_WIRES: Mapping[str, Callable[[Settings], Wired]] = {
-    "gaussian": _gaussian,
-    "cpu": _cpu,
-    "river": _river,
-}
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}

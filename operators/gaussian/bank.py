@@ -80,12 +80,14 @@ class Bank:
         self.usual = Moments(*usual)
         self.freeze(rows)
 
-    def turn(self, decay: float, episode_s: float | None = None) -> None:
-        """Learn the block that waits, let the open one wait, and open an empty one.
+    def turn(self, frozen: NDArray[np.bool_] | None, decay: float, episode_s: float | None = None) -> None:
+        """Learn the block that waits but for the `frozen` of the first rows, let the open one wait, and open a new one.
 
         What is usual is forgotten but for the share `decay`. `episode_s` is about how long the block is, None where
         what is far off is learned as it is.
         """
+        if frozen is not None:
+            self.freeze(frozen)
         apart = None if episode_s is None else self.episodes.take(self.usual, self.waiting, episode_s)
         self.usual = self.usual.merged(self.waiting, decay, apart)
         self.waiting = self.open.moments()

@@ -299,8 +299,7 @@ class Gaussian:
         else:
             present = ~np.isnan(judged.clean)
             head.learn(np.where(present, judged.clean, 0.0), present)
-        known = [rows for rows in (frozen, accepted) if rows is not None]
-        self._calibration.learn(ts, scores.worst_of(np.logical_or.reduce(known) if known else None))
+        self._calibration.learn(ts, scores.worst_without(frozen, accepted))
 
     def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
         """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.
@@ -486,16 +485,13 @@ class Gaussian:
             self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1, times.closed)
             return
         self._settle_block()
-        if frozen is not None:
-            self._bank.freeze(frozen)
         self._bank.turn(
+            frozen,
             math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s),
             max(elapsed, 0.0) if self.episodes else None,
         )
         if not 0.0 <= ts - times.last < self.context_s / 16.0:
-            if frozen is not None:
-                self._bank.freeze(frozen)
-            self._bank.turn(1.0, 0.0 if self.episodes else None)
+            self._bank.turn(frozen, 1.0, 0.0 if self.episodes else None)
         closed = times.closed
         if not 0.0 <= ts - closed < EPISODE_S:
             self._look(layout, max(ts - closed, 0.0))
@@ -663,11 +659,12 @@ class Scores:
     age_s: float
     context_s: float
 
-    def worst_of(self, frozen: Flags | None) -> float:
-        """The raw score of the worst row but for those in `frozen`, shape (rows,); NaN where none is ranked."""
-        if frozen is None or not frozen.any():
+    def worst_without(self, *masks: Flags | None) -> float:
+        """Return the raw score of the worst row that is in no mask, each of shape (rows,); NaN where none is ranked."""
+        known = [rows for rows in masks if rows is not None]
+        if not known:
             return self.worst
-        return float(np.fmax.reduce(self.raw[~frozen], initial=math.nan))
+        return float(np.fmax.reduce(self.raw[~np.logical_or.reduce(known)], initial=math.nan))
 
     @property
     def row_scores(self) -> NDArray[np.float64]:

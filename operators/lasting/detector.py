@@ -198,7 +198,7 @@ class Lasting:
     # A tick.
 
     def _closes(self, ts: float, state: State) -> bool:
-        """Whether a tick is the last one of its sub-block. A value covers the time up to its tick."""
+        """Return whether a tick is the last one of its sub-block. A value covers the time up to its tick."""
         step = ts - state.last_ts
         if not self._is_gap(step, state):
             return ts - state.opened_ts >= SCALES[0].part_s - 0.5 * step
@@ -386,10 +386,9 @@ class Lasting:
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
                 kept.append(anomaly)
                 continue
-            levels: list[Matrix | None] = [None] * len(SCALES)
+            levels: Sequence[Matrix | None] = [None] * len(SCALES)
             if accepted:
                 levels = _levels([each.ring[..., place] for each in state.evidence], lasted_s)
-            if accepted:
                 state.accepted += (anomaly,)
             # It was no anomaly on scales that are longer than it lasted.
             state.evidence = tuple(
@@ -444,14 +443,12 @@ class Lasting:
         self._sums = self._columns = self._aligned = self._scored = None
 
 
-def _levels(rings: Sequence[Matrix], lasted_s: float) -> list[Matrix | None]:
+def _levels(rings: Sequence[Matrix], lasted_s: float) -> Sequence[Matrix]:
     """Return the mean of the window of each scale that an anomaly has filled; else that of the next shorter one."""
-    level = mean_of(rings[0])
-    levels: list[Matrix | None] = [level]
+    levels = [mean_of(rings[0])]
     for scale, ring in zip(SCALES[1:], rings[1:], strict=True):
         own = mean_of(ring)
-        level = np.where(np.isfinite(own) & (lasted_s >= scale.window_s), own, level)
-        levels.append(level)
+        levels.append(np.where(np.isfinite(own) & (lasted_s >= scale.window_s), own, levels[-1]))
     return levels
 
 

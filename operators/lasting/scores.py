@@ -79,22 +79,23 @@ class Scores:
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
         """Rank the anomalies that last, worst first, each with the features of its unit, most unusual first."""
         lasting = sorted((each for each in self.state.anomalies if each.score > 1.0), key=lambda each: -each.score)
-        found = tuple(self._row(each, features) for each in lasting[:rows])
+        places = places_of(self.state)
+        found = tuple(self._row(each, features, places) for each in lasting[:rows])
         return Ranking(self.ts, self.score, found, self.age_s, self.age_s < 2.0 * YOUNG_S)
 
     def row(self, anomaly: str, features: int | None = None) -> RowScore:
-        """Return what an anomaly is about, with its worst features. Raises `KeyError` if there is none of this id."""
+        """Return the row of an anomaly, with its worst features. Raises `KeyError` if no anomaly has this id."""
         for each in (*self.state.anomalies, *self.state.accepted):
             if each.id == anomaly:
-                return self._row(each, features)
+                return self._row(each, features, places_of(self.state))
         raise KeyError(anomaly)
 
     def leading(self) -> Mapping[str, RowScore]:
-        """Return what each row of the frame with an anomaly is about: by its id, that of the worst one."""
+        """Return the worst anomaly of each row of the frame, by the id of the row."""
         found: dict[str, RowScore] = {}
-        there = frozenset(self.layout.rows)
+        there, places = frozenset(self.layout.rows), places_of(self.state)
         for anomaly in self.state.anomalies:
-            row = self._row(anomaly, None)
+            row = self._row(anomaly, None, places)
             if row.score > 1.0 and row.row in there and (row.row not in found or row.score > found[row.row].score):
                 found[row.row] = row
         return found
@@ -102,16 +103,13 @@ class Scores:
     def _rows(self, anomaly: Anomaly) -> int:
         return 1 if anomaly.is_row else max(self.layout.names.count(anomaly.name), 1)
 
-    def _row(self, anomaly: Anomaly, most: int | None) -> RowScore:
-        place = places_of(self.state)[anomaly.unit, anomaly.is_row]
-        ring, evidence = (
-            self.state.evidence[0].ring[:, : len(self.quantities.levels), place],
-            self.state.evidence[anomaly.scale],
-        )
+    def _row(self, anomaly: Anomaly, most: int | None, places: Mapping[tuple[str, bool], int]) -> RowScore:
+        place, evidence = places[anomaly.unit, anomaly.is_row], self.state.evidence[anomaly.scale]
+        newest = self.state.evidence[0].ring[-1, : len(self.quantities.levels), place]
         leading = self.quantities.level(anomaly.quantity)
         record = recorded(evidence.highest[:, place], evidence.second[:, place])
         found = []
-        for level, value in enumerate(ring[-1].tolist()):
+        for level, value in enumerate(newest.tolist()):
             if not math.isfinite(value):
                 continue
             mean, deviation = float(evidence.mean[level, place]), 1.25 * float(evidence.deviation[level, place])

@@ -65,7 +65,7 @@ class Anomaly(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What tells it from all others of its stream."""
+        """The id of the anomaly, unique in its stream."""
         return f"{self.row} {self.opened_ts!r}"
 
     @property

@@ -205,12 +205,7 @@ class Sums:
 
 
 class Columns:
-    """The features of a layout that are levels.
-
-    Attributes:
-        levels: the number of levels.
-
-    """
+    """The places of the levels among the features of a layout."""
 
     def __init__(self, layout: Layout, levels: Sequence[str]) -> None:
         there = {feature: column for column, feature in enumerate(layout.features)}

@@ -17,9 +17,9 @@ from laggard.pipeline.incidents.courses import restored as restored_course
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from laggard.operators.contract import Layout, Matrix
+    from laggard.operators.contract import Layout, Matrix, Open
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.incidents.courses import Course
 
@@ -45,6 +45,19 @@ class Scores(Protocol):
 
     def ranking(self, rows: int, features: int) -> Ranking:
         """The worst rows, each with its worst features."""
+
+
+NOTHING_KEPT: Final[Mapping[str, Open]] = {}
+
+
+def kept_by(scores: object) -> Mapping[str, Open]:
+    """Return the anomalies that the operator keeps open itself, by its own ids."""
+    return scores.open if isinstance(scores, LastingScores) else NOTHING_KEPT
+
+
+def score_of(scores: Scores) -> float:
+    """Return the score of the stream, without the anomalies that the operator keeps open itself."""
+    return scores.sudden if isinstance(scores, LastingScores) else scores.score
 
 
 class Operator(FrameOperator, Protocol):
@@ -199,8 +212,7 @@ class Stream:
         self.ts = frame.ts
         self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
         if self.anomalies.open:
-            kept = scores.open if isinstance(scores, LastingScores) else ()
-            self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept)
+            self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept_by(scores))
         self.set_back, self._set_back_ts = 0, -math.inf
 
     def scores(self) -> Scores | None:

@@ -23,7 +23,7 @@ from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of
 from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
@@ -36,7 +36,6 @@ from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from laggard.operators.contract import Open
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stream import Scores
@@ -49,8 +48,6 @@ MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
 
 MARK_ROWS, MARK_FEATURES = 20, 10
-
-NOTHING_KEPT: Final[Mapping[str, Open]] = {}
 
 NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
 """The answer to a mark when no frame is near it."""
@@ -195,8 +192,8 @@ class Task(RecordTask):
     def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
         try:
             scores = stream.score(frame)
-            kept = _kept(scores)
-            fires, trigger = stream.trigger.after(frame.ts, _judged(scores), QUIET_S)
+            kept = kept_by(scores)
+            fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
@@ -221,7 +218,7 @@ class Task(RecordTask):
     ) -> None:
         """Open an anomaly, and tell of it; `before` is the frame before, `own` the operator's id of what it keeps."""
         place = f"{self._place(record)} {own}" if own else self._place(record)
-        began_ts = _kept(scores)[own].onset_ts if own else frame.ts
+        began_ts = kept_by(scores)[own].onset_ts if own else frame.ts
         opened = OpenAnomaly(anomaly_id(self.wired.name, frame.key, place), began_ts, self._is_live(record), own=own)
         try:
             found = _ranking(scores, own)
@@ -241,7 +238,7 @@ class Task(RecordTask):
         self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
     ) -> Anomaly:
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        kept = _kept(scores).get(opened.own)
+        kept = kept_by(scores).get(opened.own)
         return Anomaly(
             id=opened.id,
             operator=self.wired.name,
@@ -249,9 +246,9 @@ class Task(RecordTask):
             keyed_by=frame.keyed_by,
             key=frame.key,
             ts=frame.ts,
-            score=_judged(scores) if kept is None else kept.score,
+            score=score_of(scores) if kept is None else kept.score,
             ranking=ranking,
-            sentence=self._sentence(scores, found, frame, opened.own),
+            sentence=self._said(scores, found, frame, opened.own),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=opened.live,
@@ -262,16 +259,18 @@ class Task(RecordTask):
 
     def _goes_on(self, stream: Stream, frame: Frame, scores: Scores, own: str) -> bool:
         """Let what the stream's score found go on as what the operator keeps open, if both blame the same program."""
+        if all(each.own for each in stream.courses):
+            return False
         try:
             found = _ranking(scores, own)
             blame = self._blame(scores, found, frame)
             sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
             if sudden is None or blame is None:
                 return False
-            kept = _kept(scores)[own]
+            kept = kept_by(scores)[own]
             course = sudden.kept(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
             course = course.extended(frame.ts, found, blame, worse=False)
-            said = self._sentence(scores, found, frame, own)
+            said = self._said(scores, found, frame, own)
         except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
             return False
         self.outputs.append(self._progress(Told(course, "extended", found), frame.key, frame.scope, frame.ts, said))
@@ -292,13 +291,13 @@ class Task(RecordTask):
                 return None
 
         of_score = stream.anomalies.of_score
-        left, told = followed(stream.courses, frame.ts, _judged(scores), "" if of_score is None else of_score.id, look)
+        left, told = followed(stream.courses, frame.ts, score_of(scores), "" if of_score is None else of_score.id, look)
         if any(course.own for course in left):
-            left, more = kept_open(left, frame.ts, _kept(scores), lambda own: partial(look, own))
+            left, more = kept_open(left, frame.ts, kept_by(scores), lambda own: partial(look, own))
             told += more
         stream.courses = left
         for each in told:
-            said = "" if each.ranking is None else self._sentence(scores, each.ranking, frame, each.course.own)
+            said = "" if each.ranking is None else self._said(scores, each.ranking, frame, each.course.own)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
 
     # What is said of a frame.
@@ -307,12 +306,15 @@ class Task(RecordTask):
         """Who is to blame, by a frame's scores and what was ranked of them."""
         return blamed(found, frame.scope)
 
-    def _sentence(self, scores: Scores, found: Ranking, frame: Frame, own: str = "") -> str:
+    def _said(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
+        """Return the sentence on an anomaly; `own` is the operator's id of one that it keeps open itself."""
+        if (kept := kept_by(scores).get(own)) is None:
+            return self._sentence(scores, found, frame)
+        return lasting_sentence(found, _commands(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
+
+    def _sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
         """What that is in plain words."""
-        commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
-        if (kept := _kept(scores).get(own)) is not None:
-            return lasting_sentence(found, commands, frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
-        return sentence(found, commands, frame.scope)
+        return sentence(found, _commands(frame), frame.scope)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
         """What else is told where an anomaly opens: what has just begun; `before` is the frame before."""
@@ -419,18 +421,13 @@ def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
     frame, about_host = streams[scope].frame, streams.get("host")
     scores = None if about_host is None else about_host.scores()
     host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
-    commands = {} if frame is None else dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+    commands = {} if frame is None else _commands(frame)
     return " ".join(story(judge(ranking, host), ranking, commands, scope))
 
 
-def _kept(scores: Scores) -> Mapping[str, Open]:
-    """The anomalies that the operator keeps open itself."""
-    return scores.open if isinstance(scores, LastingScores) else NOTHING_KEPT
-
-
-def _judged(scores: Scores) -> float:
-    """The stream's score, without what the operator keeps open itself."""
-    return scores.sudden if isinstance(scores, LastingScores) else scores.score
+def _commands(frame: Frame) -> Mapping[str, str]:
+    """Return the command lines of a frame by the ids of their rows."""
+    return dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
 
 
 def _ranking(scores: Scores, own: str) -> Ranking:

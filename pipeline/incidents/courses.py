@@ -99,7 +99,7 @@ class Course(NamedTuple):
         return self._replace(until_ts=ts, score=max(self.score, score))
 
     def blames(self, blame: Blame | None) -> bool:
-        """Whether it blamed this program last."""
+        """Return whether the newest culprit is this program."""
         return self.blame is not None and blame is not None and self.blame.name == blame.name
 
     def kept(self, own: str, onset_ts: float) -> Course:

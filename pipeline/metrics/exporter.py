@@ -23,11 +23,11 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
 
-from laggard.operators.contract import LastingScores
 from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
 from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.engine.stream import kept_by, score_of
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
@@ -338,8 +338,7 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
     newest = live[-1] if live else None
     exemplar = Exemplar({"anomaly": newest.id}, 1.0, newest.ts) if newest is not None and newest.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
-    kept = scores.open if isinstance(scores, LastingScores) else {}
-    of_score = scores.sudden if isinstance(scores, LastingScores) else scores.score
+    kept, of_score = kept_by(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
     for anomaly in live[:MOST_OPEN]:  # of two that look alike the older
         row = member(anomaly.name) if "pool" in labels else label(anomaly.name)

@@ -240,7 +240,7 @@ class CovarianceTask(Task):
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
         return blamed(deviating(cast("Scores", scores).deviations))
 
-    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame, own: str = "") -> str:  # noqa: ARG002
+    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:
         return pool_sentence(deviating(cast("Scores", scores).deviations), frame.ts, young=found.young)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002

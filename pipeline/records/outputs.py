@@ -585,7 +585,7 @@ def _read_incident(fields: Fields) -> Incident:
 
 
 def _read_accepted(fields: Fields) -> bool:
-    # As of the next.
+    # An older laggard did not write it.
     return fields.boolean("accepted") if "accepted" in fields else False
 
 

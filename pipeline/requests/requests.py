@@ -315,7 +315,7 @@ class RequestsTask(Task):
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
         return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
 
-    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame, own: str = "") -> str:  # noqa: ARG002
+    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
         return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002

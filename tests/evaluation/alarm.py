@@ -95,26 +95,46 @@ def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
         ts += lasts + random.uniform(600.0, 3600.0)
 
 
+class Alarm:
+    """The way from frames to incidents: the operator `gaussian` as it is wired, and what joins its anomalies.
+
+    Attributes:
+        anomalies: all, in the order of their detection.
+        first: the first record of each incident, by its id.
+        last: the newest record of each.
+
+    """
+
+    def __init__(self, assignments: Sequence[str] = ()) -> None:
+        flags = [parse_assignment(each) for each in ("operators=gaussian", *assignments)]
+        (wired,) = wire(read_settings(environ={}, flags=flags))
+        self._task = wired.task(Partition("laggard.counters", 0))
+        self._joiner = Joiner()
+        self.anomalies: list[Anomaly] = []
+        self.first: dict[str, Incident] = {}
+        self.last: dict[str, Incident] = {}
+
+    def take(self, frame: Frame) -> None:
+        """Take the next frame."""
+        self._task.receive(Incoming(self._task.partition, self._task.position, frame.key, b"", frame.ts), frame)
+        for output in self._task.outputs:
+            if isinstance(output, Anomaly):
+                self.anomalies.append(output)
+            if isinstance(output, Anomaly | Progress):
+                for incident in self._joiner.take(output):
+                    self.first.setdefault(incident.id, incident)
+                    self.last[incident.id] = incident
+        self._task.outputs.clear()
+
+
 def trace(kind: Kind, days: float, seed: int, *, troubled: bool, set_: Sequence[str] = ()) -> Trace:
-    """Run one machine: its frames go through the operators for hosts, whose anomalies are joined."""
+    """Run one machine."""
     faults = drawn(Machine(kind, days, seed), seed) if troubled else ()
-    settings = read_settings(environ={}, flags=[parse_assignment(each) for each in ("operators=gaussian", *set_)])
-    partition = Partition("laggard.counters", 0)
-    tasks = [wired.task(partition, live=True) for wired in wire(settings)]
-    joiner, first, last = Joiner(), dict[str, Incident](), dict[str, Incident]()
-    machine = Machine(kind, days, seed, faults)
+    alarm, machine = Alarm(set_), Machine(kind, days, seed, faults)
     for number, tick in enumerate(machine.ticks()):
-        for scope, layout, values in (("process", tick.layout, tick.values), ("host", HOST_LAYOUT, tick.host)):
-            frame = Frame("host", "web-1", scope, tick.ts, number, layout, values)
-            for task in tasks:
-                task.receive(Incoming(partition, number, "web-1", b"", tick.ts), frame)
-                for output in task.outputs:
-                    if isinstance(output, Anomaly | Progress):
-                        for incident in joiner.take(output):
-                            first.setdefault(incident.id, incident)
-                            last[incident.id] = incident
-                task.outputs.clear()
-    end = START + days * DAY_S
+        alarm.take(Frame("host", "web-1", "process", tick.ts, number, tick.layout, tick.values))
+        alarm.take(Frame("host", "web-1", "host", tick.ts, number, HOST_LAYOUT, tick.host))
+    first, last, end = alarm.first, alarm.last, START + days * DAY_S
     reported = [_reported(first[each], last[each], end) for each in first if not last[each].merged_into]
     return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported)))
 

@@ -1,4 +1,4 @@
-"""Everyday faults on this machine: which of them does laggard report unasked?
+"""Everyday faults on this machine, and which of them laggard reports unasked.
 
     python -m tests.evaluation.everyday                    # one round: 20 minutes to learn, 15 faults in 45 minutes
     python -m tests.evaluation.everyday --keep DIR         # keep the recording and the list of faults
@@ -23,13 +23,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress
-from laggard.pipeline.settings import parse_assignment, read_settings
-from laggard.pipeline.wiring import wire
+from tests.evaluation.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +48,14 @@ FAULTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("matrices, new", "solver", ("--matrix", "1")),
     ("20 descriptors/s", "mailq", ("open", "20")),
 )
-"""What it is, the program that goes wrong, and how: an order to a server, or arguments of stress-ng."""
+"""A description, the faulty program, and how it goes wrong: an order to a server, or arguments of stress-ng."""
 
 BESIDE_S: Final = 30.0
 """A fault may be reported so long after its end, in seconds."""
 
 
 class Fault(NamedTuple):
-    """One that was made: what, by which program, from when to when, in seconds since the Unix epoch."""
+    """A fault: its description, program, begin and end in seconds since the Unix epoch."""
 
     what: str
     program: str
@@ -163,27 +159,16 @@ def frames(path: Path) -> Iterator[Frame]:
 
 
 def tables(path: Path, faults: list[Fault]) -> str:
-    """What of the faults today's laggard reports, and what else, in Markdown."""
-    partition = Partition("laggard.counters", 0)
-    (task,) = (
-        each.task(partition) for each in wire(read_settings(environ={}, flags=[parse_assignment("operators=gaussian")]))
-    )
-    joiner, incidents = Joiner(), dict[str, Incident]()
-    anomalies: list[Anomaly] = []
-    for number, frame in enumerate(frames(path)):
-        task.receive(Incoming(partition, number, frame.key, b"", frame.ts), frame)
-        for output in task.outputs:
-            if isinstance(output, Anomaly):
-                anomalies.append(output)
-            if isinstance(output, Anomaly | Progress):
-                incidents |= {each.id: each for each in joiner.take(output)}
-        task.outputs.clear()
+    """Return which faults laggard reports, and the other incidents, in Markdown."""
+    alarm = Alarm()
+    for frame in frames(path):
+        alarm.take(frame)
     lines, noticed = ["| fault | of | reported after | of its feature |", "|---|---|---|---|"], 0
     mine: set[str] = set()
     for fault in faults:
         about = [
             each
-            for each in anomalies
+            for each in alarm.anomalies
             if each.blame and each.blame.name == fault.program and fault.begin <= each.ts <= fault.end + BESIDE_S
         ]
         noticed += bool(about)
@@ -192,7 +177,7 @@ def tables(path: Path, faults: list[Fault]) -> str:
         feature = about[0].blame.feature if about and about[0].blame else ""
         lines.append(f"| {fault.what} | {fault.program} | {after} | {feature} |")
     lines += ["", f"Reported: {noticed} of {len(faults)}."]
-    others = [each for each in incidents.values() if mine.isdisjoint(seen.anomaly for seen in each.evidence)]
+    others = [each for each in alarm.last.values() if mine.isdisjoint(seen.anomaly for seen in each.evidence)]
     return "\n".join(
         [*lines, f"Incidents of other programs: {len(others)}.", *(f"- {each.sentence}" for each in others)]
     )

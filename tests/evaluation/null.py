@@ -124,7 +124,7 @@ class Watcher:
         operator = self._operators[scope]
         scores = operator.score(ts, layout, values)
         assert isinstance(scores, Scores)
-        self._scores[scope].append((ts, scores.of_gaussian.worst_of(scores.frozen)))
+        self._scores[scope].append((ts, scores.of_gaussian.worst_without(scores.frozen)))
         operator.learn(ts, layout, values)
 
     def publish(self, records: Sequence[Frame | Mark]) -> None:
@@ -151,7 +151,7 @@ def simulate(kind: Kind, days: float, seed: int, troubled: bool = False) -> Trac
 
 
 def judge(trace: Trace, per_day: float) -> Verdict:
-    """What a budget makes of a trace, with the calibration and the trigger as they are wired.
+    """Judge a trace by a budget, with the calibration and the trigger as they are wired.
 
     Half of the budget is for what lasts, see `alarm.py`.
     """

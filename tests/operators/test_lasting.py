@@ -1,4 +1,4 @@
-"""What lasts: told once, for as long as it does, of whoever it is, against what that one has shown before."""
+"""Lasting anomalies: each is reported once, from its onset to its end, against the unit's own past."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_program_that_was_never_seen_has_taken_nothing_so_far(machine: Machine
     machine.become("web[1]", "db[2]", "miner[3]")
     machine.run(2, {"miner[3]": 1.0})
     assert machine.open == [("miner", CPU)]
-    # It ends, and so does its trouble, though nobody is there to be calm.
+    # The anomaly ends with its name, without a calm time.
     machine.become("web[1]", "db[2]")
     machine.run(10)
     assert [each.unit for each in machine.told] == ["miner"]

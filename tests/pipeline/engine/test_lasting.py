@@ -33,7 +33,7 @@ USUAL: Final = np.array([[0.1, 2e5, 5e7], [0.01, 1e4, 9e7], [0.02, 3e5, 4e7]])
 
 
 class Fault(NamedTuple):
-    """What a process does beside its ordinary work, in minutes since the onset of the first fault."""
+    """A fault: more of a feature of one row than usual, in minutes since the onset of the first fault."""
 
     row: str
     feature: str

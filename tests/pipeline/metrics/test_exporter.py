@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from laggard.operators.contract import Open
+from laggard.operators.contract import LastingScores, Open
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
@@ -519,14 +519,17 @@ def test_an_anomaly_has_series_while_it_is_open() -> None:
     assert page.samples("laggard_anomalies_opened_total") == {("web-1",): 3}
 
 
-class Kept(Given):
+class Kept(Given, LastingScores):
     """Scores of an operator that keeps anomalies open itself."""
-
-    sudden = 0.4
 
     def __init__(self, opened: dict[str, Open]) -> None:
         super().__init__([("a", 0.5)])
-        self.open = opened
+        self.sudden = 0.4
+        self._open = opened
+
+    @property
+    def open(self) -> dict[str, Open]:
+        return self._open
 
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         raise NotImplementedError
