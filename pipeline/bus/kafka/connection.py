@@ -59,12 +59,25 @@ class _Closing(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no type
             raise
 
 
+class _Network(KafkaNetClient):  # type: ignore[misc] # kafka-python has no types
+    """Closes the sockets that requests still wait for, which kafka-python leaves to the garbage collector."""
+
+    def close(self, node_id: Any = None) -> None:
+        """Close, and discard what is not sent yet."""
+        transports = [connection.transport for connection in list(self._manager._conns.values())]  # noqa: SLF001 - see above
+        super().close(node_id)
+        if node_id is None:
+            for transport in transports:
+                if transport is not None and transport._sock is not None:  # noqa: SLF001
+                    transport._sock.close()  # noqa: SLF001
+
+
 def connected(make: Callable[..., T], settings: Mapping[str, Any]) -> T:
     """Make a client of kafka-python, which connects; what it opened is given back where that fails."""
-    opened: list[KafkaNetClient] = []
+    opened: list[_Network] = []
 
-    def network(**configs: Any) -> KafkaNetClient:
-        opened.append(KafkaNetClient(**configs))
+    def network(**configs: Any) -> _Network:
+        opened.append(_Network(**configs))
         return opened[-1]
 
     try:
