@@ -304,7 +304,7 @@ class Columns:
             missing = missing[:-AT_ONCE]
         looks, looked = self._looks(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
         if missing and whole:
-            self._begin(Job(host, scope, row, missing))
+            self._begin(Job(host, scope, row, list(missing)))  # the thread takes blocks out of it
         segments = [segment for number in numbers if number in known for segment in known[number].segments]
         return segments, looks, missing, looked
 

@@ -302,6 +302,17 @@ def test_what_has_no_series_is_named(page: Served, asked: dict[str, str]) -> Non
     assert repr(asked["row"]) in error
 
 
+def test_an_answer_is_not_complete_because_the_rest_is_being_read(
+    bus: Path, wired: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Columns, "_begin", lambda self, job: job.blocks.clear())  # a thread that is quick
+    monkeypatch.setattr("laggard.pipeline.investigator.columns.BLOCK", 16)
+    with EmbeddedBus(bus) as opened:
+        columns = Columns(History(opened, TOPICS, wired[0]))
+        found = columns.thinned("web-1", "process", ROWS[3], WRITES, begin=START, end=at(TICKS), points=1000)
+        assert not found.complete
+
+
 def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
     with EmbeddedBus(bus) as opened:
         columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, looks_bytes=20_000)
