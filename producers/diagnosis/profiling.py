@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 METHODS: Final[tuple[Method, ...]] = (pyspy, jcmd, perf, eustack)
 """By preference: those that know the language first, those that stop the process last."""
 
-PATIENCE_S = 2.0
-"""So long a profiler is waited for."""
+PATIENCE_S = 10.0
+"""So long a profiler is waited for: where processes are looked into, the machine is mostly busy."""
 
 
 def chosen(names: Sequence[str] | None) -> tuple[Method, ...]:

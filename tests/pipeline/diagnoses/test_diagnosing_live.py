@@ -158,6 +158,8 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
             monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_TOLD_S", 0.3)
+            # Others that keep a profiler from the CPU must not make this another one.
+            monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
             diagnosing.start()
             until = time.monotonic() + 100.0
             while not diagnosing.delay_s() > 0.0:  # until it has seen the machine without what is to come
