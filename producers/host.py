@@ -1,4 +1,4 @@
-"""The host's own counters, as one row: processors, load, pressure, memory, paging, disks and network interfaces."""
+"""The host's own counters, as one row: processors, load, pressure, memory, paging, devices, and what fills up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import psutil
 
 from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.cpu_limits import CpuLimits
+from laggard.producers.filling import Filling
 from laggard.producers.held import HeldFiles
 from laggard.producers.proc import (
     parse_load,
@@ -75,9 +76,9 @@ class HostCounters:
     pressure is the share of time in which some or all tasks stood still for want of the resource; a disk's
     `read_time_ratio` is the mean number of reads in flight; `cpu_throttled_ratio` is the share of time in which the
     hottest processor was slowed by its heat, `cpu_capped_ratio` how much of the highest frequency is not allowed now;
-    `boot_timestamp_seconds` is when the machine booted, since the Unix epoch. Features of what this kernel does not
-    count are not there; what could be read before and cannot be now is NaN, as is the rate of a counter that went
-    backwards.
+    `boot_timestamp_seconds` is when the machine booted, since the Unix epoch; `Filling` describes those of what fills
+    up. Features of what this kernel does not count are not there; what could be read before and cannot be now is NaN,
+    as is the rate of a counter that went backwards.
 
     Args:
         clock: what times the rates.
@@ -96,6 +97,7 @@ class HostCounters:
         self._files = HeldFiles(len(_FILES))
         self._descriptors = [-1] * len(_FILES)
         self._limits = CpuLimits(processors)
+        self._filling = Filling(clock, root)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         # Each gives counters since boot, which become rates, and values as they are now.
         self._sources: tuple[Callable[[], tuple[Values, Values]], ...] = (
@@ -108,6 +110,7 @@ class HostCounters:
             self._interfaces,
             self._users,
             self._throttling,
+            self._full,
         )
         self._names: list[tuple[str, ...]] = [()] * len(self._sources)
         self._last: Values = {}
@@ -225,6 +228,9 @@ class HostCounters:
         throttled_s, capped = self._limits.throttled_s(), self._limits.capped_ratio()
         counters = {} if throttled_s is None else {"cpu_throttled_ratio": throttled_s}
         return counters, {} if capped is None else {"cpu_capped_ratio": capped}
+
+    def _full(self) -> tuple[Values, Values]:
+        return {}, self._filling.read()
 
     def _text(self, which: int) -> bytes:
         return self._files.read(self._descriptors, which, self._path(which))

@@ -59,11 +59,16 @@ class Weights:
 
     @classmethod
     def of(cls, features: Sequence[str], weights: Mapping[str, float], resolution: Mapping[str, float]) -> Weights:
-        """Those of `features` after their names, 1 where there is none.
+        """Those of `features` after their names, or the ends of their names that begin with `_`; 1 where there is none.
 
         A feature's resolution is that of the longest name that it ends with, 0 where there is none.
         """
-        each = np.array([weights.get(feature, 1.0) for feature in features]).reshape(-1, 1)
+        of_ends = [(end, weight) for end, weight in weights.items() if end.startswith("_")]
+        found = (
+            weights.get(feature, next((weight for end, weight in of_ends if feature.endswith(end)), 1.0))
+            for feature in features
+        )
+        each = np.array(list(found)).reshape(-1, 1)
         distinct = np.unique(each).reshape(-1, 1)
         ends = sorted(resolution, key=len, reverse=True)
         least = np.array([next((resolution[end] for end in ends if name.endswith(end)), 0.0) ** 2 for name in features])

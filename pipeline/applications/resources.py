@@ -161,10 +161,15 @@ _ENDS: Final[Mapping[str, _Known]] = {
     "page_scans_per_s": _row("memory", "wait", "pages that {who} looked through for free memory"),
     "out_of_memory_kills_per_s": _row("memory", "wait", "processes that {who} killed for want of memory"),
     "users": _row("", "", "users who were logged in on {who}"),
+    "memory_used_ratio": _row("memory", "use", "share of the memory of {who} that was in use"),
+    "descriptors_used_ratio": _row("", "load", "share of the file descriptors of {who} that were in use"),
+    "pids_used_ratio": _row("", "load", "share of the process ids of {who} that were in use"),
 }
 """By the end of a feature's name, from the beginning of a word on."""
 
 _DEVICES: Final[Mapping[tuple[str, str], _Known]] = {
+    ("filesystem", "used_ratio"): _row("disk", "", "share of filesystem {device} of {who} that was in use"),
+    ("filesystem", "unused_bytes"): _row("disk", "", "what was left of filesystem {device} of {who}"),
     ("disk", "read_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} read"),
     ("disk", "write_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} wrote"),
     ("disk", "read_operations_per_s"): _row("disk", "use", "reads of disk {device} of {who}"),

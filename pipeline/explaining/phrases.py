@@ -92,6 +92,9 @@ HOST: Final = {
     "page_scans_per_s": "in search of free memory it scans {} pages a second",
     "out_of_memory_kills_per_s": "for want of memory it kills {} processes a second",
     "users": "{} users are logged in",
+    "memory_used_ratio": "{} of its memory is in use",
+    "descriptors_used_ratio": "{} of its file descriptors are in use",
+    "pids_used_ratio": "{} of its process ids are in use",
 }
 
 MEASURED: Final = {
@@ -106,6 +109,8 @@ PROLONGED: Final[Mapping[str, str]] = {
     "cpu_single_ratio": "used {} of one processor",
     "cpu_spikes_per_s": "used most of all processors in short spikes, {} a minute,",
     "cpu_quota_throttled_ratio": "ran out of CPU quota in {} of the periods",
+    "pressure_cpu_some_ratio": "some task waited for a CPU {} of the time",
+    "cpu_throttled_ratio": "heat slowed its CPUs {} of the time",
     "pressure_io_some_ratio": "some task waited for I/O {} of the time",
     "pressure_memory_some_ratio": "some task waited for memory {} of the time",
     "io_pressure_ratio": "waited for I/O, or others of its control group did, {} of the time",
@@ -144,6 +149,10 @@ DEVICES: Final[Mapping[str, Mapping[str, str]]] = {
         "read_time_ratio": "reads are under way on disk {device} {} of the time",
         "write_time_ratio": "writes are under way on disk {device} {} of the time",
         "busy_ratio": "disk {device} is busy {} of the time",
+    },
+    "filesystem": {
+        "used_ratio": "{} of filesystem {device} is in use",
+        "unused_bytes": "{} of filesystem {device} are unused",
     },
     "network": {
         "receive_bytes_per_s": "interface {device} receives {}",

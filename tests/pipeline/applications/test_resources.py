@@ -22,6 +22,11 @@ OWN = [
     *(f"{kind}_sda_1_{end}" for kind, ends in DEVICES.items() for end in ends),
 ]
 
+OF_NO_RESOURCE = {
+    *("boot_timestamp_seconds", "users", "threads", "descriptors", "children"),
+    *("descriptors_used_ratio", "pids_used_ratio"),
+}
+
 
 def test_every_counter_of_laggards_own_is_known() -> None:
     for feature in sorted(set(OWN)):
@@ -33,7 +38,7 @@ def test_every_counter_of_laggards_own_is_known() -> None:
             assert trait(f"{row}:group_a_{feature}") == trait(f"{row}:{feature}")
         found = trait(f"web-1:{feature}")
         assert found.resource in RESOURCES, feature
-        assert found.resource or feature in {"boot_timestamp_seconds", "users", "threads", "descriptors", "children"}
+        assert found.resource or feature in OF_NO_RESOURCE
         assert found.sign == {"wait": 1, "use": 1, "free": -1, "load": 0, "": 0}[found.role], feature
 
 
