@@ -32,7 +32,7 @@ from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
     from laggard.pipeline.history.series import Series
@@ -78,7 +78,9 @@ def _shown(line: Text, console: Console) -> Text:
     return line if page_of(console).unicode else Text(line.plain.replace("±", "+-"))
 
 
-def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *, here: bool) -> Iterator[Text]:
+def page_lines(
+    answer: Answer, series: Series | None, page: Page, header: str, reported: Sequence[str] = (), *, here: bool
+) -> Iterator[Text]:
     """A whole answer.
 
     Args:
@@ -86,12 +88,16 @@ def page_lines(answer: Answer, series: Series | None, page: Page, header: str, *
         series: of what it is about.
         page: where it is shown.
         header: the first line.
+        reported: a line for each incident that was open then.
         here: whether the moment is now and the host this machine, so that a person can look closer.
 
     """
     yield Text(header, "dim")
     yield Text()
-    yield from findings(answer)
+    for line in reported:
+        yield Text(line, "bold")
+        yield Text()
+    yield from findings(answer, scored=bool(reported))
     if answer.ranking.rows:
         yield Text()
         yield from ranked(answer.ranking, answer.commands, page, answer.verdict)

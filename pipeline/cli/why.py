@@ -29,6 +29,9 @@ LAST: Final = "last"
 LISTED: Final = 10
 """Hosts that an error names."""
 
+REPORTED: Final = 3
+"""So many incidents are told at most."""
+
 SHOWN_DIAGNOSES: Final = 2
 """So many processes are shown with what they were doing; the JSON has them all."""
 
@@ -93,7 +96,7 @@ def why(
             _write_json(answer, mark, doing)
         else:
             here = ts is None and not silent_s and host == settings.text("host")
-            _write_page(history, answer, mark, now, here=here)
+            _write_page(history, answer, mark, now, _reported(settings, bus, answer), here=here)
             blamed = [row.row for row in answer.verdict.culprits]
             write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
@@ -213,7 +216,28 @@ def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis]) -> 
     click.echo(json.dumps(written, separators=(",", ":"), allow_nan=False))
 
 
-def _write_page(history: History, answer: Answer, mark: Marked | None, now: float, *, here: bool) -> None:
+def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[str]:
+    """A line for each incident of the host that was open at the moment, as far as that may be read."""
+    from laggard.pipeline.bus import BusError  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID, open_at, past_incidents  # noqa: PLC0415
+    from laggard.pipeline.incidents.telling import headline  # noqa: PLC0415
+
+    try:
+        past = past_incidents(bus, topics_of(settings), answer.frame.ts, key=answer.host)
+    except BusError as error:
+        click.secho(f"Whether an incident was open cannot be told: {error}", fg="yellow", err=True)
+        return []
+    found = open_at((each for each in past.incidents if each.keyed_by == "host"), answer.frame.ts)
+    return [
+        f"Incident {each.id[:SHORT_ID]}, since {moment(each.opened_ts)}: {headline(each)}" for each in found[:REPORTED]
+    ]
+
+
+def _write_page(
+    history: History, answer: Answer, mark: Marked | None, now: float, reported: list[str], *, here: bool
+) -> None:
     from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
     from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
@@ -228,7 +252,7 @@ def _write_page(history: History, answer: Answer, mark: Marked | None, now: floa
         header += f": marked {printable(mark.note)}".rstrip()
     elif moment(answer.ts) != moment(judged):
         header += f", the frame that is nearest to {moment(answer.ts)}"
-    write(page_lines(answer, series, page_of(console), header, here=here), console)
+    write(page_lines(answer, series, page_of(console), header, reported, here=here), console)
     if answer.since == answer.since:
         click.secho(
             f"What is usual was learned from {moment(answer.since)} on: the bus keeps no state of that time, so that "

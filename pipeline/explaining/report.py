@@ -73,9 +73,12 @@ class Page:
     unicode: bool = True
 
 
-def findings(answer: Answer) -> Iterator[Text]:
-    """What was found among the processes and of the host, since when, and how far it is to be believed."""
-    first, *others = told(answer, since=since(answer))
+def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
+    """What was found among the processes and of the host, since when, and how far it is to be believed.
+
+    `scored` is as in `story`.
+    """
+    first, *others = told(answer, scored=scored, since=since(answer))
     leads = unusual(answer.ranking) or (answer.verdict.causes and not answer.verdict.culprits)
     yield Text(first, "bold" if leads else "")
     for line in others:

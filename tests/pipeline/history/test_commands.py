@@ -22,12 +22,14 @@ from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.cli.pages import tick_line
+from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.history.why import History
 from laggard.pipeline.records.diagnosis import Phase
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.topics import COUNTERS, DIAGNOSES
 from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
 from tests.pipeline.history.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames, work
+from tests.pipeline.incidents.joined import closed, incident
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -323,3 +325,20 @@ def test_what_the_culprit_did_is_told_as_long_as_it_is_one_and_of_others_only_th
     assert told(159) == ["hog00000-1", "disk0000-1"]
     assert told(149) == []
     assert told(169) == []
+
+
+def test_the_incidents_that_were_open_are_told_first(empty, laggard: Called) -> None:
+    append(empty.bus, frames("web-1", range(60)))
+    before, now, later = closed(1, at(10), at(20)), incident(2, at(30)), incident(3, at(55))
+    of_another = incident(4, at(30), host="web-2")
+    empty.bus.append([outgoing(each, TOPICS) for each in (before, now, later, of_another)])
+    ask = partial(laggard, "why", "--bus", str(empty.path), "--host", "web-1", "--at")
+    found = {tick: ask(str(at(tick)))[1] for tick in (5, 15, 40, 58)}
+    told = {
+        tick: [one.id for one in (before, now, later, of_another) if one.id[:8] in page] for tick, page in found.items()
+    }
+    assert told == {5: [], 15: [before.id], 40: [now.id], 58: [now.id, later.id]}
+    opened = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at(30)))
+    assert f"Incident {now.id[:8]}, since {opened}: what gaussian saw" in found[40]
+    assert "not enough for an alert" not in found[40]
+    assert "not unusual enough" not in found[40]
