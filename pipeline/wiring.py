@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.operators.regression.following import Criterion, Method
     from laggard.operators.regression.models import Kind as ModelKind
+    from laggard.operators.saturation.results import Name
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.applications.serving import Served
     from laggard.pipeline.bus import Partition
@@ -50,6 +51,7 @@ class Wired(Stage):
             is rebuilt from the input.
         answers_marks: whether a mark is answered with its ranking.
         of_scope: parameters that differ for a scope.
+        hidden: scopes whose scores observers are not shown.
 
     """
 
@@ -62,6 +64,7 @@ class Wired(Stage):
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     answers_marks: bool = True
     of_scope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
     def make_for(self, scope: str) -> Operator:
         """Make an operator for the frames of a scope."""
@@ -96,6 +99,9 @@ _WEIGHTS: Mapping[str, float] = {
     # When the machine booted, and how many CPUs it has, is no use of anything.
     "boot_timestamp_seconds": 0.0,
     "cpus": 0.0,
+    # What fills up is judged by how much is left: the operator `saturation`.
+    "_used_ratio": 0.0,
+    "_unused_bytes": 0.0,
 }
 
 
@@ -129,13 +135,13 @@ def wire(settings: Settings) -> tuple[Wired, ...]:
 
 
 def asked(settings: Settings) -> Wired:
-    """The operator that is asked what is slow: the first that knows hosts. Raises `SettingError` without any."""
+    """The operator that is asked what is slow: the first that ranks processes. Raises `SettingError` without any."""
     from laggard.pipeline.settings import SettingError  # noqa: PLC0415 - see above
 
-    if wired := wire(settings):
-        return wired[0]
-    names = ", ".join(_WIRES)
-    raise SettingError([f"{settings.place('operators')}: operators: expected one that knows hosts: {names}"])
+    if wired := next((each for each in wire(settings) if each.answers_marks), None):
+        return wired
+    told = f"operators: expected one that ranks processes: {', '.join(_RANKING)}"
+    raise SettingError([f"{settings.place('operators')}: {told}"])
 
 
 def inputs(settings: Settings) -> Mapping[str, Topic]:
@@ -437,7 +443,7 @@ def _cpu(settings: Settings) -> Wired:
             **({} if smoothing == "none" else {"window_s": window_s}),
         },
         # Who is slow asks what is unusual. High use may be the most usual of all: it answers where it is asked first.
-        answers_marks=settings.words("operators")[0] == "cpu",
+        answers_marks=next(name for name in settings.words("operators") if name in _RANKING) == "cpu",
     )
 
 
@@ -450,6 +456,44 @@ def machines(settings: Settings) -> Mapping[ConditionName, Callable[[], Machine]
         name: partial(Machine, threshold=thresholds[name], duration_s=duration_s)
         for name in cast("tuple[ConditionName, ...]", settings.words("cpu.conditions"))
     }
+
+
+def _saturation(settings: Settings) -> Wired:
+    from laggard.operators.saturation import Saturation, Users  # noqa: PLC0415 - see above
+    from laggard.pipeline.saturation.saturation import HOST, PROCESS, Saturating  # noqa: PLC0415
+
+    duration_s, forecast_s = settings.seconds("saturation.duration"), settings.seconds("saturation.forecast")
+    limits: Mapping[Name, float] = {
+        "cpu": settings.ratio("saturation.cpu"),
+        "heat": settings.ratio("saturation.heat"),
+        "memory_pressure": settings.ratio("saturation.memory_pressure"),
+        "memory": settings.ratio("saturation.memory"),
+        "disk": settings.ratio("saturation.disk"),
+        "filesystem": settings.ratio("saturation.filesystem"),
+        "descriptors": settings.ratio("saturation.descriptors"),
+        "pids": settings.ratio("saturation.pids"),
+    }
+    host = partial(Saturation, duration_s=duration_s, limits=limits, forecast_s=forecast_s)
+
+    def make(*, scope: str = HOST) -> Saturation | Users:
+        return host() if scope == HOST else Users()
+
+    return Saturating(
+        _SATURATION,
+        COUNTERS,
+        (HOST, PROCESS),
+        make,
+        Saturation.state_version + Users.state_version - 1,
+        {
+            "duration_s": duration_s,
+            "forecast_s": forecast_s,
+            **{f"{name}_limit": limit for name, limit in limits.items()},
+        },
+        answers_marks=False,
+        of_scope={scope: {"scope": scope} for scope in (HOST, PROCESS)},
+        # Nothing of processes is unusual here: it is known for what is said of the host.
+        hidden=frozenset({PROCESS}),
+    )
 
 
 def _thresholds(settings: Settings) -> Mapping[ConditionName, float]:
@@ -502,4 +546,13 @@ def _river(settings: Settings) -> Wired:
 _REGRESSION = "regression"
 _COVARIANCE = "covariance"
 _REQUESTS = "requests"
-_WIRES: Mapping[str, Callable[[Settings], Wired]] = {"gaussian": _gaussian, "cpu": _cpu, "river": _river}
+_SATURATION = "saturation"
+_RANKING = ("gaussian", "cpu", "river")
+"""Those that rank processes: the first of them that runs is asked what is slow."""
+
+_WIRES: Mapping[str, Callable[[Settings], Wired]] = {
+    "gaussian": _gaussian,
+    "cpu": _cpu,
+    _SATURATION: _saturation,
+    "river": _river,
+}

@@ -207,6 +207,8 @@ class Task(RecordTask):
             for own in kept:
                 if own not in known and not self._goes_on(stream, frame, scores, own):
                     self._open(record, stream, frame, scores, before, own)
+        if frame.scope in self.wired.hidden:
+            return
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
             try:
                 observer.scored(self.wired.name, frame, scores, stream.anomalies)

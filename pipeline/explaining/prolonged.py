@@ -47,7 +47,7 @@ def _event(row: RowScore, ts: float, commands: Mapping[str, str], scope: str) ->
     first, *others = row.features
     high = [each for each in row.phases if each.high]
     end_ts = high[-1].end_ts
-    told = f"{_who(row, commands, scope)} {_did(first)} for {readable_duration(end_ts - high[0].begin_ts)}"
+    told = f"{_who(row, commands, scope)} {_did(first, scope)} for {readable_duration(end_ts - high[0].begin_ts)}"
     if dips := dips_of(row.phases):
         told += f", with {_number(dips)} dip{'s' if dips > 1 else ''}"
     if row.gone_s > 0.0:
@@ -56,7 +56,7 @@ def _event(row: RowScore, ts: float, commands: Mapping[str, str], scope: str) ->
         told += f", until {readable_duration(ts - end_ts)} before"
     also = [each for each in others if each.score > 1.0]
     if also:
-        told += "; and " + "; and ".join(_did(each) for each in also)
+        told += "; and " + "; and ".join(_did(each, scope) for each in also)
     return f"{told}."
 
 
@@ -75,10 +75,10 @@ def _who(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
     return "On the host" if scope == "host" else subject(row, commands, scope)
 
 
-def _did(feature: FeatureScore) -> str:
+def _did(feature: FeatureScore, scope: str) -> str:
     value, known = judged(feature), PROLONGED.get(feature.feature)
     if known is None:
-        return f"had a {feature.feature} of {readable(feature.feature, value)}"
+        return clause(feature.feature, value, scope).removeprefix("it ")
     shown = readable("", 60.0 * value) if "{} a minute" in known else readable(feature.feature, value)
     return known.replace("{}", shown)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.explaining.causes import causes
 from laggard.pipeline.explaining.explain import beside_usual, clause, finding, judged, pid_of, printable, subject
 from laggard.pipeline.explaining.prolonged import prolonged_sentence
-from laggard.pipeline.explaining.units import readable, readable_duration
+from laggard.pipeline.explaining.units import cores, readable, readable_duration
 from laggard.pipeline.explaining.verdict import judge
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def lasting_sentence(
     doing = clause(first.feature, judged(first), scope).removeprefix("it ")
     usual = readable(first.feature, first.mean)
     if first.feature in _CORES:
-        doing, usual = _CORES[first.feature].format(_cores(judged(first))), _cores(first.mean)
+        doing, usual = _CORES[first.feature].format(cores(judged(first))), cores(first.mean)
     told = f"{who} {doing}. It has done so for {readable_duration(lasted_s)}; its baseline is {usual}."
     return told + _victims(judge(ranking).victims, "These wait longer than usual")
 
@@ -226,11 +226,6 @@ def _others(rows: Sequence[RowScore]) -> str:
     so = "So is 1" if len(rows) == 1 else f"So are {len(rows)}"
     which = f" (pid{'s' if len(rows) > 1 else ''} {', '.join(pids)})" if pids else ""
     return f"{so} more `{name}`{which}, with {span}."
-
-
-def _cores(used: float) -> str:
-    shown = f"{used:.2f}" if used < 10.0 else f"{used:.0f}"
-    return "1 core" if shown == "1.00" else f"{shown} cores"
 
 
 def _victims(victims: Sequence[Victim], begin: str) -> str:

@@ -90,6 +90,12 @@ def readable_duration(seconds: float) -> str:
     return readable("duration_seconds", round(seconds, 0 if abs(seconds) < 120.0 else -1))
 
 
+def cores(used: float) -> str:
+    """CPU time over time, in cores: `0 cores`, `0.25 cores`, `1 core`, `12 cores`."""
+    shown = f"{used:.2f}" if used < 10.0 else f"{used:.0f}"
+    return {"0.00": "0 cores", "1.00": "1 core"}.get(shown, f"{shown} cores")
+
+
 def counted(count: int, what: str) -> str:
     """How many of something: `1 tick`, `1,200 ticks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -179,7 +179,10 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
         return Blame(row.row, row.name)
     feature = row.features[0]
     lacks = _LACKS.get(next((word for word in feature.feature.split("_") if word != "pressure"), ""), ())
-    return _blame(row, feature, tuple(sorted(resources_of(feature))) or lacks)
+    takes = tuple(sorted(resources_of(feature)))
+    if feature.feature.startswith("memory_"):  # who waits for memory may wait for the disk; who holds it takes no more
+        takes = ("memory",)
+    return _blame(row, feature, takes or lacks)
 
 
 def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:

@@ -11,8 +11,12 @@ different resources. So each of these joins:
 
 - the same program is blamed (by name), whatever it takes: also where that anomaly has ended, but the incident has not;
 - the same resource is taken: several processes compete for it, or one of them suffers from the other;
-- one of the two blames nobody, or the host itself: what a process does to its host is seen there too;
+- one of the two blames nobody, or the host itself: what a process does to its host is seen there too, for as long as
+  `FELT_S` after the host was first blamed;
 - the counter that is blamed is not known.
+
+A host may be short of a resource for days, by what its programs always use. So where an anomaly of the host blames a
+program, that it takes the same resource makes it part of an incident that is open, but others of it only by its name.
 
 One that belongs to two incidents by the first two rules makes them one: the younger closes, `merged_into` the other.
 
@@ -33,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from laggard.pipeline.incidents.courses import GOES_ON_S, SILENT_S
-from laggard.pipeline.incidents.telling import incident_sentence
+from laggard.pipeline.incidents.telling import blames_host, incident_sentence
 from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
 
 if TYPE_CHECKING:
@@ -43,6 +47,9 @@ if TYPE_CHECKING:
 
 MOST_EVIDENCE: Final = 20
 """So many anomalies are told of in an incident; beyond that those that have ended with the least score are left out."""
+
+FELT_S: Final = 900.0
+"""What a process does to its host is seen there within this time, in seconds."""
 
 MOST_NAMES: Final = 100
 """So many names of programs that an incident blamed are remembered, the newest."""
@@ -85,8 +92,8 @@ class _Open:
         return (each for each in self.told.evidence if each.anomaly in self.heard)
 
     def resources(self) -> set[str]:
-        """What is taken by those that are blamed now."""
-        return {each for seen in self.going_on() for each in _taken(_program(seen))}
+        """What is taken by those that are blamed now for what they do themselves."""
+        return {each for seen in self.going_on() if seen.scope != "host" for each in _taken(_program(seen))}
 
     def blames(self) -> bool:
         """Whether a program is blamed now."""
@@ -157,7 +164,8 @@ class Joiner:
         """The incident that an anomaly belongs to which has no program or no resource in common with any."""
         program = _program(seen)
         if program is not None and _taken(program):
-            return next((each for each in self._open if not each.blames()), None)
+            felt = (each for each in self._open if not each.blames())
+            return next((each for each in felt if seen.opened_ts <= each.told.opened_ts + FELT_S), None)
         taken = set(_taken(seen.blame))
         return min(self._open, key=lambda each: each.resources().isdisjoint(taken), default=None)
 
@@ -214,7 +222,12 @@ class Joiner:
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
         self._take_in(known, found, seen, evidence)
         program = _program(seen)
-        same = [each for each in self._open if each is known or (program is not None and each.same(program))]
+        named = program is not None and seen.scope == "host"
+        same = [
+            each
+            for each in self._open
+            if each is known or (program is not None and (program.name in each.names if named else each.same(program)))
+        ]
         return [*self._merge(same[0], same[1:], found.ts), _tell(same[0], "extended", found.ts)]
 
     def _merge(self, into: _Open, others: Sequence[_Open], ts: float) -> list[Incident]:
@@ -392,7 +405,7 @@ def _remember(about: _Open, names: Sequence[str]) -> None:
 
 def _program(seen: Evidence) -> Blame | None:
     """Whom an anomaly blames, where that is not the host itself."""
-    return None if seen.scope == "host" else seen.blame
+    return None if blames_host(seen.blame, seen.scope) else seen.blame
 
 
 def _names(seen: Evidence) -> list[str]:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 
 
+def blames_host(blame: Blame | None, scope: str) -> bool:
+    """Whether it is the host itself that is blamed, or nothing that is known, rather than one of its programs."""
+    return scope == "host" and (blame is None or pid_of(blame.row) is None)
+
+
 def ended_sentence(
     blame: Blame | None, scope: str, lasted_s: float, silent_since_ts: float, *, accepted: bool = False
 ) -> str:
@@ -64,10 +69,28 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
             return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
         lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
-    told = [f"On {where} since {began}: {leading.sentence}", _seen(incident)]
+    told = [f"On {where} since {began}: {leading.sentence}", _felt(incident, leading), _seen(incident)]
     if closer := _closer(incident, leading):
         told.append(f"Look closer: {closer}.")
-    return " ".join(told)
+    return " ".join(filter(None, told))
+
+
+def headline(incident: Incident) -> str:
+    """Say what an incident is about, without where and since when: the worst of what it blames.
+
+    It is the newest sentence, also of an incident that has been closed since.
+    """
+    about = [each for each in incident.evidence if each.blame == incident.blame] or list(incident.evidence)
+    leading = max(about, key=lambda each: each.score)
+    return " ".join(filter(None, [leading.sentence, _felt(incident, leading)]))
+
+
+def _felt(incident: Incident, leading: Evidence) -> str:
+    """Say what the host itself goes through, where the incident is told by a program; empty for nothing."""
+    if leading.scope == "host":
+        return ""
+    felt = [each for each in incident.evidence if each.scope == "host" and math.isnan(each.until_ts)]
+    return max(felt, key=lambda each: each.score).sentence if felt else ""
 
 
 def _accepted(lasted_s: float) -> str:
@@ -82,7 +105,7 @@ def _unseen(silent_since_ts: float, lasted_s: float) -> str:
 
 
 def _blamed(blame: Blame, scope: str) -> str:
-    if scope == "host":
+    if blames_host(blame, scope):
         return "It was the host itself."
     if scope == "performance":
         lacked = " and ".join(LACKED.get(each, each) for each in blame.resources)

@@ -242,7 +242,7 @@ def _check_token_url(url: Value) -> None:
 
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
 
-DEFAULT_OPERATORS = ("gaussian", "cpu", "covariance", "requests")
+DEFAULT_OPERATORS = ("gaussian", "cpu", "saturation", "covariance", "requests")
 
 _KEPT_BYTES = 15  # of the name of a process
 
@@ -270,9 +270,9 @@ SETTINGS: tuple[Setting, ...] = (
         "The operators that the worker runs. `regression` is about applications, `covariance` about pools, `requests` "
         "about traced requests, the others "
         "about hosts.",
-        choices=("gaussian", "cpu", "river", "regression", "covariance", "requests"),
+        choices=("gaussian", "cpu", "saturation", "river", "regression", "covariance", "requests"),
         found=_operators,
-        found_as="`gaussian,cpu,covariance,requests`, with `regression` where `applications.hosts`, "
+        found_as="`gaussian,cpu,saturation,covariance,requests`, with `regression` where `applications.hosts`, "
         "`applications.pattern` or a source of an application is given",
     ),
     Setting(
@@ -640,6 +640,35 @@ SETTINGS: tuple[Setting, ...] = (
         "Over how long `cpu.smoothing` takes the mean.",
         minimum="1s",
         maximum="1m",
+    ),
+    Setting(
+        "saturation.duration",
+        "duration",
+        "2m",
+        "A resource whose mean use over about this long reaches its limit is reported as saturated.",
+        minimum="10s",
+        maximum="1h",
+    ),
+    Setting(
+        "saturation.forecast",
+        "duration",
+        "1h",
+        "A resource that will be full within this time at its present rate is reported. 0s: no forecasts.",
+        minimum="0s",
+        maximum="1d",
+    ),
+    *(
+        Setting(f"saturation.{name}", "ratio", limit, f"The limit of {what}.", minimum="1%", maximum="100%")
+        for name, limit, what in (
+            ("cpu", "60%", "the share of time for which the CPUs are busy and some task waits for one"),
+            ("heat", "20%", "the share of time for which heat slows a CPU"),
+            ("memory_pressure", "20%", "the share of time for which some task waits for memory"),
+            ("memory", "95%", "the share of memory that is in use"),
+            ("disk", "60%", "the share of time for which a disk is busy and some task waits for I/O"),
+            ("filesystem", "95%", "the share of a filesystem that is in use"),
+            ("descriptors", "90%", "the share of the kernel's file descriptors that are in use"),
+            ("pids", "90%", "the share of the kernel's process ids that are in use"),
+        )
     ),
     Setting(
         "river.detector",

@@ -208,12 +208,12 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     assert found["topics"] == {
         "check": "topics",
         "level": "ok",
-        "found": "13 topics are as they should be",
+        "found": "14 topics are as they should be",
         "advice": "",
     }
     roles = "agent, measurer, tracer, worker, reader, annotator, viewer, page, admin"
     assert found["rights"]["found"].startswith(f"user me may be {roles}")
-    assert re.search(r"0 workers in group examined\.(gaussian|cpu|incidents)", found["lag"]["found"])
+    assert re.search(r"0 workers in group examined\.(gaussian|cpu|saturation|incidents)", found["lag"]["found"])
     wrong = machine(tmp_path / "wrong", options, WRONG)
     found = {one["check"]: one for one in json.loads(wrong.call(["doctor", "--json"]).stdout)["findings"]}
     assert found["brokers"]["level"] == "problem"

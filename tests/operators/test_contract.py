@@ -16,6 +16,7 @@ from laggard.operators.gaussian import Gaussian
 from laggard.operators.lasting import Lasting
 from laggard.operators.regression import Regression
 from laggard.operators.river import Blueprint, River
+from laggard.operators.saturation import Saturation, Users
 
 from .conftest import lively as lively_stream
 from .conftest import names, plain, size
@@ -40,6 +41,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ),
     "cpu": Cpu,
     "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
+    "saturation": lambda: Saturation(duration_s=10.0, limits={"cpu": 0.3, "disk": 0.2}),
+    "saturation, users": Users,
     "cpu, smooth": lambda: Cpu(conditions=("cpu", "spikes"), smoothing="trimmed", window_s=25.0),
 }
 
@@ -47,6 +50,19 @@ MAKERS: dict[str, Callable[[], Any]] = {
 MEASURED = [
     *("pressure_io_some_ratio", "cpu_user_ratio", "cpu_system_ratio", "pressure_memory_some_ratio"),
     *("cpu_quota_throttled_ratio", "threads", "cpus"),
+]
+
+FULL = [
+    *("pressure_cpu_some_ratio", "memory_used_bytes", "memory_available_bytes", "filesystem_/_used_ratio"),
+    *("pressure_io_some_ratio", "disk_sda_busy_ratio", "cpu_busy_ratio"),
+]
+USED = [
+    "cpu_user_ratio",
+    "cpu_system_ratio",
+    "memory_rss_bytes",
+    "io_write_bytes_per_s",
+    "threads",
+    "io_read_bytes_per_s",
 ]
 
 # Small ones, so that their windows are full within a test, and each tried out once.
@@ -116,6 +132,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 def features_of(name: str) -> int | list[str]:
     """Of a stream that says something to the operator."""
+    if name.startswith("saturation"):
+        return FULL if name == "saturation" else USED
     return MEASURED if name.startswith("cpu") else 12
 
 
@@ -260,6 +278,17 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], l
             make().restore(snapshot | {"evidence": others})
         with pytest.raises(ValueError, match="first_ts: expected"):
             make().restore(snapshot | {"first_ts": np.zeros(1)})
+        return
+
+    if "resources" in snapshot:
+        with pytest.raises(ValueError, match="resources: cpu: expected mean, "):
+            make().restore(snapshot | {"resources": {"cpu": {"mean": 0.5}}})
+        return
+    if "means" in snapshot:
+        with pytest.raises(ValueError, match="means: expected the shape"):
+            make().restore(snapshot | {"means": np.zeros((1, 3))})
+        with pytest.raises(ValueError, match="seen_ts: expected one per name"):
+            make().restore(snapshot | {"seen_ts": np.zeros(3)})
         return
 
     def damaged(state: dict[str, Any], **changed: Any) -> dict[str, Any]:

@@ -93,11 +93,14 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
             until(partial(shows, url, operator, counted))
         page = samples(url)
     scored = [(one["operator"], one["scope"]) for one, _ in page["laggard_score"] if one["host"] == "web-1"]
-    assert scored == [("cpu", "host"), ("cpu", "process"), ("gaussian", "host"), ("gaussian", "process")]
+    assert scored == [
+        ("cpu", "host"), ("cpu", "process"), ("gaussian", "host"), ("gaussian", "process"), ("saturation", "host"),
+    ]  # fmt: skip
     young = {one["operator"]: value for one, value in page["laggard_model_young"]}
-    assert young == {"cpu": 0, "gaussian": 1}
+    assert young == {"cpu": 0, "gaussian": 1, "saturation": 0}
     assert page["laggard_agent_processes"][0][1] > 1
     assert page["laggard_agent_resident_memory_bytes"][0][1] > 1e6
     assert page["laggard_dead_letters_total"][0][1] == 0
     assert page["process_resident_memory_bytes"][0][1] > 1e6
-    assert len(page.get("laggard_row_score", [])) <= 2 * (3 + 1)  # the worst three processes, and the host
+    most = 2 * (3 + 1) + 1  # the worst three processes, and the host; of saturation the host
+    assert len(page.get("laggard_row_score", [])) <= most

@@ -124,7 +124,7 @@ def test_defaults_are_valid_and_within_bounds_and_are_asked_for_by_their_kind(tm
     assert settings.seconds("gaussian.context") == 14400
     assert settings.size("bus.max_bytes") == 1 << 30
     assert settings.address("web.listen") == Address("127.0.0.1", 9464)
-    assert settings.words("operators") == ("gaussian", "cpu", "covariance", "requests")
+    assert settings.words("operators") == ("gaussian", "cpu", "saturation", "covariance", "requests")
     assert settings.flag("agent.command_lines") is True
     for setting in SETTINGS:
         if not setting.found:
@@ -186,7 +186,7 @@ def test_errors_say_which_where_what_and_what_was_expected(tmp_path: Path) -> No
     config = (
         '# a comment\nhost = 5\n\n[gaussian]\nminimum_features = "many"\ncontxt = "4h"\n\n[agent]\ninterval = "2h"\n'
     )
-    operators = "gaussian, cpu, river, regression, covariance, requests"
+    operators = "gaussian, cpu, saturation, river, regression, covariance, requests"
     assert problems(
         tmp_path,
         config=config,

@@ -100,7 +100,14 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     code, out, _ = laggard("reset", "--yes")
     assert code == 0
     heads = [line for line in out.splitlines() if " on " in line and not line.startswith(" ")]
-    assert [line.split()[0] for line in heads] == ["gaussian", "cpu", "covariance", "requests", "incidents"]
+    assert [line.split()[0] for line in heads] == [
+        "gaussian",
+        "cpu",
+        "saturation",
+        "covariance",
+        "requests",
+        "incidents",
+    ]
     plan = [
         "  forgets    what it has learned of 0 hosts",
         "  learns     from the 0 records that laggard.counters holds now, and from what comes",
@@ -109,8 +116,9 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     compared = [line.replace("hosts", "pools").replace("counters", "pools") for line in plan]
     traced = [line.replace("hosts", "services").replace("counters", "requests") for line in plan]
     joined = [line.replace("hosts", "keys").replace("counters", "anomalies") for line in plan]
-    assert [line for line in out.splitlines() if line.startswith(" ")] == [*plan, *plan, *compared, *traced, *joined]
-    done = "Done: gaussian, cpu, covariance, requests, incidents will learn anew when a worker starts."
+    of_hosts = [*plan, *plan, *plan]
+    assert [line for line in out.splitlines() if line.startswith(" ")] == [*of_hosts, *compared, *traced, *joined]
+    done = "Done: gaussian, cpu, saturation, covariance, requests, incidents will learn anew when a worker starts."
     assert out.splitlines()[-1] == done
 
 
@@ -122,7 +130,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
         (
             ("--yes", "--operator", "magic"),
-            "no operator 'magic' is set; expected one of gaussian, cpu, covariance, requests, incidents",
+            "no operator 'magic' is set; expected one of gaussian, cpu, saturation, covariance, requests, incidents",
         ),
     ],
 )
@@ -174,7 +182,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "reset", "--bus", str(tmp_path / "bus.db")]
     for answer, code, said in (
         (b"n\n", INTERRUPTED, b"Go on? [y/N]"),
-        (b"y\n", 0, b"Done: gaussian, cpu, covariance, requests, incidents will learn anew"),
+        (b"y\n", 0, b"Done: gaussian, cpu, saturation, covariance, requests, incidents will learn anew"),
     ):
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

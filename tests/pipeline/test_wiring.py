@@ -131,14 +131,17 @@ def test_without_river_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 # Applications.
 
 
-APPLICATIONS = ["gaussian", "cpu", "serving", "regression"]
+APPLICATIONS = ["gaussian", "cpu", "saturation", "serving", "regression"]
 
 
 @pytest.mark.parametrize(
     ("flags", "run"),
     [
-        ((), ["gaussian", "cpu", "covariance", "requests", "incidents"]),
-        (("pools.members=web=*/nginx",), ["gaussian", "cpu", "pooling", "covariance", "requests", "incidents"]),
+        ((), ["gaussian", "cpu", "saturation", "covariance", "requests", "incidents"]),
+        (
+            ("pools.members=web=*/nginx",),
+            ["gaussian", "cpu", "saturation", "pooling", "covariance", "requests", "incidents"],
+        ),
         (("pools.members=web=*/nginx", "operators=cpu"), ["cpu", "incidents"]),
         (("operators=covariance",), ["covariance", "incidents"]),
         (("operators=requests",), ["requests", "incidents"]),
@@ -188,10 +191,14 @@ def test_regression_gets_its_parameters() -> None:
     assert operator._parameters["trait"]("web-1:cpu_wait_ratio").role == "wait"
 
 
-def test_the_operator_that_is_asked_knows_hosts() -> None:
-    assert asked(settings_of("operators=regression,cpu")).name == "cpu"
-    with pytest.raises(SettingError, match="--set: operators: expected one that knows hosts: gaussian, cpu, river"):
-        asked(settings_of("operators=regression"))
+def test_the_operator_that_is_asked_ranks_processes() -> None:
+    for operators, first in (("regression,cpu", "cpu"), ("saturation,cpu", "cpu"), ("saturation,gaussian", "gaussian")):
+        wired = asked(settings_of(f"operators={operators}"))
+        assert (wired.name, wired.answers_marks) == (first, True)
+    said = "--set: operators: expected one that ranks processes: gaussian, cpu, river"
+    for operators in ("regression", "saturation"):
+        with pytest.raises(SettingError, match=said):
+            asked(settings_of(f"operators={operators}"))
 
 
 @pytest.mark.parametrize(

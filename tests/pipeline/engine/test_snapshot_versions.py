@@ -31,8 +31,12 @@ WIRES = {wired.name: wired for wired in wire(read_settings(environ={}, flags=[])
 FEATURES = {
     "gaussian": [f"f{n}_bytes" for n in range(12)],
     "cpu": ["cpu_user_ratio", "cpu_system_ratio", "cpus", *(f"f{n}_bytes" for n in range(9))],
+    "saturation": ["cpu_user_ratio", "memory_rss_bytes", "descriptors", *(f"f{n}_bytes" for n in range(9))],
 }
-"""By operator, those of which it keeps something."""
+"""By operator, those of processes of which it keeps something."""
+
+OF_HOST = {"saturation": ["pressure_cpu_some_ratio", "memory_used_bytes", "memory_available_bytes"]}
+"""By operator, those of the host, where it is not just any."""
 
 REBUILT: set[str] = set()
 """Names of files of versions that no migration leads on from: their states are learned from the input again."""
@@ -50,7 +54,8 @@ def taken(wired: Wired) -> dict[str, bytes]:
         make_layout([f"p{n}[{n}@1]" for n in range(rows)], [f"p{n}" for n in range(rows)], FEATURES[wired.name])
         for rows in (4, 5)
     )
-    own = make_layout(["web-1"], ["web-1"], ["load_1m", "cpu_busy_ratio"])
+    of_host = OF_HOST.get(wired.name, ["load_1m", "cpu_busy_ratio"])
+    own = make_layout(["web-1"], ["web-1"], of_host)
     for offset in range(0, 90, 3):
         ts = 1_700_000_000.0 + offset
         seen = layout if offset < 60 else later
@@ -58,7 +63,7 @@ def taken(wired: Wired) -> dict[str, bytes]:
         values[0, 0] = np.nan
         records: list[Frame | Mark] = [
             Frame("host", "web-1", "process", ts, offset, seen, values),
-            Frame("host", "web-1", "host", ts, offset + 1, own, draw.normal(1.0, 0.1, (1, 2))),
+            Frame("host", "web-1", "host", ts, offset + 1, own, draw.normal(1.0, 0.1, (1, len(of_host)))),
             Mark("web-1", ts + 0.5, "slow", offset + 2),
         ]
         for at, record in enumerate(records):

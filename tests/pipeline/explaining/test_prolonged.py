@@ -9,6 +9,7 @@ import pytest
 
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
+from laggard.operators.saturation.conditions import CONDITIONS as RESOURCES
 from laggard.pipeline.explaining.phrases import PHRASES, PROLONGED
 from laggard.pipeline.explaining.telling import sentence
 from laggard.pipeline.records import make_layout
@@ -114,5 +115,6 @@ def test_names_cannot_write_on_a_terminal() -> None:
 
 def test_every_condition_has_its_words() -> None:
     told = {feature for each in CONDITIONS.values() for feature in (each.feature, each.own) if feature}
+    told |= {each.feature for each in RESOURCES.values() if not each.fills}
     assert told == PROLONGED.keys()
     assert told <= PHRASES["process"].keys() | PHRASES["host"].keys()

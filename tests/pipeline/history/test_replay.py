@@ -159,9 +159,10 @@ def test_json(recording, replay: Replaying):
 
 def test_scores_are_asked_for_and_parameters_are_set(recording, replay: Replaying):
     told, _ = replay.json(recording, "--scores", "--set", "gaussian.minimum_features=1000")
-    assert [each["operator"] for each in told if each["kind"] == "score"] == ["gaussian", "cpu"] * 170
+    operators = ["gaussian", "cpu", "saturation"]
+    assert [each["operator"] for each in told if each["kind"] == "score"] == operators * 170
     assert {tuple(each) for each in told if each["kind"] == "score"} == {("kind", "ts", "operator", "host", "score")}
-    for operator in ("gaussian", "cpu"):
+    for operator in operators:
         scores = [each["ts"] for each in told if each["kind"] == "score" and each["operator"] == operator]
         assert scores == [at(tick) for tick in range(170)]
     anomaly = next(each for each in told if each["kind"] == "anomaly")

@@ -1,0 +1,274 @@
+"""A host's resources, each with its mean use, its trend, and the time since which it has been saturated."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from laggard.operators.contract import LastingScores, Open
+from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
+from laggard.operators.saturation.conditions import CONDITIONS, LIMITS, Columns
+from laggard.operators.saturation.results import FORECAST, SAMPLES, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from laggard.operators.contract import Layout
+    from laggard.operators.saturation.results import Name, Reading
+
+    Matrix = NDArray[np.float64]
+
+LONGEST_S: Final = 60.0
+"""A reading counts for at most so long: nobody knows what was before it."""
+
+HIGH: Final = 0.8
+"""What is in use for a share of the time is high from so much of the limit on: its onset is when it became so."""
+
+RELEASED: Final = 0.75
+"""What is in use for a share of the time is saturated until its mean is below so much of the limit."""
+
+LEFT: Final = 1.2
+"""What fills up is full until so many times what is left at the limit is left."""
+
+SAMPLE_S: Final = 60.0
+"""How far apart two samples of what fills up are at least ..."""
+
+APART_S: Final = 900.0
+"""... and at most: beyond that nothing is known of what was between."""
+
+MAX_RESOURCES: Final = 64
+
+
+class Saturation:
+    """Reports a resource of a host that is saturated for minutes, or will be full soon. Nothing is learned as usual.
+
+    The reading r of a resource is the share of time for which tasks wait for it (and it is busy), or the share of it
+    that is in use. Of the former, the mean
+
+        m <- m + (1 - exp(-dt / tau)) (r - m),   tau = duration / 2,
+
+    begins at 0. A resource is saturated once m reaches its limit: after about half of `duration_s` if tasks wait all
+    the time, later if they wait less. It stays saturated until m has been below `RELEASED` of the limit for
+    `duration_s`, or, if it is one that fills up, until `LEFT` times as much has been left as at the limit.
+
+    A forecast is open while a resource that fills up would be full within `forecast_s` at its present rate, which is
+    the least of: the median of the last ten steps of a minute, that of the last five, and the rise from the lowest of
+    the first samples to the lowest of the others. So neither a single step is a trend, nor what comes and goes.
+
+    Such facts are no part of a budget for false alarms.
+
+    References: B. Gregg, "The USE Method", 2012; Documentation/accounting/psi.rst of Linux.
+
+    Parameters:
+        duration_s: about how long a resource has to be in full use, in seconds.
+        limits: by condition, in place of those in `LIMITS`. One above 1 is never reached.
+        forecast_s: the horizon of forecasts, in seconds; 0 for none.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> layout = SimpleNamespace(rows=("host",), names=("host",), features=("pressure_cpu_some_ratio",))
+        >>> host = Saturation()
+        >>> for tick in range(60):
+        ...     host.learn(5.0 * tick, layout, np.array([[0.9 if tick >= 30 else 0.1]]))
+        >>> {id: round(each.onset_ts, 1) for id, each in host.score(300.0, layout, np.array([[0.9]])).open.items()}
+        {'cpu': 139.3}
+
+    """
+
+    state_version: ClassVar[int] = 1
+
+    def __init__(
+        self, *, duration_s: float = 120.0, limits: Mapping[Name, float] | None = None, forecast_s: float = 3600.0
+    ) -> None:
+        if not (math.isfinite(duration_s) and duration_s > 0.0):
+            raise ValueError(f"duration_s: expected a time above 0, got {duration_s!r}")
+        if unknown := sorted(set(limits or {}) - CONDITIONS.keys()):
+            raise ValueError(f"limits: expected some of {', '.join(CONDITIONS)}, got {', '.join(unknown)}")
+        self.duration_s = duration_s
+        self.limits: Mapping[Name, float] = {**LIMITS, **(limits or {})}
+        self.forecast_s = forecast_s
+        self._first_ts = self._ts = math.nan
+        self._resources: dict[str, Resource] = {}
+        # What follows from the last frame; never part of a snapshot.
+        self._columns: Columns | None = None
+        self._scored: tuple[float, Matrix, Scores] | None = None
+
+    def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
+        """Return the resources that are saturated. `values` has the shape (rows, features). The state does not change.
+
+        Raises:
+            ValueError: the shape of `values` does not fit the names.
+
+        """
+        if self._scored is not None and self._scored[0] == ts and self._scored[1] is values:
+            return self._scored[2]
+        if values.shape != (expected := (len(layout.rows), len(layout.features))):
+            raise ValueError(f"expected values of shape {expected}, got {values.shape}")
+        if self._columns is None or self._columns.layout is not layout:
+            self._columns = Columns(layout)
+        readings = self._columns.read(values[0]) if len(values) else []
+        passed_s = min(max(ts - self._ts, 0.0), LONGEST_S) if math.isfinite(self._ts) else 0.0
+        readings = [each for each in readings if math.isfinite(each.value) or not each.condition.fills][:MAX_RESOURCES]
+        after = {each.id: self._after(self._resources.get(each.id), each, ts, passed_s) for each in readings}
+        age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
+        scores = Scores(ts, readings, after, self.limits, age_s)
+        self._scored = ts, values, scores
+        return scores
+
+    def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
+        """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
+        self._resources = dict(self.score(ts, layout, values).resources)
+        self._scored = None
+        if math.isnan(self._first_ts):
+            self._first_ts = ts
+        self._ts = ts
+
+    def _after(self, before: Resource | None, reading: Reading, ts: float, passed_s: float) -> Resource:
+        """Return the state of a resource after a reading."""
+        fills, limit = reading.condition.fills, self.limits[reading.condition.name]
+        # Nothing is known of a wait that could not be read: it must not keep an anomaly open for ever.
+        value = reading.value if math.isfinite(reading.value) else 0.0
+        if before is None:
+            before = Resource(value if fills else 0.0)  # what is full is so at once
+        constant_s = 0.5 * self.duration_s
+        mean = before.mean - math.expm1(-passed_s / constant_s) * (value - before.mean)
+        high = limit if fills else HIGH * limit
+        high_ts = before.high_ts
+        if mean < high:
+            high_ts = math.nan
+        elif math.isnan(high_ts):  # the mean takes so long to rise to there from 0
+            high_ts = ts - (0.0 if fills or value <= high else constant_s * math.log(value / (value - high)))
+        open_ts, calm_ts = before.open_ts, before.calm_ts
+        if mean >= limit and not before.is_open:
+            open_ts = high_ts
+        if not before.is_open or mean >= released_at(limit, fills=fills):
+            calm_ts = math.nan
+        elif math.isnan(calm_ts):
+            calm_ts = ts
+        elif ts - calm_ts >= self.duration_s:
+            open_ts = calm_ts = math.nan
+        after = before._replace(mean=mean, high_ts=high_ts, open_ts=open_ts, calm_ts=calm_ts)
+        if not fills or (before.samples and 0.0 <= ts - before.samples[-1][0] < SAMPLE_S):
+            return after
+        return self._sampled(after, ts, value)
+
+    def _sampled(self, resource: Resource, ts: float, value: float) -> Resource:
+        """Take a sample of what fills up, and forecast."""
+        samples = resource.samples
+        if samples and not 0.0 < ts - samples[-1][0] <= APART_S:
+            samples = ()  # a gap, or a clock that was set back
+        resource = resource._replace(samples=(*samples, (ts, value))[-SAMPLES:])
+        if not (self.forecast_s > 0.0) or resource.is_open:
+            return resource._replace(forecast_ts=math.nan)
+        horizon_s = self.forecast_s * (2.0 if resource.is_forecast else 1.0)
+        if not resource.full_s <= horizon_s:
+            return resource._replace(forecast_ts=math.nan)
+        return resource if resource.is_forecast else resource._replace(forecast_ts=ts)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state as plain data."""
+        resources = {
+            id_: each._asdict() | {"samples": [list(sample) for sample in each.samples]}
+            for id_, each in self._resources.items()
+        }
+        return {"first_ts": self._first_ts, "ts": self._ts, "resources": resources}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `snapshot`. Raises `ValueError` that names what does not fit."""
+        resources = {}
+        for id_, each in state["resources"].items():
+            plain = {name: value for name, value in each.items() if name != "samples"}
+            if set(plain) != set(Resource._fields) - {"samples"}:
+                raise ValueError(f"resources: {id_}: expected {', '.join(Resource._fields)}, got {', '.join(each)}")
+            samples = tuple((float(ts), float(value)) for ts, value in each["samples"])
+            resources[str(id_)] = Resource(**{name: float(value) for name, value in plain.items()}, samples=samples)
+        self._first_ts, self._ts = float(state["first_ts"]), float(state["ts"])
+        self._resources, self._scored = resources, None
+
+
+class Scores(LastingScores):
+    """The resources of a host at one frame.
+
+    Attributes:
+        ts: the time of the frame, seconds since the Unix epoch.
+        readings: what was measured, by the id of the resource.
+        resources: the state of each after it.
+        limits: by condition, from which reading on it is saturated.
+        age_s: how long the host has been watched, in seconds.
+
+    """
+
+    __slots__ = ("_open", "age_s", "limits", "readings", "resources", "ts")
+
+    def __init__(
+        self,
+        ts: float,
+        readings: list[Reading],
+        resources: Mapping[str, Resource],
+        limits: Mapping[Name, float],
+        age_s: float,
+    ) -> None:
+        self.ts = ts
+        self.readings = {each.id: each for each in readings[:MAX_RESOURCES]}
+        self.resources = resources
+        self.limits = limits
+        self.age_s = age_s
+        self.sudden = 0.0
+        self._open: dict[str, Open] = {}
+        for id_, each in resources.items():
+            if each.is_open:
+                self._open[id_] = Open(each.open_ts, self._score(id_))
+            if each.is_forecast:
+                self._open[FORECAST + id_] = Open(each.forecast_ts, self._imminence(id_))
+
+    @property
+    def score(self) -> float:
+        """The severity of the worst resource: above 1 it is saturated, below it is the share of its limit."""
+        return max((self._score(each) for each in self.readings), default=0.0)
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The resources that are saturated, and the forecasts."""
+        return self._open
+
+    def about(self, anomaly: str, rows: int, features: int) -> Ranking:
+        """Return a ranking of the host by one resource; its row has the name of the anomaly."""
+        if not anomaly:
+            return self.ranking(rows, features)
+        opened, id_ = self._open[anomaly], anomaly.removeprefix(FORECAST)
+        feature = self._feature(id_, opened.score)
+        phase = Phase(high=True, begin_ts=opened.onset_ts, end_ts=self.ts, mean=self.resources[id_].mean)
+        row = RowScore("host", anomaly, opened.score, (feature,), self.age_s, "threshold", phases=(phase,))
+        return Ranking(self.ts, opened.score, (row,), self.age_s, young=False)
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:  # noqa: ARG002 - there is one row
+        """Return the host with its resources, the most saturated first."""
+        found = sorted((self._feature(each, self._score(each)) for each in self.readings), key=lambda one: -one.score)
+        row = RowScore("host", "host", self.score, tuple(found[:features]), self.age_s, "threshold")
+        return Ranking(self.ts, self.score, (row,) if found else (), self.age_s, young=False)
+
+    def _score(self, id_: str) -> float:
+        resource, condition = self.resources[id_], self.readings[id_].condition
+        limit = self.limits[condition.name]
+        if not resource.is_open or not math.isnan(resource.calm_ts):
+            return min(max(resource.mean / limit, 0.0), 1.0)
+        released = released_at(limit, fills=condition.fills)
+        return 1.0 + max(resource.mean - released, 1e-3) / max(1.0 - released, 1e-3)
+
+    def _imminence(self, id_: str) -> float:
+        """The severity of a forecast: from 1, if there is much time left, to 2."""
+        return 1.0 + 1.0 / (1.0 + self.resources[id_].full_s / 600.0)
+
+    def _feature(self, id_: str, score: float) -> FeatureScore:
+        reading = self.readings[id_]
+        limit = self.limits[reading.condition.name]
+        return FeatureScore(reading.feature, reading.value, limit, math.nan, score, self.resources[id_].mean)
+
+
+def released_at(limit: float, *, fills: bool) -> float:
+    """Return the mean below which a resource is not saturated any more."""
+    return 1.0 - LEFT * (1.0 - limit) if fills else RELEASED * limit

@@ -1,0 +1,128 @@
+"""What the operators of this room answer: the resources of a host, and who uses them."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import Final, Literal, NamedTuple
+
+Name = Literal["cpu", "heat", "memory_pressure", "memory", "disk", "filesystem", "descriptors", "pids"]
+
+Use = Literal["cpu", "memory", "disk", "written", "descriptors", "threads"]
+"""What of a process takes from a resource."""
+
+
+class Condition(NamedTuple):
+    """A way in which a host can be saturated.
+
+    Attributes:
+        name: in settings.
+        feature: what is measured, with its base unit; that of a filesystem names it.
+        fills: whether the resource fills up, rather than being in use for a share of the time.
+        use: what of a process takes from it; empty for nothing.
+        resource: the resource of an incident; empty for none of its own.
+
+    """
+
+    name: Name
+    feature: str
+    fills: bool
+    use: Use | Literal[""]
+    resource: str
+
+
+SAMPLES: Final = 11
+"""A trend is one of so many samples."""
+
+NEWEST: Final = 5
+"""The trend must still hold in so many of the newest steps."""
+
+FORECAST: Final = "forecast "
+"""How the id of a forecast begins."""
+
+
+class Reading(NamedTuple):
+    """A resource in a frame.
+
+    Attributes:
+        id: of the resource on this host: the condition's name, for a filesystem with its mount point.
+        condition: which one.
+        feature: what was measured, with its base unit.
+        value: the share in use, or of the time; NaN where it is not known.
+        unused: what is left, in bytes; NaN where that is not known.
+
+    """
+
+    id: str
+    condition: Condition
+    feature: str
+    value: float
+    unused: float
+
+
+class Resource(NamedTuple):
+    """The state of one resource.
+
+    Attributes:
+        mean: the exponentially weighted mean of its readings.
+        high_ts: the time since which the readings have been high, as far as the mean tells; NaN where it is low.
+        open_ts: the estimated time of the onset, while it is saturated; NaN otherwise.
+        calm_ts: while it is saturated, the time since which the mean has been low; NaN where it is not.
+        forecast_ts: the time since which a forecast has been open; NaN if none is.
+        samples: of what fills up, each the time and the reading, the oldest first.
+
+    """
+
+    mean: float
+    high_ts: float = math.nan
+    open_ts: float = math.nan
+    calm_ts: float = math.nan
+    forecast_ts: float = math.nan
+    samples: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is saturated."""
+        return not math.isnan(self.open_ts)
+
+    @property
+    def is_forecast(self) -> bool:
+        """Whether it is going to be full."""
+        return not math.isnan(self.forecast_ts)
+
+    @property
+    def rate(self) -> float:
+        """How fast it fills up, as a share per second: in most steps, in most of the newest, and at its lowest."""
+        if len(self.samples) < SAMPLES:
+            return 0.0
+        pairs = zip(self.samples, self.samples[1:], strict=False)
+        steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs]
+        # What comes and goes is as low now as it was before.
+        lowest = (min(part, key=lambda each: each[1]) for part in (self.samples[:NEWEST], self.samples[NEWEST:]))
+        (before_ts, before), (now_ts, now) = lowest
+        return max(min(median(steps), median(steps[-NEWEST:]), (now - before) / (now_ts - before_ts)), 0.0)
+
+    @property
+    def full_s(self) -> float:
+        """The time until it is full at this rate, in seconds; infinite where it does not fill up."""
+        rate = self.rate
+        return (1.0 - self.samples[-1][1]) / rate if rate > 0.0 else math.inf
+
+
+class User(NamedTuple):
+    """A program that uses a resource.
+
+    Attributes:
+        name: of its processes.
+        row: the id of the process that uses most.
+        rows: the number of its processes.
+        now: what they use together, in base units.
+        before: what they used together over the last quarter of an hour.
+
+    """
+
+    name: str
+    row: str
+    rows: int
+    now: float
+    before: float

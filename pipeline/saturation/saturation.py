@@ -1,0 +1,84 @@
+"""The stage of saturated hosts: reports what `operators.saturation` finds, with the programs that use most of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, Unpack, cast
+
+from laggard.operators.saturation.results import FORECAST
+from laggard.pipeline.engine import stream as streams
+from laggard.pipeline.engine.task import Task
+from laggard.pipeline.incidents.anomalies import blamed
+from laggard.pipeline.saturation.telling import Users, blamed_user, saturation_sentence
+from laggard.pipeline.wiring import Wired
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.contract import Open
+    from laggard.operators.ranking import Ranking
+    from laggard.operators.saturation.results import Reading, Resource
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.outputs import Blame
+
+SATURATION: Final = "saturation"
+
+HOST, PROCESS = "host", "process"
+
+
+class Scores(streams.Scores, Protocol):
+    """What the operator on hosts answers to a frame."""
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The resources that are saturated, and the forecasts."""
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        """What was measured of each resource."""
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """The state of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturating(Wired):
+    """The operators as they are wired: one for the host, one for its processes."""
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
+        """Make a task for a partition, without any state."""
+        return SaturationTask(self, partition, **options)
+
+
+class SaturationTask(Task):
+    """Both operators on one partition."""
+
+    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:
+        reading, _ = _about(scores, found)
+        users = self._users(frame.key)
+        user = None if users is None else blamed_user(reading, users)
+        return blamed(found, HOST) if user is None else user
+
+    def _said(self, scores: streams.Scores, found: Ranking, frame: Frame, own: str) -> str:
+        reading, resource = _about(scores, found)
+        lasted_s = frame.ts - cast("Scores", scores).open[own].onset_ts
+        return saturation_sentence(
+            reading, resource, lasted_s, self._users(frame.key), forecast=own.startswith(FORECAST)
+        )
+
+    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002 - it says who
+        return ""
+
+    def _users(self, key: str) -> Users | None:
+        """Return who uses what on a host by the newest frame of its processes; None if there is none."""
+        keyed = self.states.get(key)
+        return None if keyed is None else cast("Users | None", keyed.streams[PROCESS].scores())
+
+
+def _about(scores: streams.Scores, found: Ranking) -> tuple[Reading, Resource]:
+    """Return the resource that a ranking is about."""
+    of_host, id_ = cast("Scores", scores), found.rows[0].name.removeprefix(FORECAST)
+    return of_host.readings[id_], of_host.resources[id_]

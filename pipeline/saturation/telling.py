@@ -1,0 +1,154 @@
+"""A saturated resource in plain words: how much of it is in use, for how long, and by whom."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from laggard.pipeline.explaining.explain import pid_of, printable
+from laggard.pipeline.explaining.units import cores, readable, readable_duration
+from laggard.pipeline.records.outputs import Blame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.operators.saturation.results import Name, Reading, Resource, Use, User
+
+SHARE: Final = 0.25
+"""A program that uses less of a resource than this share of what all programs use is not to blame alone."""
+
+GROWN: Final = 2.0
+"""A program that uses so many times as much as before has grown."""
+
+NOTHING: Final = 0.02
+"""A program that used so small a share of what it uses now used nothing."""
+
+_SATURATED: Final[Mapping[Name, str]] = {
+    "cpu": "The CPUs are saturated: some task has waited for one {} of the time",
+    "heat": "The CPUs are too hot: heat has slowed them {} of the time",
+    "memory_pressure": "Memory is short: some task has waited for it {} of the time",
+    "memory": "Memory is nearly used up: {} of it is in use",
+    "disk": "The disk is saturated: some task has waited for I/O {} of the time",
+    "filesystem": "The filesystem `{name}` is nearly full: {} of it is in use",
+    "descriptors": "The kernel is running out of file descriptors: {} of them are in use",
+    "pids": "The kernel is running out of process ids: {} of them are in use",
+}
+
+_FILLING: Final[Mapping[Name, str]] = {
+    "memory": "Memory will be used up",
+    "filesystem": "The filesystem `{name}` will be full",
+    "descriptors": "The kernel will have no file descriptors left",
+    "pids": "The kernel will have no process ids left",
+}
+
+
+class _Telling(NamedTuple):
+    """How it is told who uses a resource.
+
+    Attributes:
+        begin: of the sentence.
+        unit: a feature in the unit of what is used; empty for cores.
+        feature: the feature that is blamed.
+
+    """
+
+    begin: str
+    unit: str
+    feature: str
+
+
+_MOST: Final[Mapping[Use, _Telling]] = {
+    "cpu": _Telling("They are used most by", "", "cpu_single_ratio"),
+    "memory": _Telling("It is held most by", "memory_rss_bytes", "memory_rss_bytes"),
+    "disk": _Telling("It is used most by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
+    "written": _Telling("Most is written by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
+    "descriptors": _Telling("Most are held by", "descriptors", "descriptors"),
+    "threads": _Telling("Most are held by", "threads", "threads"),
+}
+
+
+class Users(Protocol):
+    """Who uses what."""
+
+    def total(self, use: Use) -> float:
+        """Return what all programs use together now, in base units."""
+
+    def using(self, use: Use, most: int = 3) -> Sequence[User]:
+        """Return the programs that use most of it now, the greatest first."""
+
+
+def saturation_sentence(
+    reading: Reading, resource: Resource, lasted_s: float, users: Users | None, *, forecast: bool = False
+) -> str:
+    """Describe a resource that is saturated, or will be full.
+
+    Args:
+        reading: of the resource now.
+        resource: its state.
+        lasted_s: the time since the onset, in seconds.
+        users: who uses what; None if that is not known.
+        forecast: whether it is the forecast that is to be described.
+
+    Returns:
+        Sentences, free of control characters whatever filesystems and programs are called.
+
+    """
+    condition = reading.condition
+    name = printable(reading.id.removeprefix("filesystem "))
+    left = "" if math.isnan(reading.unused) else f" and {readable('_bytes', reading.unused)} is left"
+    if forecast:
+        a_minute = readable("_ratio", 60.0 * resource.rate)
+        if not math.isnan(reading.unused) and reading.value < 1.0:
+            a_minute = readable("_bytes", 60.0 * resource.rate * reading.unused / (1.0 - reading.value))
+        told = (
+            f"{_FILLING[condition.name].replace('{name}', name)} in about {readable_duration(resource.full_s)} at the "
+            f"present rate of {a_minute} a minute: {readable('_ratio', reading.value)} is in use{left}."
+        )
+    else:
+        # Of what tasks wait for a moment tells little.
+        share = readable("_ratio", reading.value if condition.fills else resource.mean)
+        told = _SATURATED[condition.name].replace("{name}", name).replace("{}", share)
+        told += f"{left}. It has been so for {readable_duration(lasted_s)}."
+    if users is None or not condition.use:
+        return told
+    return told + _used(condition.use, users)
+
+
+def blamed_user(reading: Reading, users: Users) -> Blame | None:
+    """Return the program that uses most of a resource; None if none uses much of it."""
+    condition = reading.condition
+    if not condition.use:
+        return None
+    first = next(iter(users.using(condition.use, 1)), None)
+    if first is None or first.now < SHARE * users.total(condition.use):
+        return None
+    resources = (condition.resource,) if condition.resource else ()
+    return Blame(first.row, first.name, _MOST[condition.use].feature, first.now, resources=resources)
+
+
+def _used(use: Use, users: Users) -> str:
+    """Say who uses most of it, and how much more than before."""
+    found = [each for each in users.using(use) if each.now >= 0.05 * users.total(use)]
+    if not found:
+        return ""
+    telling = _MOST[use]
+    told = [_user(each, telling.unit) for each in found]
+    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    return f" {telling.begin} {listed}."
+
+
+def _user(user: User, unit: str) -> str:
+    name, pid = printable(user.name), pid_of(user.row)
+    who = f"{user.rows:,} processes" if user.rows > 1 else "" if pid is None else f"pid {pid}"
+    amount = _amount(user.now, unit)
+    grown = ""
+    if user.now >= GROWN * user.before:
+        grown = f", up from {_amount(user.before, unit) if user.before >= NOTHING * user.now else 'nothing'}"
+    inside = ", ".join(each for each in (who, f"{amount}{grown}") if each)
+    return f"`{name}` ({inside})"
+
+
+def _amount(value: float, unit: str) -> str:
+    if not unit:
+        return cores(value)
+    return readable(unit, value) if "_" in unit else f"{value:,.0f} {unit}"
