@@ -69,8 +69,9 @@ def test_one_waits_for_the_disk(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a cgroup")
 def test_one_thrashes_below_a_limit_of_memory(tmp_path):
-    data = write_uncached(tmp_path / "data", 24 * MIB)
-    with memory_limit(8 * MIB) as within, misbehaving([*within, compiled("thrashing"), data]) as program:
+    data = write_uncached(tmp_path / "data", 64 * MIB)
+    # Of less the kernel finds nothing to take back while the disk is busy, and kills it.
+    with memory_limit(24 * MIB) as within, misbehaving([*within, compiled("thrashing"), data]) as program:
         wait_for_rounds(program, 300)  # from now on a page takes another one's place: the kernel reads some around each
         before = stat_of(program)
         wait_for_rounds(program, 100)

@@ -59,13 +59,20 @@ JNI global refs: 15, weak refs: 0
 """  # noqa: E501 - as Java writes it
 
 
+def warm(program):
+    """Let it run until it is compiled, however little of the machine others leave it."""
+    before = time.clock_gettime(cpu_clock(program.pid))
+    while time.clock_gettime(cpu_clock(program.pid)) < before + 2.0:
+        time.sleep(0.05)
+
+
 @SAMPLES
 @pytest.mark.slow
 @COLLECTORS
 def test_the_busy_thread_of_a_java_program_is_first_and_in_its_method(collector):
     with misbehaving(burning_java(collector)) as program:
         assert jcmd.available(program.pid) == ""
-        time.sleep(1)  # until it is compiled
+        warm(program)
         profiler = jcmd.attach(program.pid)
         samples = samples_of(profiler, running=50, tid=program.tid)
         assert not Path(f"/tmp/perf-{program.pid}.map").exists()
@@ -103,7 +110,7 @@ def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: may not sample"))
     monkeypatch.setattr(jcmd, "STOPPED_SHARE", 0.3)  # how it is kept is another test's
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
-        time.sleep(1)
+        warm(program)
         profiler = jcmd.attach(program.pid)
         begin = time.monotonic()
         samples = samples_of(profiler, running=10, tid=program.tid)
@@ -258,6 +265,7 @@ def test_a_machine_that_ends_leaves_what_was_seen_of_it():
     assert program.tid in {sample.tid for sample in samples}
 
 
+@pytest.mark.slow
 @SAMPLES
 def test_a_stopped_machine_is_no_hang(monkeypatch):
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
