@@ -184,6 +184,7 @@ def test_a_leak_is_told_by_what_it_holds(machine: Machine) -> None:
     assert [(each.unit, each.feature) for each in machine.told] == [("db", RSS)]
 
 
+@pytest.mark.slow
 def test_of_several_of_a_name_the_one_is_told_that_explains_it() -> None:
     machine = Machine([f"worker[{each}]" for each in range(6)])
     machine.run(12 * 60)
@@ -264,6 +265,7 @@ def test_a_value_that_is_missing_leaves_out_no_other(machine: Machine) -> None:
     assert machine.open == [("web", CPU)]
 
 
+@pytest.mark.slow
 def test_a_larger_budget_has_lower_limits() -> None:
     found = {}
     for per_day in (0.1, 1.0, 10.0):

@@ -49,6 +49,7 @@ def test_students_t_becomes_normal(degrees: float) -> None:
     assert np.isfinite(_normal(np.array([1e200, -1e200]), np.array(degrees))).all()
 
 
+@pytest.mark.slow
 def test_statistics_are_standard_normal_while_nothing_deviates() -> None:
     """Levels and changes of the shortest window, which are as good as independent a window later."""
     chance = np.random.default_rng(1)
@@ -214,6 +215,7 @@ def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> 
     assert np.isnan(bank.differences(np.array([2]))).all()
 
 
+@pytest.mark.slow
 def test_a_bank_goes_on_from_a_snapshot_though_members_were_forgotten_since_the_last_block() -> None:
     """What anybody reaches is by those that there were at the last block: not by those that there are."""
     chance = np.random.default_rng(2)

@@ -86,6 +86,7 @@ def test_clusters_are_fitted_each_alone() -> None:
         assert [part[at] for part in together] == [part[0] for part in alone]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(1, 6))
 def test_the_tree_is_that_of_lance_and_williams(seed: int, count: int, rows: int) -> None:

@@ -246,6 +246,7 @@ def test_who_deviates_is_told_with_kind_metric_and_time(
     assert 0.0 <= found.p_value <= 100.0
 
 
+@pytest.mark.slow
 def test_one_whose_metrics_go_together_otherwise_is_told_though_each_alone_is_as_usual() -> None:
     """All hold more where they do more; one begins to hold less then. No metric leaves its band."""
     pool, values, chance = pool_of(), healthy(500, 8), np.random.default_rng(3)
@@ -261,6 +262,7 @@ def test_one_whose_metrics_go_together_otherwise_is_told_though_each_alone_is_as
     assert {each.feature for each in found.features} <= {CPU, HELD}
 
 
+@pytest.mark.slow
 def test_one_who_needs_more_for_the_same_is_told_though_all_do_now_more_now_less() -> None:
     """15 % of what each request costs are a half of what requests vary by."""
     pool, chance = pool_of(), np.random.default_rng(3)
@@ -274,6 +276,7 @@ def test_one_who_needs_more_for_the_same_is_told_though_all_do_now_more_now_less
     assert (found.rows, found.features[0].feature) == (("worker-4",), CPU)
 
 
+@pytest.mark.slow
 def test_the_worst_of_two_comes_first() -> None:
     pool, values = pool_of(), healthy(400, 9)
     values[300:, 2, 0] += 0.25
@@ -310,6 +313,7 @@ def hosts(*names: str, members: int = 5) -> list[str]:
     return [f"{host}/worker-{each}" for host in names for each in range(members)]
 
 
+@pytest.mark.slow
 def test_of_two_hosts_a_member_of_one_is_found_among_its_own() -> None:
     """Members of hosts that differ are compared with those of their own, and two hosts not with each other."""
     pool, values = pool_of(), healthy(300, 13)
@@ -325,6 +329,7 @@ def test_of_two_hosts_a_member_of_one_is_found_among_its_own() -> None:
     assert "a" not in [level.path for level in pool.report(replicates=0).levels]
 
 
+@pytest.mark.slow
 def test_a_group_whose_mean_deviates_is_told_as_one() -> None:
     pool, values = pool_of(), healthy(300, 20)
     values[200:, 10:15, 0] += 0.5
@@ -338,6 +343,7 @@ def test_a_group_whose_mean_deviates_is_told_as_one() -> None:
     assert (top.path, top.dendrogram.labels) == ("", ("a", "b", "c", "d"))
 
 
+@pytest.mark.slow
 def test_groups_stand_before_their_members() -> None:
     """A member that is so far out that its host's mean is as well."""
     pool, values = pool_of(), healthy(300, 20)
@@ -400,6 +406,7 @@ def test_waves_are_compared_with_each_other_by_age() -> None:
     assert set(top.dendrogram.labels) == {f"wave-{each}" for each in range(6)}
 
 
+@pytest.mark.slow
 def test_waves_without_paths_are_those_who_began_together() -> None:
     pool, ticks = pool_of(), 100
     for wave in range(5):
@@ -436,6 +443,7 @@ def test_members_that_are_replaced_one_by_one_are_no_trouble() -> None:
 # Who left.
 
 
+@pytest.mark.slow
 def test_who_leaves_a_pool_of_fixed_size_is_told_until_it_is_back() -> None:
     pool, values, names = pool_of(), healthy(500, 6), layout(workers(6))
     values[200:300, 2] = np.nan
@@ -450,6 +458,7 @@ def test_who_leaves_a_pool_of_fixed_size_is_told_until_it_is_back() -> None:
     assert deviating(pool) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "left"),
     [(workers(5), [(("worker-5",), "left")]), ([*workers(5), "worker-9"], []), ([], [])],
@@ -487,6 +496,7 @@ def test_in_a_pool_that_scales_in_and_out_nobody_has_left(period: int) -> None:
 # Features.
 
 
+@pytest.mark.slow
 def test_of_a_feature_that_comes_later_all_is_learned_anew() -> None:
     pool, values, names = pool_of(), healthy(400, 6), workers(6)
     feed(pool, layout(names, FEATURES[:2]), values[:150, :, :2])
@@ -498,6 +508,7 @@ def test_of_a_feature_that_comes_later_all_is_learned_anew() -> None:
     assert (found.rows, found.features[0].feature) == (("worker-3",), WAIT)
 
 
+@pytest.mark.slow
 def test_features_in_another_order_or_fewer_of_them_are_the_same_features() -> None:
     pool, values, names = pool_of(), healthy(400, 6), workers(6)
     feed(pool, layout(names), values[:200])
@@ -523,6 +534,7 @@ def test_more_features_than_are_compared_do_not_make_it_forget_at_each_tick() ->
     assert deviating(pool) == ["worker-2"]
 
 
+@pytest.mark.slow
 def test_features_that_are_all_renamed_are_learned() -> None:
     pool, values, names = pool_of(), healthy(400, 6), workers(6)
     for generation in range(14):
@@ -596,6 +608,7 @@ def test_who_is_forgotten_leaves_no_trace_in_a_state_that_is_restored() -> None:
 # What is promised of all it answers.
 
 
+@pytest.mark.slow
 def test_a_report_changes_nothing_and_is_the_same_again() -> None:
     pool, values = pool_of(), healthy(300, 20)
     values[200:, 12, 0] += 0.8

@@ -168,6 +168,7 @@ class Threads:
         }
 
 
+@pytest.mark.slow
 def test_by_the_papers_recipe_leaks_are_found_and_spikes_are_not() -> None:
     """Table III: precision 100 %, recall 100 % of both leaks and 0 % of spikes. Healthy waves are among them."""
     threads = Threads(np.random.default_rng(1))

@@ -115,6 +115,7 @@ def long_stream(ticks: int, lengths: tuple[int, ...], every: int) -> None:
         check(windows, LIFE, slot, samples[~np.isnan(samples).any(axis=1)], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_no_error_builds_up() -> None:
     long_stream(3 * CYCLE, (4, 30, 130), every=13)
 
@@ -141,6 +142,7 @@ def test_an_error_is_gone_after_a_cycle() -> None:
         check(windows, 20, slot, np.concatenate([values[-17:, slot], values[:3, slot]]), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_around_1e9_a_spread_of_1_keeps_its_digits_for_life() -> None:
     values = 1e9 + np.random.default_rng(1).normal(size=(20_000, 1, 2))
     windows = Windows(2, (12,))

@@ -72,6 +72,7 @@ def test_what_each_candidate_would_bring_is_what_the_loop_finds(drawn: tuple[np.
             assert r2 == pytest.approx(cross_validated(values[:, chosen], target), rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(small(), st.integers(1, 5))
 def test_the_same_metrics_are_chosen_in_the_same_order(drawn: tuple[np.ndarray, np.ndarray], most: int) -> None:
     values, target = drawn

@@ -67,6 +67,7 @@ def test_following_a_sample_is_least_squares_with_forgetting(chance: np.random.G
     assert fit.predict(values[3]) == pytest.approx(float(design[3] @ b), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_following_is_stable_for_as_long_as_it_goes_on(chance: np.random.Generator) -> None:
     values, target = samples(chance, 20_000)
     fit = LinearFit(values[:20], target[:20])

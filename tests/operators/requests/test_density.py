@@ -21,6 +21,7 @@ def _filled(points: np.ndarray, **given_: object) -> Density:
     return density
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.sampled_from([150, 300, 1000]))
 def test_it_scores_like_dbscan_over_what_it_keeps(seed: int, minimum_points: int, size: int) -> None:

@@ -129,6 +129,7 @@ def test_what_was_recorded_earlier_stays_so() -> None:
     assert [name for name, _ in sent.headers] == [REPLAY_HEADER]
 
 
+@pytest.mark.slow
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:
     draw = random.Random(5)
     frames = [host_frame(float(n), draw.choice(["web-1", "db-1", "cache"]), sequence=n) for n in range(80)]

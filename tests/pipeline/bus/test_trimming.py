@@ -52,6 +52,7 @@ def check(bus: EmbeddedBus) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(10,), (300, 700), (4_000, 9_000), (0, 50_000), (100_000,)], ids=str)
 def test_the_files_stay_within_the_bound(bus: EmbeddedBus, clock: Clock, lengths: tuple[int, ...]) -> None:
     draw = random.Random(1)

@@ -170,6 +170,7 @@ def damage(bus: EmbeddedBus, statement: str) -> None:
 # Members.
 
 
+@pytest.mark.slow
 def test_the_newest_member_takes_over_and_gives_back(bus: EmbeddedBus, want: Result) -> None:
     append(bus, RECORDS)
     one = runner(bus, pace=Pace(0.0, 4, 2))

@@ -41,6 +41,7 @@ def test_listeners_are_told_to_look_at_all_once_and_then_which_topics_have_grown
             assert set(news(later.iter_lines())) == ALL, "who comes later is told to look at all once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [BusUnavailable("away"), RuntimeError("a fault")])
 def test_listeners_are_told_again_once_a_look_succeeds(tmp_path: Path, failure: Exception) -> None:
     with served(tmp_path / "bus.db") as page, page.client.stream("GET", "/api/v1/live") as live:

@@ -113,6 +113,7 @@ def test_they_go_on_as_they_came(headers: dict[str, bytes]) -> None:
     assert [name for name, _ in sent.headers] == list(headers)
 
 
+@pytest.mark.slow
 def test_each_frame_is_there_once_whoever_ends_in_between(tmp_path: Path) -> None:
     draw = random.Random(5)
     frames = [host_frame(draw.choice(["web-1", "db-1"]), float(n), sequence=n) for n in range(80)]

@@ -164,6 +164,7 @@ def test_a_past_moment_knows_nothing_of_what_came_later(here: Called, worked: Pa
     assert (code, "'soon' is not a time" in err) == (USAGE, True)
 
 
+@pytest.mark.slow
 def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
     with EmbeddedBus(worked) as bus:
         stage = comparing(read_settings(None, {}))

@@ -130,6 +130,7 @@ HOSTILE_LINES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "value", "most"),
     [

@@ -167,6 +167,7 @@ def test_while_the_bus_is_away_records_wait_and_publishing_does_not(
     ]
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_a_bus_that_takes_records_and_not_for_one_that_does_not(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture, path: Path
 ) -> None:

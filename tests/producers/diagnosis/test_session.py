@@ -260,6 +260,7 @@ class Scripted:
         return ()
 
 
+@pytest.mark.slow
 def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks(monkeypatch):
     passing = Leaping()
     with misbehaving([compiled("burning")]) as program:
@@ -621,6 +622,7 @@ def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
         assert callers[0].function == thread.entry.function == "main"
 
 
+@pytest.mark.slow
 @AS_ROOT
 def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_together(tmp_path):
     def deep():
@@ -687,6 +689,7 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget(passing):
     assert found.sampler_cpu_s < 0.05 * looked_s
 
 
+@pytest.mark.slow
 @SAMPLES
 def test_threads_that_come_and_go_are_met():
     def is_the_mothers_work(found):

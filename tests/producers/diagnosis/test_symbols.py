@@ -119,6 +119,7 @@ def test_any_cut_or_damaged_file_is_refused_or_read(tmp_path):
             table.close()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_replaced_is_read_anew_and_few_files_are_held(tmp_path):
     path = tmp_path / "program"
     shutil.copy(compiled("burning"), path)

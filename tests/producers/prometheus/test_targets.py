@@ -175,6 +175,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_page_is_told_and_the_others_go_on(case: str, run: Callable[..., Run], stack: ExitStack) -> None:
     what, expected = BAD[case]

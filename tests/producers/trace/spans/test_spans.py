@@ -220,6 +220,7 @@ def test_many_alike_are_summed_and_each_is_counted():
     assert request.syscalls == ("SELECT",) * 400
 
 
+@pytest.mark.slow
 def test_a_very_deep_trace_is_no_trouble():
     spans = [("0", "", 0, 100_000), *((str(at), str(at - 1), at, 100_000 - at) for at in range(1, 20_000))]
 
