@@ -19,7 +19,7 @@ command) and `where` (" in X", likewise); `young` is a remark where the number i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
 
     """
     return (
-        Group("laggard-incidents", 30.0 / faster, (_incident(faster), _lasting(faster))),
+        Group("laggard-incidents", 30.0 / faster, (_incident(faster), _lasting(faster), _saturated(faster))),
         Group(
             "laggard-pipeline",
             60.0 / faster,
@@ -229,6 +229,28 @@ def _lasting(faster: float) -> Alert:
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
+    )
+
+
+def _saturated(faster: float) -> Alert:
+    labels = (*PLACE, "host", "scope", "row", "feature")
+    return Alert(
+        "LaggardHostSaturated",
+        "warning",
+        labels,
+        f'max {by(labels)} (laggard_incident_score{{operator="saturation"}})',
+        wait_s=0.0,
+        keep_s=300.0 / faster,
+        summary="{host} is short of a resource, or soon will be: {row} ({evidence})",
+        description=(
+            "A resource of {host} has been saturated since {at as time}, or will be full within the hour. {row} uses "
+            "most of it, or is what fills up."
+        ),
+        dashboard=HOST_DASHBOARD,
+        numbers={
+            name: replace(_INCIDENT_NUMBERS[name], labels=labels)
+            for name in ("value", "usual", "deviation", "at", "from")
+        },
     )
 
 
