@@ -222,6 +222,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
     reading.columns.want(host, why.frame.scope, [each.row for each in rows[EXPECTED_ROWS - 1 :: -1]])
     about, grown = why.subject, why.grown
     ts = why.frame.ts
+    incidents = reading.events.incidents_at(host, ts)
     return Moment(
         host=host,
         ts=ts,
@@ -231,7 +232,8 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         silent_s=why.silent_s(reading.clock()) if question.at is None else 0.0,
         scope=why.frame.scope,
         score=_number(ranking.score),
-        told=told(why, since=since(why, clocked=False)),
+        # Beside an open incident nobody says that it is not enough for an alert.
+        told=told(why, scored=bool(incidents), since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,
@@ -244,7 +246,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         began_before=why.began_before,
         grown=None if grown is None else Growth(grown.ts, _number(grown.value), grown.before),
         marks=reading.events.marks(host, ts - MARKS_WITHIN_S, ts + MARKS_WITHIN_S),
-        incidents=reading.events.incidents_at(host, ts),
+        incidents=incidents,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
+from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.history.why import History
 from laggard.pipeline.investigator import columns as module
 from laggard.pipeline.investigator.columns import Columns, thin
@@ -41,6 +42,7 @@ from tests.pipeline.history.conftest import (
     frames,
     work,
 )
+from tests.pipeline.incidents.joined import incident
 from tests.pipeline.investigator.serving import get, refused, served
 from tests.pipeline.waiting import until
 
@@ -300,6 +302,18 @@ def test_what_has_no_series_is_named(page: Served, asked: dict[str, str]) -> Non
     status, error, expected = refused(page, "/series", **asked)
     assert (status, expected) == (404, "a row, and a feature of it, that /row has")
     assert repr(asked["row"]) in error
+
+
+def test_beside_an_open_incident_nothing_is_said_not_to_be_enough(tmp_path: Path) -> None:
+    with EmbeddedBus(tmp_path / "bus.db") as made:
+        made.create(TOPICS.specs())
+        append(made, frames("web-1", range(130, 153)))
+    with served(tmp_path / "bus.db", **SETTINGS) as page:
+        assert "not enough for an alert" in " ".join(get(page, "/moment", host="web-1", at=at(151))["told"])
+        page.reading.bus.append([outgoing(incident(1, at(150)), TOPICS)])
+        found = get(page, "/moment", host="web-1", at=at(152))
+        assert [each["to"] for each in found["incidents"]] == [None]
+        assert "not enough for an alert" not in " ".join(found["told"])
 
 
 def test_an_answer_is_not_complete_because_the_rest_is_being_read(
