@@ -8,6 +8,7 @@ Measured on a program with five threads: 2.0 % of a core over 38 s, 3.5 % over r
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -212,7 +213,8 @@ def attach(pid: int) -> PySpy:
 def _program() -> str:
     """Where py-spy is: beside the Python that runs laggard, or on the path; empty where it is not."""
     beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.is_file() else shutil.which("py-spy") or ""
+    # Where this user may not even look, it is not there.
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy") or ""
 
 
 def _location(name: str, file: str, line: int) -> Location:

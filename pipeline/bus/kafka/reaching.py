@@ -31,6 +31,9 @@ ANSWER_S = 3.0
 """How long each step may take."""
 
 _LOOKED_AT = 8
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What Python says of a server that closes the connection instead of greeting: which one, its version decides."""
+
 _BAD_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
 
@@ -150,7 +153,7 @@ def _speaks_tls(server: str) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         Conversation(server, context).close()
-    except ssl.SSLEOFError:
+    except _ENDED:
         return False
     except ssl.SSLError as error:
         return error.reason != "WRONG_VERSION_NUMBER"
@@ -172,7 +175,7 @@ def _tls_trouble(options: KafkaOptions, server: str, error: ssl.SSLError) -> Bus
         if options.certificate_file is None:
             return BusError(f"{server}: wants a certificate; set kafka.certificate_file and kafka.key_file")
         return BusError(f"{server}: refuses the certificate {options.certificate_file}; look at kafka.certificate_file")
-    if isinstance(error, ssl.SSLEOFError) or reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}:
+    if isinstance(error, _ENDED) or reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}:
         return BusError(
             f"{server}: does not speak TLS; set bus.location to its port for TLS, or kafka.security to plaintext"
         )

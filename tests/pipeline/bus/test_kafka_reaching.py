@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
+import ssl
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -98,6 +100,39 @@ def test_somebody_who_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
         kind, said = told(replace(options, security="tls"))
         assert (kind, said.partition(";")[0]) == (BusError, "does not speak TLS")
         thread.join()
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_who_hangs_up_on_a_tls_greeting_does_not_speak_tls(
+    monkeypatch: pytest.MonkeyPatch, error: type[ssl.SSLError]
+) -> None:
+    def hangs_up(*_: object, **__: object) -> None:
+        failure = error("closed (EOF)")
+        failure.reason = ""
+        raise failure
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                taken, _ = server.accept()
+                with taken:
+                    taken.recv(65536)
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", hangs_up)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        options = KafkaOptions((f"127.0.0.1:{server.getsockname()[1]}",))
+        found = told(options), told(replace(options, security="tls"))
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert found == (
+        (BusUnavailable, "ends the connection without an answer; is it starting or stopping?"),
+        (
+            BusError,
+            "does not speak TLS; set bus.location to its port for TLS, or kafka.security to plaintext",
+        ),
+    )
 
 
 @slow
