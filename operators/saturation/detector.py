@@ -54,8 +54,9 @@ class Saturation:
     the time, later if they wait less. It stays saturated until m has been below `RELEASED` of the limit for
     `duration_s`, or, if it is one that fills up, until `LEFT` times as much has been left as at the limit.
 
-    A forecast is open while a resource that fills up would be full within `forecast_s` at its present rate, which is
-    the least of: the median of the last ten steps of a minute, that of the last five, and the rise from the lowest of
+    A forecast is open while a resource that fills up would be full within `forecast_s` at its present rate; of one less
+    than half full, within 2 r `forecast_s`, since programs often grow for a while where there is room. The rate is the
+    least of: the median of the last ten steps of a minute, that of the last five, and the rise from the lowest of
     the first samples to the lowest of the others. So neither a single step is a trend, nor what comes and goes.
 
     Such facts are no part of a budget for false alarms.
@@ -164,7 +165,7 @@ class Saturation:
         resource = resource._replace(samples=(*samples, (ts, value))[-SAMPLES:])
         if not (self.forecast_s > 0.0) or resource.is_open:
             return resource._replace(forecast_ts=math.nan)
-        horizon_s = self.forecast_s * (2.0 if resource.is_forecast else 1.0)
+        horizon_s = self.forecast_s * min(2.0 * value, 1.0) * (2.0 if resource.is_forecast else 1.0)
         if not resource.full_s <= horizon_s:
             return resource._replace(forecast_ts=math.nan)
         return resource if resource.is_forecast else resource._replace(forecast_ts=ts)

@@ -150,12 +150,14 @@ def growing(a_minute: float, start: float = 0.5) -> Callable[[float], float]:
         (growing(0.01), True),  # full in 50 min
         (growing(0.005, 0.6), True),  # in 80 min at first
         (growing(0.0005), False),
+        (lambda passed_s: min(growing(0.016, 0.1)(passed_s), 0.3), False),  # in 56 min at first, but there is room
+        (growing(0.03, 0.1), True),
         (lambda passed_s: 0.5 if passed_s < 900 else 0.8, False),  # one large step
         (lambda passed_s: 0.5 + 0.3 * ((passed_s % 300.0) / 300.0), False),  # comes and goes
         (lambda passed_s: 0.5 + 0.01 * np.sin(passed_s), False),
         (lambda passed_s: 0.9 - 0.0001 * passed_s, False),
     ],
-    ids=["soon", "later", "slow", "a step", "a sawtooth", "noise", "falling"],
+    ids=["soon", "later", "slow", "much room", "much room and quick", "a step", "a sawtooth", "noise", "falling"],
 )
 def test_what_will_be_full_within_the_hour_is_forecast(used: Callable[[float], float], expected: bool) -> None:
     host = Host({"filesystem_/_used_ratio": 0.5}).run(900).run(2400, **{"filesystem_/_used_ratio": used})
