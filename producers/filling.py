@@ -25,7 +25,7 @@ LOCAL: Final = frozenset(
 serves, may keep whoever asks waiting for ever."""
 
 MOUNTS_S: Final = 60.0
-"""How often mounts are looked for."""
+"""The time between two looks for mounts and limits, in seconds."""
 
 _MOST_BYTES: Final = 1 << 20
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
@@ -57,6 +57,7 @@ class Filling:
         self._root = root
         self._usage = usage
         self._mounts: tuple[str, ...] = ()
+        self._most_tasks = 0
         self._looked_ns: int | None = None
 
     def read(self) -> dict[str, float]:
@@ -64,6 +65,8 @@ class Filling:
         now_ns = self._clock.monotonic()
         if self._looked_ns is None or now_ns - self._looked_ns >= MOUNTS_S * 1e9:
             self._mounts, self._looked_ns = local_mounts(self._text("self/mounts")), now_ns
+            limits = [self._text(f"sys/kernel/{each}").strip() for each in ("pid_max", "threads-max")]
+            self._most_tasks = min((int(each) for each in limits if each.isdecimal()), default=0)
         found: dict[str, float] = {}
         for mount in self._mounts:
             try:
@@ -80,10 +83,8 @@ class Filling:
         if len(opened) == 3 and all(map(str.isdecimal, opened)) and int(opened[2]):
             found["descriptors_used_ratio"] = (int(opened[0]) - int(opened[1])) / int(opened[2])
         tasks = "".join(self._text("loadavg").split()[3:4]).partition("/")[2]
-        limits = [self._text(f"sys/kernel/{each}").strip() for each in ("pid_max", "threads-max")]
-        most = min((int(each) for each in limits if each.isdecimal()), default=0)
-        if tasks.isdecimal() and most:
-            found["pids_used_ratio"] = int(tasks) / most
+        if tasks.isdecimal() and self._most_tasks:
+            found["pids_used_ratio"] = int(tasks) / self._most_tasks
         return found
 
     def _text(self, name: str) -> str:

@@ -63,15 +63,10 @@ class Weights:
 
         A feature's resolution is that of the longest name that it ends with, 0 where there is none.
         """
-        of_ends = [(end, weight) for end, weight in weights.items() if end.startswith("_")]
-        found = (
-            weights.get(feature, next((weight for end, weight in of_ends if feature.endswith(end)), 1.0))
-            for feature in features
-        )
-        each = np.array(list(found)).reshape(-1, 1)
+        ends = {end: weight for end, weight in weights.items() if end.startswith("_")}
+        each = np.array([weights.get(name, _by_end(name, ends, 1.0)) for name in features]).reshape(-1, 1)
         distinct = np.unique(each).reshape(-1, 1)
-        ends = sorted(resolution, key=len, reverse=True)
-        least = np.array([next((resolution[end] for end in ends if name.endswith(end)), 0.0) ** 2 for name in features])
+        least = np.array([_by_end(name, resolution, 0.0) ** 2 for name in features])
         if len(distinct) == 1:
             return cls(each, distinct, (slice(None),), least)
         return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct), least)
@@ -220,6 +215,11 @@ class Reference:
             floor,
             bool(count.any()),
         )
+
+
+def _by_end(name: str, values: Mapping[str, float], default: float) -> float:
+    """Return the value of the longest key that a name ends with."""
+    return values[max(found, key=len)] if (found := [end for end in values if name.endswith(end)]) else default
 
 
 def floor_of(weights: Weights, recurring: NDArray[np.float32] | None, rows: int) -> Matrix | None:

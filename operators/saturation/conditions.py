@@ -51,10 +51,10 @@ _BEGIN, _END = "filesystem_", "_used_ratio"
 
 
 class Columns:
-    """Where a frame of a host has what is measured.
+    """The places of the readings among the features of a host's layout.
 
     A processor or a disk is saturated if tasks wait for it and it is busy: tasks may wait for one of many processors,
-    or for a disk that is slow rather than busy. Both have to be the case for so much of the time.
+    or for a disk that is slow rather than busy. The reading is the smaller one of both shares of the time.
 
     """
 
@@ -63,29 +63,22 @@ class Columns:
         at = {feature: column for column, feature in enumerate(layout.features)}
         found: list[tuple[str, Condition, str, Callable[[Vector], float], int]] = []
 
-        def add(name: Name, read: Callable[[Vector], float], unused: int = -1) -> None:
-            found.append((name, CONDITIONS[name], CONDITIONS[name].feature, read, unused))
-
-        busy = [at[each] for each in layout.features if each.startswith("disk_") and each.endswith("_busy_ratio")]
-        if (cpu := at.get("pressure_cpu_some_ratio")) is not None:
-            add("cpu", _least(cpu, [at[each] for each in ("cpu_busy_ratio",) if each in at]))
-        if (heat := at.get("cpu_throttled_ratio")) is not None:
-            add("heat", _column(heat))
-        if (memory := at.get("pressure_memory_some_ratio")) is not None:
-            add("memory_pressure", _column(memory))
-        if "memory_used_bytes" in at and "memory_available_bytes" in at:
-            used, available = at["memory_used_bytes"], at["memory_available_bytes"]
-            add("memory", _share(used, available), available)
-        if (io := at.get("pressure_io_some_ratio")) is not None:
-            add("disk", _least(io, busy))
-        for name in ("descriptors", "pids"):
-            if (column := at.get(CONDITIONS[name].feature)) is not None:
-                add(name, _column(column))
+        busy: Mapping[Name, Sequence[int]] = {
+            "cpu": [at[each] for each in ("cpu_busy_ratio",) if each in at],
+            "disk": [at[each] for each in at if each.startswith("disk_") and each.endswith("_busy_ratio")],
+        }
+        for name, condition in CONDITIONS.items():
+            if name == "memory" and "memory_used_bytes" in at and "memory_available_bytes" in at:
+                used, available = at["memory_used_bytes"], at["memory_available_bytes"]
+                found.append((name, condition, condition.feature, _part(used, available), available))
+            elif name not in {"memory", "filesystem"} and condition.feature in at:
+                read = _share(at[condition.feature], busy.get(name, ()))
+                found.append((name, condition, condition.feature, read, -1))
         for feature, column in at.items():
             if feature.startswith(_BEGIN) and feature.endswith(_END):
                 mount = feature.removeprefix(_BEGIN).removesuffix(_END)
                 unused = at.get(f"{_BEGIN}{mount}_unused_bytes", -1)
-                found.append((f"filesystem {mount}", CONDITIONS["filesystem"], feature, _column(column), unused))
+                found.append((f"filesystem {mount}", CONDITIONS["filesystem"], feature, _share(column), unused))
         self._found = found
 
     def read(self, row: Vector) -> list[Reading]:
@@ -102,22 +95,17 @@ def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where((values >= 0.0) & (values <= LARGEST), values, np.nan)
 
 
-def _column(column: int) -> Callable[[Vector], float]:
-    # A share of time may come out a little above 1.
-    return lambda row: min(float(row[column]), 1.0)
-
-
-def _least(wait: int, busy: Sequence[int]) -> Callable[[Vector], float]:
-    """The share of time for which tasks wait, but no more than the busiest of these is busy, where that is known."""
+def _share(column: int, busy: Sequence[int] = ()) -> Callable[[Vector], float]:
+    """Read a share, but at most that of the busiest of these, if known. A share of time may be a little above 1."""
 
     def read(row: Vector) -> float:
-        most = max((float(row[each]) for each in busy if row[each] == row[each]), default=np.inf)
-        return min(float(row[wait]), most, 1.0)
+        most = max((float(row[each]) for each in busy if row[each] == row[each]), default=1.0)
+        return min(float(row[column]), most, 1.0)
 
     return read
 
 
-def _share(used: int, available: int) -> Callable[[Vector], float]:
+def _part(used: int, available: int) -> Callable[[Vector], float]:
     def read(row: Vector) -> float:
         total = float(row[used] + row[available])
         return float(row[used]) / total if total > 0.0 else np.nan

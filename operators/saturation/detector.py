@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 LONGEST_S: Final = 60.0
-"""A reading counts for at most so long: nobody knows what was before it."""
+"""The longest time that a reading covers, in seconds: before that, the use is unknown."""
 
 HIGH: Final = 0.8
-"""What is in use for a share of the time is high from so much of the limit on: its onset is when it became so."""
+"""The share of the limit from which on a wait is high. Its onset is the time at which it became high."""
 
 RELEASED: Final = 0.75
-"""What is in use for a share of the time is saturated until its mean is below so much of the limit."""
+"""The share of the limit below which a wait is calm."""
 
 LEFT: Final = 1.2
-"""What fills up is full until so many times what is left at the limit is left."""
+"""A full resource is calm once this many times as much is left as at the limit."""
 
 SAMPLE_S: Final = 60.0
-"""How far apart two samples of what fills up are at least ..."""
+"""The shortest time between two samples of a resource that fills up, in seconds."""
 
 APART_S: Final = 900.0
-"""... and at most: beyond that nothing is known of what was between."""
+"""The longest time between two samples, in seconds. After a longer gap the trend begins anew."""
 
 MAX_RESOURCES: Final = 64
 
@@ -163,12 +163,11 @@ class Saturation:
         if samples and not 0.0 < ts - samples[-1][0] <= APART_S:
             samples = ()  # a gap, or a clock that was set back
         resource = resource._replace(samples=(*samples, (ts, value))[-SAMPLES:])
-        if not (self.forecast_s > 0.0) or resource.is_open:
-            return resource._replace(forecast_ts=math.nan)
         horizon_s = self.forecast_s * min(2.0 * value, 1.0) * (2.0 if resource.is_forecast else 1.0)
-        if not resource.full_s <= horizon_s:
-            return resource._replace(forecast_ts=math.nan)
-        return resource if resource.is_forecast else resource._replace(forecast_ts=ts)
+        soon = self.forecast_s > 0.0 and not resource.is_open and resource.full_s <= horizon_s
+        if soon and resource.is_forecast:
+            return resource
+        return resource._replace(forecast_ts=ts if soon else math.nan)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
@@ -214,7 +213,7 @@ class Scores(LastingScores):
         age_s: float,
     ) -> None:
         self.ts = ts
-        self.readings = {each.id: each for each in readings[:MAX_RESOURCES]}
+        self.readings = {each.id: each for each in readings}
         self.resources = resources
         self.limits = limits
         self.age_s = age_s

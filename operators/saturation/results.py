@@ -1,4 +1,4 @@
-"""What the operators of this room answer: the resources of a host, and who uses them."""
+"""The answers of the operators of this room: the resources of a host, and their users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 Name = Literal["cpu", "heat", "memory_pressure", "memory", "disk", "filesystem", "descriptors", "pids"]
 
 Use = Literal["cpu", "memory", "disk", "written", "descriptors", "threads"]
-"""What of a process takes from a resource."""
+"""The ways in which a process takes from a resource."""
 
 
 class Condition(NamedTuple):
@@ -19,7 +19,7 @@ class Condition(NamedTuple):
         name: in settings.
         feature: what is measured, with its base unit; that of a filesystem names it.
         fills: whether the resource fills up, rather than being in use for a share of the time.
-        use: what of a process takes from it; empty for nothing.
+        use: how a process takes from it.
         resource: the resource of an incident; empty for none of its own.
 
     """
@@ -27,18 +27,18 @@ class Condition(NamedTuple):
     name: Name
     feature: str
     fills: bool
-    use: Use | Literal[""]
+    use: Use
     resource: str
 
 
 SAMPLES: Final = 11
-"""A trend is one of so many samples."""
+"""The number of samples of a trend."""
 
 NEWEST: Final = 5
-"""The trend must still hold in so many of the newest steps."""
+"""The number of the newest steps in which the trend must still hold."""
 
 FORECAST: Final = "forecast "
-"""How the id of a forecast begins."""
+"""The beginning of the id of a forecast."""
 
 
 class Reading(NamedTuple):

@@ -221,15 +221,17 @@ def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[str]:
     from laggard.pipeline.bus import BusError  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
     from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID, open_at, past_incidents  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID, past_incidents  # noqa: PLC0415
     from laggard.pipeline.incidents.telling import headline  # noqa: PLC0415
 
+    ts = answer.frame.ts
     try:
-        past = past_incidents(bus, topics_of(settings), answer.frame.ts, key=answer.host)
+        past = past_incidents(bus, topics_of(settings), ts, key=answer.host)
     except BusError as error:
         click.secho(f"Whether an incident was open cannot be told: {error}", fg="yellow", err=True)
         return []
-    found = open_at((each for each in past.incidents if each.keyed_by == "host"), answer.frame.ts)
+    of_host = (each for each in past.incidents if each.keyed_by == "host")
+    found = [each for each in of_host if each.opened_ts <= ts and not each.merged_into]
     return [
         f"Incident {each.id[:SHORT_ID]}, since {moment(each.opened_ts)}: {headline(each)}" for each in found[:REPORTED]
     ]

@@ -93,7 +93,7 @@ class _Open:
 
     def resources(self) -> set[str]:
         """What is taken by those that are blamed now for what they do themselves."""
-        return {each for seen in self.going_on() if seen.scope != "host" for each in _taken(_program(seen))}
+        return {each for seen in self.going_on() if seen.scope != "host" for each in _taken(seen.blame)}
 
     def blames(self) -> bool:
         """Whether a program is blamed now."""

@@ -81,15 +81,6 @@ def folded(tellings: Iterable[Telling]) -> list[Telling]:
     return sorted(last.values(), key=lambda telling: (-telling.opened_ts, telling.id))
 
 
-def open_at(incidents: Iterable[Incident], ts: float) -> list[Incident]:
-    """Those that were open at a moment, the one that opened last first."""
-    return [
-        each
-        for each in incidents
-        if each.opened_ts <= ts and not each.merged_into and (each.change != "closed" or each.until_ts >= ts)
-    ]
-
-
 def lasted_s(incident: Incident, now: float) -> float:
     """For how long it has been so, or was, in seconds."""
     return max((incident.until_ts if incident.change == "closed" else now) - incident.opened_ts, 0.0)

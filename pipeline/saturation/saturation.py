@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
 from laggard.operators.saturation.results import FORECAST
 from laggard.pipeline.engine import stream as streams
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.outputs import Blame
-
-SATURATION: Final = "saturation"
 
 HOST, PROCESS = "host", "process"
 

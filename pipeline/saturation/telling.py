@@ -109,16 +109,12 @@ def saturation_sentence(
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
         told = _SATURATED[condition.name].replace("{name}", name).replace("{}", share)
         told += f"{left}. It has been so for {readable_duration(lasted_s)}."
-    if users is None or not condition.use:
-        return told
-    return told + _used(condition.use, users)
+    return told if users is None else told + _used(condition.use, users)
 
 
 def blamed_user(reading: Reading, users: Users) -> Blame | None:
     """Return the program that uses most of a resource; None if none uses much of it."""
     condition = reading.condition
-    if not condition.use:
-        return None
     first = next(iter(users.using(condition.use, 1)), None)
     if first is None or first.now < SHARE * users.total(condition.use):
         return None
