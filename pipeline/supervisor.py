@@ -27,8 +27,8 @@ LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
 """After it has run this long, a part that dies is started again after the first pause, not a longer one."""
 
-STOPPING_S = 15.0
-"""How long a part may take to stop before it is killed."""
+STOPPING_S = 60.0
+"""How long a part may take to stop before it is killed: on a busy disk the last write takes long."""
 
 _LOOK_S = 1.0
 _ENDING_S = 0.2

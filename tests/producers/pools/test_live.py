@@ -260,6 +260,8 @@ def test_postgres_has_a_pool_of_the_backends_of_one_user_and_database(
             for client in clients:
                 client.kill()
                 client.wait()
+            process.send_signal(signal.SIGINT)  # SIGTERM waits for what clients have asked for
+            process.wait(60)
 
 
 def test_a_build_makes_no_pool(looks: Callable[..., Looks], tmp_path: Path) -> None:
