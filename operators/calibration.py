@@ -145,7 +145,7 @@ class Calibration:
                 "expected a budget, a memory, a spread and a time above 0, "
                 f"got {per_day=}, {memory_s=}, {prior=}, {prior_s=}"
             )
-        self.per_day = per_day
+        self._per_day = per_day
         self.memory_s = memory_s
         self.prior = prior
         self.prior_s = prior_s
@@ -163,6 +163,17 @@ class Calibration:
         self._seen_s = 0.0
         self._waiting_s = 0.0
         self._spread, self.level = self._fit()
+
+    @property
+    def per_day(self) -> float:
+        """The budget. After a change, the limit holds until its next fit, or is fitted anew if nothing was learned."""
+        return self._per_day
+
+    @per_day.setter
+    def per_day(self, per_day: float) -> None:
+        self._per_day = per_day
+        if math.isnan(self._ts):
+            self._spread, self.level = self._fit()
 
     @property
     def limit(self) -> float:

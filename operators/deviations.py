@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from laggard.operators.gaussian.detector import Matrix
     from laggard.operators.lasting import Lasting
     from laggard.operators.lasting.scores import Scores as Lasts
+    from laggard.operators.lasting.series import Series, SeriesScores
     from laggard.operators.ranking import RowScore
+
+LASTING: Final = 2.0 / 3.0
+"""The share of the budget that is for anomalies that last."""
 
 
 class Deviations:
@@ -34,19 +38,26 @@ class Deviations:
     Parameters:
         gaussian: what judges the last seconds.
         lasting: what judges the last minutes; None for the published method alone.
+        false_alarms_per_day: the budget of both together, which may change at any time: `lasting` has `LASTING` of it
+            if it judges any feature of the frame.
 
     """
 
     state_version: ClassVar[int] = 3
 
-    def __init__(self, gaussian: Gaussian, lasting: Lasting | None = None) -> None:
+    def __init__(
+        self, gaussian: Gaussian, lasting: Lasting | Series | None = None, *, false_alarms_per_day: float = 1.0
+    ) -> None:
         self.gaussian = gaussian
         self.lasting = lasting
+        self.false_alarms_per_day = false_alarms_per_day
+        self._divided: tuple[Layout, float] | None = None
         # What follows from the state and the last frame; never part of a snapshot.
         self._scored: tuple[Sudden, Scores] | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
+        self._divide(layout)
         sudden = self.gaussian.score(ts, layout, values)
         if self._scored is None or self._scored[0] is not sudden:
             lasting = None if self.lasting is None else self.lasting.score(ts, layout, values)
@@ -60,6 +71,18 @@ class Deviations:
         if self.lasting is not None:
             self.lasting.learn(ts, layout, values)
         self.gaussian.learn(ts, layout, values, frozen=scores.frozen, accepted=scores.accepted)
+
+    def _divide(self, layout: Layout) -> None:
+        """Divide the budget between both parts."""
+        budget = self.false_alarms_per_day
+        if self._divided is not None and self._divided[0] is layout and self._divided[1] == budget:
+            return
+        self._divided = layout, budget
+        share = 0.0
+        if self.lasting is not None and self.lasting.judges(layout):
+            share = LASTING
+            self.lasting.false_alarms_per_day = share * budget
+        self.gaussian.false_alarms_per_day = (1.0 - share) * budget
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
@@ -89,11 +112,11 @@ class Scores(LastingScores):
 
     __slots__ = ("accepted", "frozen", "of_gaussian", "of_lasting")
 
-    def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | None) -> None:
+    def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | SeriesScores | None) -> None:
         self.of_gaussian = of_gaussian
         self.of_lasting = of_lasting
-        self.frozen = of_lasting.frozen if of_lasting is not None and of_lasting.state.anomalies else None
-        self.accepted = of_lasting.accepted if of_lasting is not None and of_lasting.state.accepted else None
+        self.frozen = None if of_lasting is None else of_lasting.frozen
+        self.accepted = None if of_lasting is None else of_lasting.accepted
         self.sudden = of_gaussian.level.score(of_gaussian.worst_without(self.frozen, self.accepted))
 
     @property

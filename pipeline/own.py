@@ -1,4 +1,4 @@
-"""The processes of laggard itself: each goes by a name of its own, which tells it from others, here and in `top`."""
+"""laggard itself: its processes, each with a name that tells it from others, here and in `top`; and its own frames."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ NAMES: Final[Mapping[Part, str]] = {
     "serve": "laggard-serve",
 }
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
+
+
+SCOPES: Final = frozenset({"agent", "source", "trace"})
+"""The scopes of frames in which a producer reports about itself."""
 
 
 def take_name(part: Part) -> None:

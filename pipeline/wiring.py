@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
+from laggard.pipeline.own import SCOPES as OWN_SCOPES
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
 if TYPE_CHECKING:
@@ -43,15 +44,18 @@ class Wired(Stage):
     Attributes:
         name: in settings, groups, snapshots and outputs: `gaussian`.
         topic: what it reads.
-        scopes: of which frames; for each key and scope there is an operator of its own. Marks ask the first one.
+        scopes: of which frames; for each key and scope there is an operator of its own.
         make: makes an operator; parameters that it is given take the place of those that the settings say.
         state_version: of the form of its state.
         parameters: what it was made with, for people to read in its outputs.
         migrations: by an older version of its state, what makes the next version's of it. A version that is not there
             is rebuilt from the input.
         answers_marks: whether a mark is answered with its ranking.
-        of_scope: parameters that differ for a scope.
+        of_scope: parameters that differ for a scope; for others at the empty one.
         hidden: scopes whose scores observers are not shown.
+        others: whether it takes frames of any other scope, too, but laggard's own.
+        false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
+        shares: of the scopes, in relation to each other; 1 if not given.
 
     """
 
@@ -65,10 +69,17 @@ class Wired(Stage):
     answers_marks: bool = True
     of_scope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    others: bool = False
+    false_alarms_per_day: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    def takes(self, scope: str) -> bool:
+        """Return whether the operator takes the frames of a scope."""
+        return scope in self.scopes or (self.others and scope not in OWN_SCOPES)
 
     def make_for(self, scope: str) -> Operator:
         """Make an operator for the frames of a scope."""
-        return self.make(**self.of_scope.get(scope, {}))
+        return self.make(**self.of_scope.get(scope if scope in self.scopes else "", {}))
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""
@@ -364,40 +375,37 @@ def _gaussian(settings: Settings) -> Wired:
     # Here, so that naming the operators does not load numpy and what else they need.
     from laggard.operators.deviations import MIGRATIONS, Deviations  # noqa: PLC0415
     from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
-    from laggard.operators.lasting import Lasting  # noqa: PLC0415
+    from laggard.operators.lasting import Lasting, Series  # noqa: PLC0415
 
     context_s = settings.seconds("gaussian.context")
     minimum_features = settings.count("gaussian.minimum_features")
     likelihood = cast("Likelihood", settings.choice("gaussian.likelihood"))
     false_alarms_per_day = settings.per_day("gaussian.false_alarms")
     accepted_after_s = settings.seconds("gaussian.accepted_after")
-    scopes = ("process", "host")
-
-    # The budget is the host's. Half of it is for lasting anomalies; the scopes share the rest for sudden ones.
-    lasting_per_day = 0.5 * false_alarms_per_day if likelihood == "scale_free" else 0.0
-    sudden_per_day = (false_alarms_per_day - lasting_per_day) / len(scopes)
+    lasts = likelihood == "scale_free"
     gaussian = partial(
         Gaussian,
         context_s=context_s,
         minimum_features=minimum_features,
         likelihood=likelihood,
-        false_alarms_per_day=sudden_per_day,
         weights=_WEIGHTS,
         resolution=RESOLUTION,
         waits=tuple(WAITS),
         stocks=_STOCKS,
     )
 
-    def make(*, lasting: bool = True, **parameters: Any) -> Deviations:
-        if not (lasting and lasting_per_day):
+    def make(*, scope: str = "process", **parameters: Any) -> Deviations:
+        if not lasts or scope == "host":  # a host is judged by what it is short of, not by what its processes use
             return Deviations(gaussian(**parameters))
-        lasts = Lasting(false_alarms_per_day=lasting_per_day, accepted_after_s=accepted_after_s)
-        return Deviations(gaussian(**parameters), lasts)
+        if scope == "process":
+            return Deviations(gaussian(**parameters), Lasting(accepted_after_s=accepted_after_s))
+        series = Series(resolution=RESOLUTION, accepted_after_s=accepted_after_s)
+        return Deviations(gaussian(**parameters), series)
 
     return Wired(
         "gaussian",
         COUNTERS,
-        scopes,
+        ("process", "host"),
         make,
         Deviations.state_version,
         {
@@ -408,8 +416,11 @@ def _gaussian(settings: Settings) -> Wired:
             "accepted_after_s": accepted_after_s,
         },
         MIGRATIONS,
-        # A host is judged by what it is short of, not by what its processes use together.
-        of_scope={"host": {"lasting": False}},
+        of_scope={"process": {}, "host": {"scope": "host"}, "": {"scope": ""}},
+        others=True,
+        false_alarms_per_day=false_alarms_per_day,
+        # What processes do suddenly, what they do for long twice, and what the host does.
+        shares={"process": 3.0 if lasts else 1.0},
     )
 
 
@@ -524,14 +535,11 @@ def _river(settings: Settings) -> Wired:
         raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
     context_s = settings.seconds("river.context")
     false_alarms_per_day = settings.per_day("river.false_alarms")
-    scopes = ("process", "host")
     return Wired(
         "river",
         COUNTERS,
-        scopes,
-        partial(
-            River, blueprint=blueprint, context_s=context_s, false_alarms_per_day=false_alarms_per_day / len(scopes)
-        ),
+        ("process", "host"),
+        partial(River, blueprint=blueprint, context_s=context_s),
         River.state_version,
         {
             "detector": detector,
@@ -540,6 +548,8 @@ def _river(settings: Settings) -> Wired:
             **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
         },
         MIGRATIONS,
+        others=True,
+        false_alarms_per_day=false_alarms_per_day,
     )
 
 

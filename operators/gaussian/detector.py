@@ -196,6 +196,15 @@ class Gaussian:
         self._settled = False
         self._judged: _Judged | None = None
 
+    @property
+    def false_alarms_per_day(self) -> float:
+        """The budget, which may change, see `Calibration.per_day`."""
+        return self._calibration.per_day
+
+    @false_alarms_per_day.setter
+    def false_alarms_per_day(self, budget: float) -> None:
+        self._calibration.per_day = budget
+
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unlike its usual self each row is at this tick. Changes nothing.
 

@@ -23,7 +23,7 @@ from laggard.operators.lasting.state import (
     places_of,
     still_there,
 )
-from laggard.operators.lasting.units import Columns, Pending, Sums, Units
+from laggard.operators.lasting.units import SPARE_NAMES, Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,6 +126,9 @@ class Lasting:
         false_alarms_per_day: the budget of this stream.
         accepted_after_s: an anomaly of this length becomes the new baseline.
 
+    Attributes:
+        false_alarms_per_day: the budget; it may change at any time.
+
     Example:
         >>> from types import SimpleNamespace
         >>> names = {"rows": ("a[1]", "b[2]"), "names": ("a", "b"), "features": ("cpu_user_ratio",)}
@@ -142,6 +145,9 @@ class Lasting:
 
     state_version: ClassVar[int] = 1
 
+    absent_is_nothing: ClassVar[bool] = True
+    """Whether an absent name is known to use nothing. Otherwise it is forgotten."""
+
     def __init__(
         self,
         *,
@@ -156,7 +162,7 @@ class Lasting:
         if not accepted_after_s > 0.0:
             raise ValueError(f"accepted_after_s: expected a time above 0, got {accepted_after_s!r}")
         self._cpu = [place for place, level in enumerate(self.quantities.levels) if level.startswith("cpu_")]
-        self._per_day = false_alarms_per_day
+        self.false_alarms_per_day = false_alarms_per_day
         self._accepted_after_s = accepted_after_s
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
         pending = Pending.none(0, len(self.quantities.levels))
@@ -166,6 +172,10 @@ class Lasting:
         self._columns: tuple[Layout, Columns] | None = None
         self._aligned: tuple[Layout, State, State] | None = None
         self._scored: tuple[float, Layout, Matrix, Scores] | None = None
+
+    def judges(self, layout: Layout) -> bool:
+        """Return whether it judges any feature of a frame."""
+        return not set(self.quantities.levels).isdisjoint(layout.features)
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
@@ -216,11 +226,13 @@ class Lasting:
         step = ts - state.last_ts
         if not self._is_gap(step, state):
             return replace(state, last_ts=ts, interval_s=step)
-        step = self._restart_step(step, state)
+        opened_ts = ts - self._restart_step(step, state)
+        # Ticks that are further apart than a gap are one twice: then they are the usual ones.
+        interval_s = step if step > 0.0 else state.interval_s
         evidence = tuple(emptied(each) for each in state.evidence)
         pending = Pending.none(*state.pending.total.shape)
         return replace(
-            state, evidence=evidence, pending=pending, opened_ts=ts - step, blocks=0, last_ts=ts, interval_s=step
+            state, evidence=evidence, pending=pending, opened_ts=opened_ts, blocks=0, last_ts=ts, interval_s=interval_s
         )
 
     def _closed(self, ts: float, state: State, layout: Layout, values: Matrix) -> State:
@@ -247,9 +259,10 @@ class Lasting:
         found = state
         if not state.units.match(layout):
             first = math.isnan(state.begin_ts)
-            units, source = state.units.aligned(layout, -math.inf if first else ts, state.last_ts)
+            spare = SPARE_NAMES if self.absent_is_nothing else 0
+            units, source = state.units.aligned(layout, -math.inf if first else ts, state.last_ts, spare)
             # The past of the names of the first frame is unknown, and that of rows that come later.
-            nothing = (np.arange(len(units)) < len(units.names)) & (not first)
+            nothing = (np.arange(len(units)) < len(units.names)) & (self.absent_is_nothing and not first)
             lived = 0.0 if first else max(ts - state.begin_ts, 0.0)
             low = state.evidence[0].taking(*self._sums_of(state.units).of(state.pending))
             evidence = tuple(
@@ -311,14 +324,14 @@ class Lasting:
         # The past of a name is known since the first tick, absent or not; that of a row since it came.
         since = np.maximum(units.first_ts, state.begin_ts)
         since[:names] = state.begin_ts
-        young = 1.0 + YOUNG_S / np.maximum(state.last_ts - since, LEAST_AGE_S)
-        sharing = max((units.present + len(units.rows)) / UNITS, 1.0) / self._per_day
+        young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
+        sharing = self._sharing(state)
         record *= np.float32(RECORDED)
         record += evidence.deviation
         record *= np.float32(sharing**BUDGET_POWER)
-        floor = np.float32(3.0 * sharing**FLOOR_POWER) * quantities.resolution
+        floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
         record += floor
-        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * floor
+        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * np.broadcast_to(floor, record.shape)[:, fresh]
         record *= young.astype(np.float32)
         z = np.divide(excess, record, out=record)
         if learned is not None:
@@ -340,6 +353,18 @@ class Lasting:
             self._anomaly(state, number, unit, quantity, sums, layout, values) for unit, quantity in subjects
         )
 
+    def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
+        """Return how many times longer than a sub-block a tick is; 1 if that is not to matter."""
+        return 1.0
+
+    def _sharing(self, state: State) -> float:
+        """Return b."""
+        return max((state.units.present + len(state.units.rows)) / UNITS, 1.0) / self.false_alarms_per_day
+
+    def _resolution(self, mean: Matrix) -> Matrix:  # noqa: ARG002 - others need it
+        """Return r, of a shape like (quantities, units)."""
+        return self.quantities.resolution
+
     def _anomaly(  # noqa: PLR0917 - the parts of an anomaly
         self, state: State, number: int, unit: int, quantity: int, sums: Sums, layout: Layout, values: Matrix
     ) -> Anomaly:  # fmt: skip
@@ -357,6 +382,7 @@ class Lasting:
         # The second-highest: neither a burst nor a sub-block of which the fault has only a part.
         excess = float(np.sort(parts)[-2]) - baseline
         calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * excess))
+        part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
         return Anomaly(
             unit=row if is_row else name,
             is_row=is_row,
@@ -365,7 +391,7 @@ class Lasting:
             quantity=quantity,
             scale=number,
             opened_ts=state.last_ts,
-            onset_ts=state.last_ts - SCALES[number].part_s * float(calm[0] if calm.size else PARTS),
+            onset_ts=state.last_ts - part_s * float(calm[0] if calm.size else PARTS),
             excess=excess,
             baseline=baseline,
             now=baseline + excess,

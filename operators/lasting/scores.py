@@ -62,16 +62,18 @@ class Scores:
         return found
 
     @property
-    def frozen(self) -> Flags:
-        """The rows of the frame that have an open anomaly, of their own or of their name, shape (rows,)."""
+    def frozen(self) -> Flags | None:
+        """The rows of the frame that have an open anomaly, their own or their name's, shape (rows,); None if none."""
         return self._rows_of(self.state.anomalies)
 
     @property
-    def accepted(self) -> Flags:
-        """The rows of the frame whose anomaly became the new baseline at this tick, shape (rows,)."""
+    def accepted(self) -> Flags | None:
+        """The rows of the frame whose anomaly became the new baseline at this tick; likewise."""
         return self._rows_of(self.state.accepted)
 
-    def _rows_of(self, anomalies: Sequence[Anomaly]) -> Flags:
+    def _rows_of(self, anomalies: Sequence[Anomaly]) -> Flags | None:
+        if not anomalies:
+            return None
         units = {(each.unit, each.is_row) for each in anomalies}
         pairs = zip(self.layout.rows, self.layout.names, strict=True)
         return np.array([(row, True) in units or (name, False) in units for row, name in pairs], bool)

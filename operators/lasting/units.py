@@ -64,13 +64,14 @@ class Units:
         """Compare the units with a layout."""
         return self.frame_rows == tuple(layout.rows) and self.frame_names == tuple(layout.names)
 
-    def aligned(self, layout: Layout, ts: float, last: float) -> tuple[Units, Places]:
+    def aligned(self, layout: Layout, ts: float, last: float, spare: int) -> tuple[Units, Places]:
         """Return the units of the next frame.
 
         Args:
             layout: the names of the next frame.
             ts: its time, seconds since the Unix epoch; -inf for the first frame.
             last: the time of the previous frame.
+            spare: the most absent names.
 
         Returns:
             The units, and the previous place of each; -1 for a new one.
@@ -83,8 +84,8 @@ class Units:
         seen_ts[: self.present] = last
         seen_ts[len(self.names) :] = last
         away = [name for name in self.names if name not in found]
-        if len(away) > SPARE_NAMES:
-            latest = sorted(away, key=lambda name: -seen_ts[before[name]])[:SPARE_NAMES]
+        if len(away) > spare:
+            latest = sorted(away, key=lambda name: -seen_ts[before[name]])[:spare]
             away = sorted(latest, key=before.__getitem__)
         names = (*found, *away)
         rows = tuple(layout.rows[place] for places in found.values() if len(places) > 1 for place in places)

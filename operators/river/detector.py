@@ -112,6 +112,15 @@ class River:
         self._held: WeakSet[Scores] = WeakSet()
         self._judged: tuple[float, Layout, Matrix, Scores] | None = None
 
+    @property
+    def false_alarms_per_day(self) -> float:
+        """The budget, which may change, see `Calibration.per_day`."""
+        return self._calibration.per_day
+
+    @false_alarms_per_day.setter
+    def false_alarms_per_day(self, budget: float) -> None:
+        self._calibration.per_day = budget
+
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unusual each row is at this tick, judged by what was learned before. Changes nothing.
 

@@ -14,13 +14,14 @@ import logging
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
+from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, asked, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame, Progress
     from laggard.pipeline.wiring import Wired
-
-MARK_WINDOW_S: Final = 120.0
-"""A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
 
 MARK_ROWS, MARK_FEATURES = 20, 10
 
@@ -92,7 +90,7 @@ class Task(RecordTask):
 
     def _empty(self) -> Keyed:
         """The state of a key of which nothing was heard."""
-        return Keyed({scope: Stream(self.wired.make_for(scope)) for scope in self.wired.scopes})
+        return Scopes({scope: Stream(self.wired.make_for(scope)) for scope in self.wired.scopes}, wired=self.wired)
 
     # Records.
 
@@ -115,11 +113,14 @@ class Task(RecordTask):
             return
         if record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
             self._tell_namesakes(frame.key)
-        if frame.scope not in self.wired.scopes:
+        if not self.wired.takes(frame.scope):
             self._observe(frame.key, lambda observer: observer.received(frame))
             return
-        keyed = self.states.open(frame.key, self.position)
-        stream = keyed.streams[frame.scope]
+        keyed = cast("Scopes", self.states.open(frame.key, self.position))
+        if (stream := keyed.stream(frame.scope)) is None:
+            expected = f"at most {MOST_SCOPES} scopes of {frame.key!r}: {', '.join(map(repr, keyed.streams))}"
+            self._refuse(record, f"{self._place(record)}: expected {expected}; got {frame.scope!r}")
+            return
         judged = stream.judge(frame)
         if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
@@ -133,7 +134,11 @@ class Task(RecordTask):
                     self.states.heard(record.key, record.offset)
                 self._refuse_late(record, frame.ts, stream.ts, stream.set_back)
             case "new":
+                if is_first := stream.offset < 0:
+                    keyed.share(frame.scope)
                 self._take(record, stream, frame)
+                if is_first:
+                    keyed.share()
                 self.states.heard(record.key, record.offset)
                 self._end_silent(frame.ts)
 
@@ -383,8 +388,8 @@ class Task(RecordTask):
             if mark.sequence in keyed.marks:
                 self._counts.duplicates += 1
                 return
-            blamed = self.wired.scopes[0]
             try:
+                blamed = asked(keyed.streams, self.wired, mark.ts)
                 found = _answer(keyed.streams[blamed], mark)
                 if found is not None:
                     told = _story(found, keyed.streams, blamed)
@@ -413,7 +418,7 @@ class Task(RecordTask):
 def _answer(stream: Stream, mark: Mark) -> Ranking | None:
     """What was unusual at the mark: the ranking of the newest frame, None when that is too far from the mark."""
     scores = stream.scores()
-    if scores is None or abs(mark.ts - stream.ts) > max(MARK_WINDOW_S, 2.0 * stream.interval_s):
+    if scores is None or not is_near(stream, mark.ts):
         return None
     return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
 

@@ -132,7 +132,8 @@ def lasting_sentence(
     usual = readable(first.feature, first.mean)
     if first.feature in _CORES:
         doing, usual = _CORES[first.feature].format(cores(judged(first))), cores(first.mean)
-    told = f"{who} {doing}. It has done so for {readable_duration(lasted_s)}; its baseline is {usual}."
+    does = f": {doing}. It has been so" if doing.startswith("its ") else f" {doing}. It has done so"
+    told = f"{who}{does} for {readable_duration(lasted_s)}; its baseline is {usual}."
     return told + _victims(judge(ranking).victims, "These wait longer than usual")
 
 

@@ -10,7 +10,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.history.series import least_unusual, longest_lull_s, value_of
+from laggard.pipeline.history.series import direction, least_unusual, longest_lull_s, value_of
 from laggard.pipeline.records import Frame
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Lookback:
 
     Attributes:
         about: see above.
-        now: the cell at the moment.
+        now: the cell at the moment. All values are times the `direction` of the feature.
         tick_s: see above.
         oldest: the time of the oldest frame of the scope.
         looks: how many there were.
@@ -98,7 +98,8 @@ class Lookback:
 
     def __init__(self, reader: Reader, about: Subject, *, moment: float, stop: int, tick_s: float) -> None:
         self.about = about
-        self.now = Point(moment, about.feature.value)
+        self._sign = direction(about.feature)
+        self.now = Point(moment, self._sign * about.feature.value)
         self.tick_s = tick_s
         self.looks = 0
         self._reader = reader
@@ -118,7 +119,7 @@ class Lookback:
         seen = False
         for frame in self._frames(start, min(stop, self._stop)):
             seen = True
-            if (value := value_of(frame, self.about.row, self.about.feature.feature)) >= least:
+            if (value := self._sign * value_of(frame, self.about.row, self.about.feature.feature)) >= least:
                 return Point(frame.ts, value)
         return None if seen else self.now
 
@@ -169,7 +170,7 @@ def began_before(past: Lookback, ts: float) -> tuple[float, bool]:
 def grown(past: Lookback) -> Beginning | None:
     """Since when a value has grown steadily to what it is, and from what; None where it has not, or not for long."""
     feature = past.about.feature
-    if feature.feature.endswith(NO_LEVELS) or not math.isfinite(past.now.value):
+    if feature.feature.endswith(NO_LEVELS) or direction(feature) < 0.0 or not math.isfinite(past.now.value):
         return None
     points, whole = _looks(past)
     begin = min(range(len(points)), key=lambda number: points[number].value)

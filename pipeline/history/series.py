@@ -118,10 +118,17 @@ class Reader:
                 continue  # a dead letter by now
 
 
-def least_unusual(feature: FeatureScore) -> float:
-    """From which value on a feature that is unusual has begun to be."""
+def direction(feature: FeatureScore) -> float:
+    """Return 1 for a feature that has risen, -1 for one that has fallen below its mean."""
     value = feature.value if feature.recent is None else feature.recent
-    usual = feature.mean if math.isfinite(feature.mean) else 0.0
+    return -1.0 if value < feature.mean else 1.0
+
+
+def least_unusual(feature: FeatureScore) -> float:
+    """Return the value, times `direction`, from which on a feature that is unusual has begun to be."""
+    sign = direction(feature)
+    value = sign * (feature.value if feature.recent is None else feature.recent)
+    usual = sign * feature.mean if math.isfinite(feature.mean) else 0.0
     spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
     # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.
     return min(usual + max(SIGMAS * spread, 0.1 * (value - usual)), value)
@@ -146,11 +153,11 @@ def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: 
         Seconds since the Unix epoch; NaN where no point is far from the usual.
 
     """
-    least, lull_s = least_unusual(feature), longest_lull_s(tick_s)
+    sign, least, lull_s = direction(feature), least_unusual(feature), longest_lull_s(tick_s)
     first = last = math.nan
     for ts, each in points:
         last = ts if math.isnan(last) else last
-        if each >= least:
+        if sign * each >= least:
             first = ts
         elif (last if math.isnan(first) else first) - ts > lull_s:
             break

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.engine.scopes import HOST
 from laggard.pipeline.history.series import Series, began, longest_lull_s, value_of
 from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.history.why import answer, blamed_stream
@@ -36,14 +38,13 @@ class Watch:
         self._reader = history.reader(host)
         end = self._end()
         self._task = history.task_at(host, end)
-        self._frames: dict[str, deque[Frame]] = {scope: deque(maxlen=KEPT_TICKS) for scope in self._task.wired.scopes}
-        blamed = self._frames[self._task.wired.scopes[0]]
+        self._frames: defaultdict[str, deque[Frame]] = defaultdict(partial(deque, maxlen=KEPT_TICKS))
         for _, record in self._reader.backwards(end):
-            if isinstance(record, Frame) and record.scope in self._frames:
+            if isinstance(record, Frame) and self._task.wired.takes(record.scope):
                 kept = self._frames[record.scope]
                 if len(kept) < KEPT_TICKS:
                     kept.appendleft(record)
-                if len(blamed) == KEPT_TICKS:
+                elif record.scope != HOST:
                     break
 
     @property

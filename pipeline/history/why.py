@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.engine.scopes import HOST, MARK_WINDOW_S, asked
 from laggard.pipeline.engine.snapshots import BASE_KEY
-from laggard.pipeline.engine.task import MARK_WINDOW_S, Task
+from laggard.pipeline.engine.task import Task
 from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
@@ -169,7 +170,7 @@ class History:
     Parameters:
         bus: where they are.
         topics: their names.
-        wired: the operator; its first scope is what is blamed.
+        wired: the operator.
 
     """
 
@@ -356,7 +357,7 @@ class History:
         return next((offset for offset, each in frames if each.ts > ts), end)
 
     def _is_blamed(self, record: Received) -> bool:
-        return isinstance(record, Frame) and record.scope == self._wired.scopes[0]
+        return isinstance(record, Frame) and record.scope != HOST and self._wired.takes(record.scope)
 
     def _outside(self, host: str, reader: Reader, stop: int, ts: float | None) -> OutsideError:
         oldest = self._bus.bounds(reader.partition)[0]
@@ -401,4 +402,4 @@ def answer(
 def blamed_stream(task: Task, host: str) -> Stream | None:
     """The frames that are ranked to find what is to blame, None before the first."""
     keyed = task.states.get(host)
-    return None if keyed is None else keyed.streams[task.wired.scopes[0]]
+    return None if keyed is None else keyed.streams[asked(keyed.streams, task.wired)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from laggard.pipeline.engine.task import MARK_WINDOW_S
+from laggard.pipeline.engine.scopes import MARK_WINDOW_S
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
 from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.records import Frame

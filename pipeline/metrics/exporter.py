@@ -44,6 +44,7 @@ from laggard.pipeline.metrics.incidents import ShownIncidents
 from laggard.pipeline.metrics.pools import ShownPools
 from laggard.pipeline.metrics.requests import ShownRequests
 from laggard.pipeline.metrics.samples import histogram, label, member, present, sample
+from laggard.pipeline.own import SCOPES as OWN_SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Incident
 
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
-_OWN: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
-"""Of frames in which a producer tells of itself."""
-
 MOST_OPEN: Final = 20
 """The most open anomalies of a stream that have series of their own."""
 
@@ -291,7 +289,7 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     frame, scores = one.frame, one.scores
     if scores is None:
-        if frame.scope not in _OWN:
+        if frame.scope not in OWN_SCOPES:
             return []
         shown: tuple[str, ...] = ("host",)
         if frame.scope == SOURCE_SCOPE:

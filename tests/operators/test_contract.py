@@ -13,7 +13,7 @@ from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.deviations import Deviations
 from laggard.operators.gaussian import Gaussian
-from laggard.operators.lasting import Lasting
+from laggard.operators.lasting import Lasting, Series
 from laggard.operators.regression import Regression
 from laggard.operators.river import Blueprint, River
 from laggard.operators.saturation import Saturation, Users
@@ -39,6 +39,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "deviations": lambda: Deviations(
         Gaussian(), Lasting(rates={"feature_0": 0.01, "feature_1": 0.01}, stocks={"feature_2": (0.01, 0.001)})
     ),
+    "series": lambda: Series(resolution={"_1": 0.01}),
+    "deviations, of any rows": lambda: Deviations(Gaussian(minimum_features=1), Series(), false_alarms_per_day=9.0),
     "cpu": Cpu,
     "cpu, all of it": lambda: Cpu(threshold=0.5, duration_s=7.0, conditions=tuple(CONDITIONS)),
     "saturation": lambda: Saturation(duration_s=10.0, limits={"cpu": 0.3, "disk": 0.2}),
@@ -270,6 +272,14 @@ def test_a_state_that_does_not_fit_is_refused_by_name(make: Callable[[], Any], l
             make().restore(snapshot | {"courses": snapshot["courses"] | {"sums": np.zeros((1, 3))}})
         return
 
+    if "groups" in snapshot:
+        (group,) = snapshot["groups"]
+        with pytest.raises(ValueError, match="levels: expected"):
+            make().restore(snapshot | {"groups": [group | {"features": ["another"]}]})
+        with pytest.raises(ValueError, match="evidence: expected 3 scales, got 2"):
+            make().restore(snapshot | {"groups": [group | {"evidence": group["evidence"][1:]}]})
+        return
+
     if "newcomers" in snapshot:
         first, *others = snapshot["evidence"]
         with pytest.raises(ValueError, match="mean: expected the shape"):
@@ -336,4 +346,5 @@ def test_rows_and_features_that_come_and_go_do_not_grow_the_state(make: Callable
             operator.learn(5.0 * tick, layout, np.full((4, 1), float(tick)))
         return size(operator.snapshot())
 
-    assert size_after(range(300)) == size_after(range(300, 400))
+    before = size_after(range(300))
+    assert size_after(range(300, 400)) <= 1.01 * before, "but for what is open just then"

@@ -28,7 +28,7 @@ class Machine:
     """One whose processes use what a test says, with a little noise."""
 
     def __init__(self) -> None:
-        self.deviations = Deviations(Gaussian(minimum_features=1), Lasting())
+        self.deviations = Deviations(Gaussian(minimum_features=1), Lasting(), false_alarms_per_day=3.0)
         self.ts = 1e9
         self.layout = Names(("web[1]", "db[2]", "job[3]"), ("web", "db", "job"), ("cpu_user_ratio", "memory_rss_bytes"))
         self.random = np.random.default_rng(1)

@@ -15,8 +15,10 @@ from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
+from laggard.pipeline.engine.scopes import Scopes
+from laggard.pipeline.engine.stream import Stream, Trigger
 from laggard.pipeline.pools.covariance import Comparing
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.requests.requests import Judging
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
@@ -60,13 +62,21 @@ def test_settings_become_parameters() -> None:
 @pytest.mark.parametrize(("likelihood", "sudden", "lasting"), [("scale_free", 0.5, 1.0), ("paper", 1.0, None)])
 def test_the_budget_of_a_host_is_shared(likelihood: str, sudden: float, lasting: float | None) -> None:
     wired, *_ = wire(settings_of("gaussian.false_alarms=2/day", f"gaussian.likelihood={likelihood}"))
-    operator = wired.make()
-    assert isinstance(operator, Deviations)
-    # One for processes, and one for the host as a whole.
-    assert len(wired.scopes) == 2
-    assert operator.gaussian._calibration.per_day == sudden
-    assert (None if operator.lasting is None else operator.lasting._per_day) == lasting
     assert wired.parameters["false_alarms_per_day"] == 2.0
+    host = Scopes({scope: Stream(wired.make_for(scope)) for scope in wired.scopes}, wired=wired)
+    layout = make_layout(("a[1]",), ("a",), ("cpu_user_ratio",))
+    for scope, stream in host.streams.items():
+        frame = Frame("host", "web-1", scope, 1e9, 1, layout, np.zeros((1, 1)))
+        stream.accept(frame, 1, stream.score(frame), Trigger())
+    host.share()
+    of_processes, of_host = (stream.operator for stream in host.streams.values())
+    assert isinstance(of_processes, Deviations)
+    assert isinstance(of_host, Deviations)
+    for operator, for_long in ((of_processes, lasting), (of_host, None)):
+        operator.score(1e9 + 5.0, layout, np.zeros((1, 1)))
+        assert operator.gaussian.false_alarms_per_day == pytest.approx(sudden)
+        found = None if operator.lasting is None else operator.lasting.false_alarms_per_day
+        assert found == (None if for_long is None else pytest.approx(for_long))
 
 
 def test_the_machines_of_the_host_are_those_of_the_operator() -> None:

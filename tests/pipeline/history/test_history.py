@@ -287,6 +287,14 @@ def test_since_when_a_value_is_far_from_its_usual(values, first):
     assert math.isnan(found) if first is None else found == 5.0 * first
 
 
+def test_a_fall_begins_where_it_falls():
+    points = [
+        (5.0 * n, value) for n, value in enumerate([90.0, 91.0, 89.0, 90.0, 91.0, 89.0, 90.0, 91.0, 50.0, 9.0, 8.0])
+    ]
+    fallen = FeatureScore("x_ratio", 9.0, 90.0, 1.0, 9.0)
+    assert began(reversed(points), fallen, 1.0) == 40.0
+
+
 def test_where_nothing_ever_varied_the_beginning_is_a_tenth_of_the_way():
     found = began([(9.0, 90.0), (8.0, 80.0), (7.0, 1.0), (2.0, 1.0)], FeatureScore("x", 90.0, 0.0, 0.0, 9.0), 1.0)
     assert found == 8.0

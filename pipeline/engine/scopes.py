@@ -1,0 +1,96 @@
+"""The frames of a host by their scopes: each scope has an operator of its own, and all share the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from laggard.pipeline.engine.states import Keyed
+from laggard.pipeline.engine.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.engine.stream import Operator
+    from laggard.pipeline.records import Decoder
+    from laggard.pipeline.wiring import Wired
+
+MARK_WINDOW_S: Final = 120.0
+"""A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
+
+MOST_SCOPES: Final = 16
+"""The most scopes of a host: a producer may name them as it likes."""
+
+HOST: Final = "host"
+
+
+class _Budgeted(Protocol):
+    false_alarms_per_day: float
+
+
+@dataclass(slots=True, eq=False)
+class Scopes(Keyed):
+    """An operator's state of one host.
+
+    Attributes:
+        wired: the operator.
+
+    """
+
+    wired: Wired = field(kw_only=True)
+
+    def stream(self, scope: str) -> Stream | None:
+        """Return the stream of a scope that the operator takes; None if there are too many others."""
+        if scope not in self.streams and len(self.streams) < MOST_SCOPES:
+            self.streams[scope] = Stream(self.wired.make_for(scope))
+        return self.streams.get(scope)
+
+    def begin_anew(self, scope: str, operator: Operator) -> Stream:
+        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        stream = Keyed.begin_anew(self, scope, operator)
+        self.share()
+        return stream
+
+    def share(self, first: str = "") -> None:
+        """Divide the budget among the scopes that have frames; `first`, which is about to have its first, has a share.
+
+        All follows from the scopes that have frames. So it is the same after a restart.
+        """
+        if not self.wired.false_alarms_per_day:
+            return
+        shares = {scope: self.wired.shares.get(scope, 1.0) for scope, each in self.streams.items() if each.offset >= 0}
+        mine = {first: self.wired.shares.get(first, 1.0)} if first else shares
+        budget = self.wired.false_alarms_per_day / sum((shares | mine).values() or (1.0,))
+        for scope, share in mine.items():
+            cast("_Budgeted", self.streams[scope].operator).false_alarms_per_day = budget * share
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        for scope in state["streams"]:
+            if self.wired.takes(scope):
+                self.stream(scope)
+        Keyed.restore(self, state, decoder, place)
+        self.share()
+
+
+def is_near(stream: Stream, ts: float) -> bool:
+    """Return whether a moment can be answered from the newest frame of a stream."""
+    return abs(ts - stream.ts) <= max(MARK_WINDOW_S, 2.0 * stream.interval_s)
+
+
+def asked(streams: Mapping[str, Stream], wired: Wired, ts: float | None = None) -> str:
+    """Return the scope that tells who is to blame at a moment, or now.
+
+    It is that of the most anomalous frame; without an anomaly the operator's first, if it has frames. What is said of
+    the host itself comes beside it.
+    """
+    found, best = wired.scopes[0], (-1.0, False, -1.0)
+    others = {scope: stream for scope, stream in streams.items() if scope != HOST}
+    newest = max((stream.ts for stream in others.values()), default=0.0) if ts is None else ts
+    for scope, stream in others.items():
+        if not is_near(stream, newest) or (scores := stream.scores()) is None:
+            continue
+        score = scores.score
+        if (rank := (score if score > 1.0 else 0.0, scope == wired.scopes[0], score)) > best:
+            found, best = scope, rank
+    return found
