@@ -339,7 +339,7 @@ def main() -> None:
     ]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        broker = stack.enter_context(Cluster(folder / "cluster", heap_mb=512, on_disk=True))
+        broker = stack.enter_context(Cluster(folder / "cluster", heap_mb=512))
         servers = tuple(broker.bootstrap.split(","))
         if given.latency:
             for client in CLIENTS:

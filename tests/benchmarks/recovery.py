@@ -220,7 +220,7 @@ def main() -> None:
         elif location == "kafka":
             from tests.brokers import Cluster  # noqa: PLC0415 - needs Java
 
-            location = ended.enter_context(Cluster(Path(folder) / "cluster", on_disk=True)).location
+            location = ended.enter_context(Cluster(Path(folder) / "cluster")).location
         print(f"{given.hosts} hosts, each {ROWS} x {FEATURES}, {os.cpu_count()} cores")
         Takeover(location, prefix, given.hosts, standby=given.standby).run(given.ticks)
 

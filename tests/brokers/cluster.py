@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import shutil
-import tempfile
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.brokers.node import BrokerError, Node
@@ -19,15 +17,12 @@ from tests.brokers.tools import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.brokers.authority import Authority
 
 HEAP_MB = 256
 """Of each broker. Most of what Kafka keeps in memory is the kernel's page cache."""
-
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES = 2 << 30
-"""The space that must be free in memory for data to be kept there."""
 
 CLIENT, INTERNAL, CONTROLLER = "CLIENT", "INTERNAL", "CONTROLLER"
 
@@ -68,8 +63,6 @@ QUICK: Mapping[str, str] = {
 class Cluster:
     """Brokers that know each other.
 
-    Their data is kept in memory where there is room: what they flush takes seconds on a disk that others use.
-
     Attributes:
         nodes: the brokers.
         bootstrap: what clients are given: addresses with commas between them.
@@ -89,13 +82,12 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         security: Security | None = None,
         heap_mb: int = HEAP_MB,
-        on_disk: bool = False,
     ) -> None:
         self.security = security or Security()
         self.authority = _authority(folder / "authority") if security else None
+        self._folder = folder
         self._id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._formatted = False
-        self._on_disk = on_disk
         ports = [(free_port(), free_port(), free_port()) for _ in range(brokers)]
         replicas = min(3, brokers)
         common = {
@@ -141,8 +133,6 @@ class Cluster:
     def start(self) -> None:
         """Start all brokers that do not run, and wait until they serve."""
         if not self._formatted:
-            for node in self.nodes:
-                self._place(node.folder / "data")
             with ThreadPoolExecutor(len(self.nodes)) as pool:
                 list(pool.map(lambda node: node.format(self._id, self.security.scram()), self.nodes))
             self._formatted = True
@@ -185,13 +175,7 @@ class Cluster:
         for node in self.nodes:
             if node.alive:
                 node.kill()
-            data = node.folder / "data"
-            if data.exists():
-                shutil.rmtree(data.resolve(), ignore_errors=True)
-
-    def _place(self, data: Path) -> None:
-        if not self._on_disk and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
-            data.symlink_to(tempfile.mkdtemp(prefix="laggard-tests-broker-", dir=MEMORY))
+            shutil.rmtree(self._folder / f"broker-{node.number}" / "data", ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()

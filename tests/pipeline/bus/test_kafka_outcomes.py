@@ -88,6 +88,13 @@ def commit_of(options: KafkaOptions) -> Commit:
     return Commit({partition: 1}, [output], [Snapshot("operator", partition, "a", 1, NOW, b"state")])
 
 
+def await_results(bus: KafkaBus, options: KafkaOptions, expected: list[bytes]) -> None:
+    """What is committed is seen once its marker is written, for which nobody waits if the answer is lost."""
+    deadline = time.monotonic() + 120
+    while (found := values(everything(bus, f"{options.prefix}results"))) != expected:
+        assert time.monotonic() < deadline, found
+
+
 @pytest.mark.parametrize("lost", ["answer", "request"])
 @pytest.mark.parametrize("meanwhile", ["nothing", "poll"])
 def test_a_commit_without_an_answer_is_made_once(
@@ -109,10 +116,7 @@ def test_a_commit_without_an_answer_is_made_once(
             expected = {"answer": [b"out"], "request": []}[lost]
             if meanwhile == "poll":
                 assert not again(lambda: member.poll(0.5)).records
-                # What is committed is seen once its marker is written, which nobody waits for where the answer is lost.
-                deadline = time.monotonic() + 120
-                while values(everything(other, f"{options.prefix}results")) != expected:
-                    assert time.monotonic() < deadline
+                await_results(other, options, expected)
             again(lambda: member.commit(commit))
             assert values(everything(other, f"{options.prefix}results")) == [b"out"]
             (partition,) = commit.offsets
@@ -140,7 +144,7 @@ def test_a_commit_that_was_made_is_not_made_again_for_what_is_left_of_it(
         proxy.heal()
         again(lambda: member.commit(Commit(commit.offsets, commit.outputs)))
         with KafkaBus(patient(options)) as other:
-            assert values(everything(other, f"{options.prefix}results")) == [b"out"]
+            await_results(other, options, [b"out"])
         member.close()
 
 
@@ -278,10 +282,10 @@ def test_a_member_with_nothing_to_read_does_not_take_a_slow_line_for_none(
 def test_a_backlog_is_read_through_a_slow_line(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
     _, proxy = line
     # All of it takes longer than the timeout; one answer, on a busy machine too, does not.
-    patient = replace(options, request_timeout_s=10.0)
+    patient = replace(options, request_timeout_s=20.0)
     partition = Partition(f"{options.prefix}input", 0)
     random = np.random.default_rng(1)
-    values = [random.bytes(800_000) for _ in range(16)]
+    values = [random.bytes(800_000) for _ in range(30)]
     with KafkaBus(patient) as bus:
         for value in values:
             bus.append([Outgoing(partition.topic, "key", value, NOW)])
