@@ -134,7 +134,7 @@ export default class One {
     const { blamed } = incident;
     if (incident.keyed_by !== "host" || !blamed?.feature) return undefined;
     const scope = seen.find((each) => each.blamed?.row === blamed.row && each.blamed.feature === blamed.feature)?.scope;
-    return scope === "process" || scope === "host" ? { row: scope === "host" ? "host" : blamed.row, feature: blamed.feature, scope } : undefined;
+    return scope ? { row: scope === "host" ? "host" : blamed.row, feature: blamed.feature, scope } : undefined;
   }
 
   #range() {
