@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -19,8 +21,7 @@ from tests.monitoring.fixtures import alertmanager, prometheus
 from tests.programs import MissingPartError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterator
 
 __all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
 
@@ -112,6 +113,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     parts = Counter(tuple(value) for report in skipped for name, value in report.user_properties if name == _LEFT_OUT)
     for (part, brings), tests in sorted(parts.items()):
         reporter.write_line(f"left out: {tests} tests that need {part}, which `{brings}` brings")
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder on a disk: that of `tmp_path` may be in memory."""
+    with tempfile.TemporaryDirectory(prefix="laggard-tests-", dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -166,7 +166,8 @@ def test_an_alert_leads_to_the_incident_and_to_the_list_where_there_are_several(
     page: Served, tab: Page, expects: Expects
 ) -> None:
     expects(UNSEEN)
-    tab.goto(f"{page.url}/incidents?host=web-1&at={T0:.0f}")
+    with tab.expect_response(re.compile(UNSEEN.removeprefix("GET ").removesuffix(".*404"))):
+        tab.goto(f"{page.url}/incidents?host=web-1&at={T0:.0f}")
     expect(tab).to_have_url(re.compile(f"id={HOG.id}"))
     expect(tab.get_by_role("heading", level=1)).to_have_text("closed web-1: hog")
     _, records = joined(anomaly(10, "dd", feature="io_write_bytes_per_s", resources=("disk",)))

@@ -53,9 +53,9 @@ def test_one_thread_burns_when_it_is_told_and_rests_when_it_is_told(command):
         assert used_s(program) > before
 
 
-def test_one_waits_for_the_disk(tmp_path):
+def test_one_waits_for_the_disk(disk):
     # Blocks that keep a fast disk busy, too.
-    with misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), tmp_path / "log"]) as program:
+    with misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), disk / "log"]) as program:
         wait_for_rounds(program, 5)
         states: list[bytes] = []
         before = used_s(program)
@@ -68,8 +68,8 @@ def test_one_waits_for_the_disk(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a cgroup")
-def test_one_thrashes_below_a_limit_of_memory(tmp_path):
-    data = write_uncached(tmp_path / "data", 64 * MIB)
+def test_one_thrashes_below_a_limit_of_memory(disk):
+    data = write_uncached(disk / "data", 64 * MIB)
     # Of less the kernel finds nothing to take back while the disk is busy, and kills it.
     with memory_limit(24 * MIB) as within, misbehaving([*within, compiled("thrashing"), data]) as program:
         wait_for_rounds(program, 300)  # from now on a page takes another one's place: the kernel reads some around each

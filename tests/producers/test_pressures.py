@@ -256,9 +256,9 @@ while True:
 """
 
 
-def test_the_kernel_of_this_machine_counts_who_waits_for_the_disk(real_group: Path, tmp_path: Path) -> None:
+def test_the_kernel_of_this_machine_counts_who_waits_for_the_disk(real_group: Path, disk: Path) -> None:
     pressures = Pressures(Clock())
-    command = [sys.executable, "-S", "-E", "-c", SYNCING, str(tmp_path / "synced")]
+    command = [sys.executable, "-S", "-E", "-c", SYNCING, str(disk / "synced")]
     with subprocess.Popen(command) as child:
         (real_group / "cgroup.procs").write_text(str(child.pid))
         waited = 0.0

@@ -85,11 +85,17 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def stays_running(pid: int) -> None:
-    """It is soon not stopped, and not again after that."""
-    wait_until(lambda: state(pid) != "T", "still stopped")
-    for _ in range(30):
-        assert state(pid) not in {"T", "gone"}
-        time.sleep(0.01)
+    """It is soon stopped no more. What slows it may do so until it hears of its end."""
+
+    def runs() -> bool:
+        for _ in range(30):
+            if (now := state(pid)) == "T":
+                return False
+            assert now != "gone"
+            time.sleep(0.01)
+        return True
+
+    wait_until(runs, "still stopped")
 
 
 # How often out of five a process is seen to run: less of it while it is slowed, whatever else this machine has to do.

@@ -255,10 +255,10 @@ def test_who_is_held_back_by_a_quota(tmp_path: Path, real_group: Path) -> None:
     assert 0.05 <= found[0].value <= 1.0
 
 
-def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path) -> None:
+def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path, disk: Path) -> None:
     bus = tmp_path / "laggard.db"
     with (
-        misbehaving([compiled("writing"), tmp_path / "written"]) as program,
+        misbehaving([compiled("writing"), disk / "written"]) as program,
         watching(tmp_path, 1.0, io_pressure=0.02) as concerned,
     ):
         concerned.add(program.pid)
@@ -269,16 +269,16 @@ def test_who_writes_while_the_host_waits_for_its_disk(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("_let_through")
 def test_who_waits_for_the_disk_beside_busy_cpus_in_a_control_group_of_its_own(
-    tmp_path: Path, pressed_group: Path
+    tmp_path: Path, disk: Path, pressed_group: Path
 ) -> None:
     """One thread waits, others compute on all CPUs: the host's pressure is half, no more."""
     bus, mib = tmp_path / "laggard.db", 1 << 20
-    file = write_uncached(tmp_path / "written", mib)
+    file = write_uncached(disk / "written", mib)
     operator, table = Cpu(conditions=["io_pressure"]), ProcessTable(Clock(), 0.5)
     found: list[Diagnosis] = []
     events: set[str] = set()
     with (
-        disk_limit(tmp_path, mib // 4) as within,
+        disk_limit(disk, mib // 4) as within,
         misbehaving([*within, compiled("writing", "-DBLOCKS=16"), file], busy=False) as stuck,
         misbehaving([compiled("burning", f"-DGRINDERS={2 * (os.cpu_count() or 1)}")]) as busy,
         watching(tmp_path, 5.0, io_pressure=0.85) as concerned,
@@ -305,9 +305,9 @@ def test_who_waits_for_the_disk_beside_busy_cpus_in_a_control_group_of_its_own(
     assert [row.partition("@")[0] for row in events] == [f"writing[{stuck.pid}"]
 
 
-def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path) -> None:
+def test_who_thrashes_while_the_host_waits_for_memory(tmp_path: Path, disk: Path) -> None:
     bus, mib = tmp_path / "laggard.db", 1 << 20
-    data = write_uncached(tmp_path / "data", 36 * mib)
+    data = write_uncached(disk / "data", 36 * mib)
     with (
         memory_limit(24 * mib) as within,
         misbehaving([*within, compiled("thrashing", "-DSWEEPERS=4"), data]) as program,

@@ -624,14 +624,14 @@ def test_in_uninterruptible_sleep_the_kernels_stack_is_told():
 
 @pytest.mark.slow
 @AS_ROOT
-def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_together(tmp_path):
+def test_of_a_thread_that_waits_for_the_disk_call_and_kernel_stack_belong_together(disk):
     def deep():
         stacks = diagnosis_of(session).phases[0].threads[0].stacks
         return [stack for stack in stacks if stack.locations and stack.locations[0].module == "[kernel]"]
 
     with (
         # Blocks that keep a fast disk busy for longer than a look takes, else call and stack are of two waits.
-        misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), tmp_path / "log"]) as program,
+        misbehaving([compiled("writing", f"-DBLOCK={1 << 25}", "-DBLOCKS=4"), disk / "log"]) as program,
         session_of(program.pid, ratio=1, passing=Real()) as session,
     ):
         look(session, 2)

@@ -165,9 +165,9 @@ def test_workers_that_a_program_forked_and_the_one_that_spins(looks: Callable[..
     assert one.of(process.pid) == {}
 
 
-def test_threads_that_work_spin_and_write_while_others_come_and_go(looks: Callable[..., Looks], tmp_path: Path) -> None:
+def test_threads_that_work_spin_and_write_while_others_come_and_go(looks: Callable[..., Looks], disk: Path) -> None:
     one = looks(threads=("pyth*",))
-    with running(*python(THREADS, tmp_path)) as process:
+    with running(*python(THREADS, disk)) as process:
         assert process.stdout
         process.stdout.readline()
         key = f"here/{Path(f'/proc/{process.pid}/comm').read_text().strip()}/exec"
