@@ -611,3 +611,25 @@ def test_the_focus_follows_to_the_view_that_was_opened(page: Served, tab: Page) 
     # What the view before listened to is gone with it: the key is heard once.
     tab.keyboard.press("?")
     expect(tab.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_rows_that_are_no_processes(tab: Page, tmp_path: Path) -> None:
+    path, layout, random = (
+        tmp_path / "bus.db",
+        make_layout(("store",), ("store",), ("open_ratio",)),
+        np.random.default_rng(1),
+    )
+    begin = time.time() - 200 * 30.0
+    with EmbeddedBus(path) as bus:
+        bus.create(Topics().specs())
+        for tick in range(200):
+            ratio = random.normal(0.99, 0.002) * (0.6 if tick >= 190 else 1.0)
+            frame = Frame("host", "shop-1", "branch", begin + 30.0 * tick, tick, layout, np.array([[ratio]]))
+            bus.append([Outgoing(Topics().name(COUNTERS), frame.key, encode(frame), frame.ts)])
+    with at_end(path, begin + 199 * 30.0) as page:
+        tab.goto(f"{page.url}/?host=shop-1")
+        expect(tab.get_by_role("heading", name="Rows: branch")).to_be_visible()
+        grid = tab.get_by_role("grid", name="Rows: branch")
+        expect(grid.get_by_role("columnheader", name="PID")).to_have_count(0)
+        expect(grid.locator("tbody tr")).to_contain_text(["store"])
+        expect(tab.get_by_role("heading", name="open_ratio of store")).to_be_visible()

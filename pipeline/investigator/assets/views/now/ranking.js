@@ -114,21 +114,23 @@ export function ranking(view) {
   const shown = shownRows(view);
   const with_ = { user: moment.rows.some((row) => row.user), container: moment.rows.some((row) => row.container) };
   const most = greatest(moment.rows.map((each) => each.score));
+  const processes = moment.scope === "process";
+  const title = processes ? "Processes" : `Rows: ${moment.scope}`;
   const cells = (each) => html`<td class="number now-score">${scored(each.score, most)}</td>
     <th scope="row"><span class="now-name" title=${each.took || nothing}>${each.name}</span>${badge(each)}</th>
-    <td class="number">${each.pid ?? ""}</td>
+    ${processes ? html`<td class="number">${each.pid ?? ""}</td>` : nothing}
     ${with_.user ? html`<td class="now-user" title=${each.user}>${each.user}</td>` : nothing}
     ${with_.container ? html`<td class="now-container" title=${each.container}>${each.container}</td>` : nothing}
     <td class="now-command" title=${each.command || each.took || nothing}>${each.row === HOST ? each.took : each.command}</td>`;
-  return html`<section class="card now-ranking" aria-label="Processes">
-    ${head(view, "Processes", moment.rows, shown)}
+  return html`<section class="card now-ranking" aria-label=${title}>
+    ${head(view, title, moment.rows, shown)}
     <div class="now-scroll">
-      <table role="grid" aria-label="Processes, the most anomalous first">
+      <table role="grid" aria-label="${title}, the most anomalous first">
         <thead>
           <tr>
             <th scope="col" class="number now-col-score">Score</th>
             <th scope="col" class="now-col-name">Name</th>
-            <th scope="col" class="number now-col-pid">PID</th>
+            ${processes ? html`<th scope="col" class="number now-col-pid">PID</th>` : nothing}
             ${with_.user ? html`<th scope="col" class="now-col-user">User</th>` : nothing}
             ${with_.container ? html`<th scope="col" class="now-col-container">Container</th>` : nothing}
             <th scope="col" class="now-col-command">Command</th>
