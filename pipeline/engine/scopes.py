@@ -78,7 +78,7 @@ def is_near(stream: Stream, ts: float) -> bool:
     return abs(ts - stream.ts) <= max(MARK_WINDOW_S, 2.0 * stream.interval_s)
 
 
-def asked(streams: Mapping[str, Stream], wired: Wired, ts: float | None = None) -> str:
+def answering(streams: Mapping[str, Stream], wired: Wired, ts: float | None = None) -> str:
     """Return the scope that tells who is to blame at a moment, or now.
 
     It is that of the most anomalous frame; without an anomaly the operator's first, if it has frames. What is said of

@@ -11,8 +11,8 @@ snapshot without content tells that to a later recovery. Where a key is told of 
 it is noted when the key falls silent. All of it follows from the records alone; what changes a key at the record of
 another one is in that very commit, so that a replay, which may begin behind that record, finds it done.
 
-Memory: `max_keys` states, of an operator each of `len(wired.scopes)` of them (see there; for `gaussian` 176 bytes per
-row and feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
+Memory: `max_keys` states, each with an operator for each scope (see there; for `gaussian` 176 bytes per row and
+feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
 commit, of which there are as many as fell due since the last one; and what the task's decoder remembers of names. A
 recovery holds the partition's newest snapshots as bytes beside the states that it makes of them.
 """

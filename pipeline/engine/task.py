@@ -21,7 +21,7 @@ from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
-from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, asked, is_near
+from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of
@@ -389,7 +389,7 @@ class Task(RecordTask):
                 self._counts.duplicates += 1
                 return
             try:
-                blamed = asked(keyed.streams, self.wired, mark.ts)
+                blamed = answering(keyed.streams, self.wired, mark.ts)
                 found = _answer(keyed.streams[blamed], mark)
                 if found is not None:
                     told = _story(found, keyed.streams, blamed)

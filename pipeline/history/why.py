@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.engine.migrations import newest_snapshots
-from laggard.pipeline.engine.scopes import HOST, MARK_WINDOW_S, asked
+from laggard.pipeline.engine.scopes import HOST, MARK_WINDOW_S, answering
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.explaining.explain import pid_of
@@ -402,4 +402,4 @@ def answer(
 def blamed_stream(task: Task, host: str) -> Stream | None:
     """The frames that are ranked to find what is to blame, None before the first."""
     keyed = task.states.get(host)
-    return None if keyed is None else keyed.streams[asked(keyed.streams, task.wired)]
+    return None if keyed is None else keyed.streams[answering(keyed.streams, task.wired)]
