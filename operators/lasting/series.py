@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
 
-FALLS: Final = "-"
-"""The prefix of a level that is the negative of a feature."""
+FALLS: Final = "\0"
+"""The prefix of a level that is the negative of a feature, which no name begins with."""
 
 RELATIVE, LEAST = 0.001, 1e-9
 """r of a feature is at least this share of its mean, and this."""
@@ -174,11 +174,10 @@ class Series:
         groups = self._groups
         if new and len(groups) < MOST_GROUPS:
             groups += (_Group(new, self._resolution, self._accepted_after_s),)
-        absent = [row for row in self._rows if row not in set(layout.rows)]
-        absent = sorted(absent, key=lambda row: -self._rows[row][1])[:SPARE_ROWS]
         here = dict(zip(layout.rows, layout.names, strict=True))
-        kept = set(absent)
-        rows = {row: each for row, each in self._rows.items() if row in here or row in kept}
+        absent = [row for row in self._rows if row not in here]
+        kept = {*here, *sorted(absent, key=lambda row: -self._rows[row][1])[:SPARE_ROWS]}
+        rows = {row: each for row, each in self._rows.items() if row in kept}
         rows |= {row: (name, rows[row][1] if row in rows else -np.inf) for row, name in here.items()}
         at = {row: place for place, row in enumerate(rows)}
         there = {feature: column for column, feature in enumerate(layout.features)}
