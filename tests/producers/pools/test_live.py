@@ -187,8 +187,12 @@ def test_threads_that_work_spin_and_write_while_others_come_and_go(looks: Callab
         assert rows["3"]["switches_voluntary_per_s"] > 20
         assert rows["0"]["io_write_bytes_per_s"] == 0
         held = one.table.held_files
-    one.look()
-    assert one.table.held_files < held, "they went with the process"
+
+    def fewer() -> bool:
+        one.look()
+        return one.table.held_files < held
+
+    until(fewer)  # they went with the process; those of others come and go
 
 
 def test_many_that_fork_while_they_are_read(looks: Callable[..., Looks]) -> None:
