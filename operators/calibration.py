@@ -294,3 +294,18 @@ def anew(state: dict[str, Any]) -> dict[str, Any]:
 def _last(true: NDArray[np.bool_]) -> int:
     """The place of the last one that is true, 0 where none is."""
     return len(true) - 1 - int(true[::-1].argmax()) if true.any() else 0
+
+
+class Calibrated:
+    """An operator whose scores a `Calibration` makes worth what they are."""
+
+    _calibration: Calibration
+
+    @property
+    def false_alarms_per_day(self) -> float:
+        """The budget, which may change, see `Calibration.per_day`."""
+        return self._calibration.per_day
+
+    @false_alarms_per_day.setter
+    def false_alarms_per_day(self, budget: float) -> None:
+        self._calibration.per_day = budget

@@ -40,6 +40,13 @@ class Layout(Protocol):
         """Command lines of the rows, one per row, or none at all."""
 
 
+def check_shape(layout: Layout, values: NDArray[np.floating]) -> None:
+    """Raise `ValueError` unless there is a row of values for each row, and a column for each feature."""
+    expected = (len(layout.rows), len(layout.features))
+    if values.shape != expected:
+        raise ValueError(f"expected values of shape {expected}, rows and features of the frame, got {values.shape}")
+
+
 class FrameOperator(Protocol):
     """A stateful, deterministic statistic over the frames of one key and scope.
 

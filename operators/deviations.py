@@ -51,7 +51,6 @@ class Deviations:
         self.gaussian = gaussian
         self.lasting = lasting
         self.false_alarms_per_day = false_alarms_per_day
-        self._divided: tuple[Layout, float] | None = None
         # What follows from the state and the last frame; never part of a snapshot.
         self._scored: tuple[Sudden, Scores] | None = None
 
@@ -74,11 +73,7 @@ class Deviations:
 
     def _divide(self, layout: Layout) -> None:
         """Divide the budget between both parts."""
-        budget = self.false_alarms_per_day
-        if self._divided is not None and self._divided[0] is layout and self._divided[1] == budget:
-            return
-        self._divided = layout, budget
-        share = 0.0
+        budget, share = self.false_alarms_per_day, 0.0
         if self.lasting is not None and self.lasting.judges(layout):
             share = LASTING
             self.lasting.false_alarms_per_day = share * budget

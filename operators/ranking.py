@@ -35,6 +35,11 @@ class FeatureScore:
     score: float
     recent: float | None = None
 
+    @property
+    def judged(self) -> float:
+        """The value that the score is of."""
+        return self.value if self.recent is None else self.recent
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

@@ -28,7 +28,7 @@ STEADY_S = 60.0
 """After it has run this long, a part that dies is started again after the first pause, not a longer one."""
 
 STOPPING_S = 60.0
-"""How long a part may take to stop before it is killed: on a busy disk the last write takes long."""
+"""The time that a part has to stop before it is killed, in seconds. On a busy disk the last write is slow."""
 
 _LOOK_S = 1.0
 _ENDING_S = 0.2

@@ -416,7 +416,7 @@ def _gaussian(settings: Settings) -> Wired:
             "accepted_after_s": accepted_after_s,
         },
         MIGRATIONS,
-        of_scope={"process": {}, "host": {"scope": "host"}, "": {"scope": ""}},
+        of_scope={"host": {"scope": "host"}, "": {"scope": ""}},
         others=True,
         false_alarms_per_day=false_alarms_per_day,
         # What processes do suddenly, what they do for long twice, and what the host does.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from laggard.operators.calibration import DAY_S, Calibration
+from laggard.operators.contract import check_shape
 from laggard.operators.covariance.bank import FEWEST, SETTLED, Bank, Tick
 from laggard.operators.covariance.clustering import au_p_values, ward
 from laggard.operators.covariance.distance import pairwise
@@ -311,7 +312,7 @@ class Covariance:
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Who deviates at this tick."""
-        _check(layout, values)
+        check_shape(layout, values)
         looks = self._look(ts, layout, values) if self._features else ()
         if looks:
             self._looked = ts, layout, values, looks
@@ -330,7 +331,7 @@ class Covariance:
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Take the tick into the state."""
-        _check(layout, values)
+        check_shape(layout, values)
         if (features := self._widened(layout)) != self._features:
             self._begin_anew(features)
         looked, self._looked = self._looked, None
@@ -1123,12 +1124,6 @@ class Covariance:
             depth.waves = {tuple(parent): _Wave(int(number), int(tick)) for parent, number, tick in part["waves"]}
             self._depths.append(depth)
         self._layout, self._looked = None, None
-
-
-def _check(layout: Layout, values: Matrix) -> None:
-    shape = len(layout.rows), len(layout.features)
-    if values.shape != shape:
-        raise ValueError(f"expected values of shape {shape}, one row per row name, got {values.shape}")
 
 
 def _wave_name(parent: Path, wave: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from laggard.operators.contract import check_shape
 from laggard.operators.cpu.measures import CONDITIONS, Columns, Readings
 from laggard.operators.cpu.scores import Scores
 from laggard.operators.cpu.watched import Watched
@@ -146,8 +147,7 @@ class Cpu:
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged
-        if values.shape != (expected := (len(layout.rows), len(layout.features))):
-            raise ValueError(f"expected values of shape {expected}, got {values.shape}")
+        check_shape(layout, values)
         if self._columns is None or self._columns[0] is not layout:
             self._columns = layout, Columns.of(layout)
         readings = Readings(self._columns[1], values, self._cpus_seen)

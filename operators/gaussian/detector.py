@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration, Level, Scale
+from laggard.operators.calibration import Calibrated, Calibration, Level, Scale
+from laggard.operators.contract import check_shape
 from laggard.operators.gaussian.bank import Bank
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import EPISODE_S
@@ -75,7 +76,7 @@ CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
 spread of the tail before any were seen, see `Calibration`; as of simulated machines (tests/evaluation)."""
 
 
-class Gaussian:
+class Gaussian(Calibrated):
     """Ranks the rows of a frame, and their features, by how unlike their usual selves they are.
 
     Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
@@ -196,23 +197,12 @@ class Gaussian:
         self._settled = False
         self._judged: _Judged | None = None
 
-    @property
-    def false_alarms_per_day(self) -> float:
-        """The budget, which may change, see `Calibration.per_day`."""
-        return self._calibration.per_day
-
-    @false_alarms_per_day.setter
-    def false_alarms_per_day(self, budget: float) -> None:
-        self._calibration.per_day = budget
-
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unlike its usual self each row is at this tick. Changes nothing.
 
         `values` has the shape (rows, features).
         """
-        if values.shape != (len(layout.rows), len(layout.features)):
-            expected = (len(layout.rows), len(layout.features))
-            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        check_shape(layout, values)
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged.scores

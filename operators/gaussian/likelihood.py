@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from laggard.operators.features import by_end
 from laggard.operators.gaussian.episodes import KNOWN
 from laggard.operators.gaussian.moments import Moments
 
@@ -64,9 +65,9 @@ class Weights:
         A feature's resolution is that of the longest name that it ends with, 0 where there is none.
         """
         ends = {end: weight for end, weight in weights.items() if end.startswith("_")}
-        each = np.array([weights.get(name, _by_end(name, ends, 1.0)) for name in features]).reshape(-1, 1)
+        each = np.array([weights.get(name, by_end(name, ends, 1.0)) for name in features]).reshape(-1, 1)
         distinct = np.unique(each).reshape(-1, 1)
-        least = np.array([_by_end(name, resolution, 0.0) ** 2 for name in features])
+        least = np.array([by_end(name, resolution, 0.0) ** 2 for name in features])
         if len(distinct) == 1:
             return cls(each, distinct, (slice(None),), least)
         return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct), least)
@@ -215,11 +216,6 @@ class Reference:
             floor,
             bool(count.any()),
         )
-
-
-def _by_end(name: str, values: Mapping[str, float], default: float) -> float:
-    """Return the value of the longest key that a name ends with."""
-    return values[max(found, key=len)] if (found := [end for end in values if name.endswith(end)]) else default
 
 
 def floor_of(weights: Weights, recurring: NDArray[np.float32] | None, rows: int) -> Matrix | None:

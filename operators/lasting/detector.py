@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from laggard.operators.contract import check_shape
 from laggard.operators.lasting.evidence import PARTS, RECORD_S, RECORDED, Evidence, Quantities, raised, recorded
 from laggard.operators.lasting.scores import Scores
 from laggard.operators.lasting.state import (
@@ -146,7 +147,7 @@ class Lasting:
     state_version: ClassVar[int] = 1
 
     absent_is_nothing: ClassVar[bool] = True
-    """Whether an absent name is known to use nothing. Otherwise it is forgotten."""
+    """Whether an absent name uses nothing. Otherwise its values are unknown, and it is forgotten."""
 
     def __init__(
         self,
@@ -179,9 +180,7 @@ class Lasting:
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
-        expected = (len(layout.rows), len(layout.features))
-        if values.shape != expected:
-            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        check_shape(layout, values)
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
         state = self._align(ts, layout)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from laggard.operators.contract import check_shape
+from laggard.operators.features import by_end
 from laggard.operators.lasting.detector import UNITS, Lasting
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.ranking import Ranking
@@ -55,8 +57,7 @@ class _Group(Lasting):
     absent_is_nothing: ClassVar[bool] = False
 
     def __init__(self, features: Sequence[str], resolution: Mapping[str, float], accepted_after_s: float) -> None:
-        ends = sorted(resolution, key=len, reverse=True)
-        each = {name: next((resolution[end] for end in ends if name.endswith(end)), LEAST) for name in features}
+        each = {name: by_end(name, resolution, LEAST) for name in features}
         falls = {FALLS + name: least for name, least in each.items()}
         super().__init__(rates=each | falls, stocks={}, accepted_after_s=accepted_after_s)
         self.features = tuple(features)
@@ -140,9 +141,7 @@ class Series:
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> SeriesScores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
-        expected = (len(layout.rows), len(layout.features))
-        if values.shape != expected:
-            raise ValueError(f"expected values of shape {expected} after the names, got {values.shape}")
+        check_shape(layout, values)
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
         aligned = self._align(layout)

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from laggard.operators.calibration import Calibration, Level, anew
+from laggard.operators.calibration import Calibrated, Calibration, Level, anew
 from laggard.operators.gaussian import MIGRATIONS as GAUSSIAN_MIGRATIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.likelihood import PSEUDO, TRUSTED
@@ -40,7 +40,7 @@ HALF: Final = 3.0
 """So many standard deviations above its usual a counter is half way from 0 to 1."""
 
 
-class River:
+class River(Calibrated):
     """Ranks the rows of a frame by how unusual a detector of river's finds them.
 
     What detectors see is free of units and of the sizes of rows: each counter's rise above its own row's usual, z
@@ -111,15 +111,6 @@ class River:
         # Answers that somebody holds, and that are to stay what they are; never part of a snapshot.
         self._held: WeakSet[Scores] = WeakSet()
         self._judged: tuple[float, Layout, Matrix, Scores] | None = None
-
-    @property
-    def false_alarms_per_day(self) -> float:
-        """The budget, which may change, see `Calibration.per_day`."""
-        return self._calibration.per_day
-
-    @false_alarms_per_day.setter
-    def false_alarms_per_day(self, budget: float) -> None:
-        self._calibration.per_day = budget
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """How unusual each row is at this tick, judged by what was learned before. Changes nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from laggard.operators.contract import LastingScores, Open
+from laggard.operators.contract import LastingScores, Open, check_shape
 from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.operators.saturation.conditions import CONDITIONS, LIMITS, Columns
 from laggard.operators.saturation.results import FORECAST, SAMPLES, Resource
@@ -107,8 +107,7 @@ class Saturation:
         """
         if self._scored is not None and self._scored[0] == ts and self._scored[1] is values:
             return self._scored[2]
-        if values.shape != (expected := (len(layout.rows), len(layout.features))):
-            raise ValueError(f"expected values of shape {expected}, got {values.shape}")
+        check_shape(layout, values)
         if self._columns is None or self._columns.layout is not layout:
             self._columns = Columns(layout)
         readings = self._columns.read(values[0]) if len(values) else []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, get_args
 
 import numpy as np
 
+from laggard.operators.contract import check_shape
 from laggard.operators.ranking import Ranking
 from laggard.operators.saturation.conditions import known
 from laggard.operators.saturation.results import Use, User
@@ -83,8 +84,7 @@ class Users:
         """
         if self._scored is not None and self._scored[0] == ts and self._scored[1] is values:
             return self._scored[2]
-        if values.shape != (expected := (len(layout.rows), len(layout.features))):
-            raise ValueError(f"expected values of shape {expected}, got {values.shape}")
+        check_shape(layout, values)
         if self._columns is None or self._columns.layout is not layout or self._columns.before is not self._state.names:
             self._columns = _Columns(layout, self._state.names)
         scores = UsersScores(ts, layout, self._columns, values, self._state)

@@ -79,7 +79,7 @@ def is_near(stream: Stream, ts: float) -> bool:
 
 
 def answering(streams: Mapping[str, Stream], wired: Wired, ts: float | None = None) -> str:
-    """Return the scope that tells who is to blame at a moment, or now.
+    """Return the scope whose frame answers a question about a moment, by default the newest.
 
     It is that of the most anomalous frame; without an anomaly the operator's first, if it has frames. What is said of
     the host itself comes beside it.

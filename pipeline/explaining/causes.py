@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from laggard.pipeline.explaining.explain import beside_usual, clause, judged, printable
+from laggard.pipeline.explaining.explain import beside_usual, clause, printable
 from laggard.pipeline.explaining.units import readable
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class HostCounters:
     def value(self, feature: str) -> float:
         """What was judged: the mean of the last few values where there is one; NaN where it is not there."""
         found = self._features.get(feature)
-        return math.nan if found is None else judged(found)
+        return math.nan if found is None else found.judged
 
     def usual(self, feature: str) -> float:
         """The usual mean; NaN where nothing is known."""
@@ -83,7 +83,7 @@ class HostCounters:
     def risen(self, feature: str, least: float) -> FeatureScore | None:
         """The feature where it is far above its usual and at least `least`, in its base unit."""
         found = self._features.get(feature)
-        return found if found is not None and found.score >= FIRM and judged(found) >= least else None
+        return found if found is not None and found.score >= FIRM and found.judged >= least else None
 
     def told(self, feature: str) -> str:
         """A clause that says what it is and, where it is known, what is usual."""

@@ -78,20 +78,15 @@ def comparison(feature: FeatureScore) -> str:
     return f"usually {usual}"
 
 
-def judged(feature: FeatureScore) -> float:
-    """The value that a feature's score is of."""
-    return feature.value if feature.recent is None else feature.recent
-
-
 def over(feature: FeatureScore) -> bool:
     """Whether what was judged is above its usual, but the newest value is not any more."""
-    return not feature.value > feature.mean and judged(feature) > feature.mean
+    return not feature.value > feature.mean and feature.judged > feature.mean
 
 
 def beside_usual(feature: FeatureScore, scope: str) -> str:
     """Say what was judged, and what is usual: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
     usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
-    told = clause(feature.feature, judged(feature), scope)
+    told = clause(feature.feature, feature.judged, scope)
     return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
 
 
@@ -116,7 +111,7 @@ def shortened(text: str, width: int) -> str:
 def _told(feature: FeatureScore, scope: str) -> str:
     """What a feature is beside its usual. What is over at this tick, but not yet for the score, is told as that."""
     if over(feature):
-        recent, now = judged(feature), readable(feature.feature, feature.value)
+        recent, now = feature.judged, readable(feature.feature, feature.value)
         past = comparison(replace(feature, value=recent))
         again = "as usual again" if now == readable(feature.feature, feature.mean) else now
         return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {again}"

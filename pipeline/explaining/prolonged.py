@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.explaining.explain import clause, judged, subject
+from laggard.pipeline.explaining.explain import clause, subject
 from laggard.pipeline.explaining.phrases import PROLONGED
 from laggard.pipeline.explaining.units import readable, readable_duration
 
@@ -65,7 +65,7 @@ def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
     if not row.features:
         return "Nothing is high for long."
     most = row.features[0]
-    told = clause(most.feature, judged(most), scope)
+    told = clause(most.feature, most.judged, scope)
     if scope == "host":
         return f"Nothing is high for long: on the host {told}."
     return f"Nothing is high for long. Most of all is {subject(row, commands, scope)}: {told}."
@@ -76,7 +76,7 @@ def _who(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
 
 
 def _did(feature: FeatureScore, scope: str) -> str:
-    value, known = judged(feature), PROLONGED.get(feature.feature)
+    value, known = feature.judged, PROLONGED.get(feature.feature)
     if known is None:
         return clause(feature.feature, value, scope).removeprefix("it ")
     shown = readable("", 60.0 * value) if "{} a minute" in known else readable(feature.feature, value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from laggard.pipeline.explaining.explain import judged, over, pid_of, printable, shortened
+from laggard.pipeline.explaining.explain import over, pid_of, printable, shortened
 from laggard.pipeline.explaining.telling import FAINT, compared, story
 from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_duration, readable_usual
 from laggard.pipeline.explaining.verdict import judge, only_waits
@@ -128,7 +128,7 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
             if row.basis == "threshold":
                 usual = f"high from {readable(each.feature, each.mean)}"
             if over(each) and each.score >= FAINT:
-                usual = f"lately {readable(each.feature, judged(each))}, {usual}"
+                usual = f"lately {readable(each.feature, each.judged)}, {usual}"
             if narrow:
                 yield line
                 yield Text(f"{'':10}{usual}, score {score_digits(each.score)}", "dim")

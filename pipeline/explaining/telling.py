@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.causes import causes
-from laggard.pipeline.explaining.explain import beside_usual, clause, finding, judged, pid_of, printable, subject
+from laggard.pipeline.explaining.explain import beside_usual, clause, finding, pid_of, printable, subject
 from laggard.pipeline.explaining.prolonged import prolonged_sentence
 from laggard.pipeline.explaining.units import cores, readable, readable_duration
 from laggard.pipeline.explaining.verdict import judge
@@ -128,10 +128,10 @@ def lasting_sentence(
     first = row.features[0]
     many = rows > 1
     who = f"`{printable(row.name)}` ({rows:,} processes together)" if many else subject(row, commands, scope)
-    doing = clause(first.feature, judged(first), scope).removeprefix("it ")
+    doing = clause(first.feature, first.judged, scope).removeprefix("it ")
     usual = readable(first.feature, first.mean)
     if first.feature in _CORES:
-        doing, usual = _CORES[first.feature].format(cores(judged(first))), cores(first.mean)
+        doing, usual = _CORES[first.feature].format(cores(first.judged)), cores(first.mean)
     does = f": {doing}. It has been so" if doing.startswith("its ") else f" {doing}. It has done so"
     told = f"{who}{does} for {readable_duration(lasted_s)}; its baseline is {usual}."
     return told + _victims(judge(ranking).victims, "These wait longer than usual")
@@ -221,7 +221,7 @@ def _others(rows: Sequence[RowScore]) -> str:
     pids = [str(pid) for row in rows if (pid := pid_of(row.row)) is not None]
     if len(pids) > MOST_PIDS:
         pids = [*pids[:MOST_PIDS], "..."]
-    values = sorted(judged(row.features[0]) for row in rows)
+    values = sorted(row.features[0].judged for row in rows)
     least, most = readable(feature, values[0]), readable(feature, values[-1])
     span = most if least == most else f"{least} to {most}"
     so = "So is 1" if len(rows) == 1 else f"So are {len(rows)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.causes import FIRM, HostCounters, causes
-from laggard.pipeline.explaining.explain import ALIKE, judged
+from laggard.pipeline.explaining.explain import ALIKE
 from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
         for each in ranking.rows
         if each.row not in taking and (feature := waits_for(each)) is not None
     ]
-    waiting.sort(key=lambda each: -judged(each.feature) / WAITS[each.feature.feature])
+    waiting.sort(key=lambda each: -each.feature.judged / WAITS[each.feature.feature])
     worst = culprits[0].score if culprits else 0.0
     own = [each for each in takers if is_own(each.name) and stands_out(each) and each.score >= ALIKE * worst]
     if not culprits and not ails:
@@ -187,12 +187,12 @@ def only_waits(row: RowScore) -> bool:
 def waits_for(row: RowScore) -> FeatureScore | None:
     """The feature that tells best how long a row waits, None where it does not wait longer than usual."""
     found = [each for each in row.features if above(each, WAITS.get(each.feature, math.inf))]
-    return max(found, key=lambda each: judged(each) / WAITS[each.feature], default=None)
+    return max(found, key=lambda each: each.judged / WAITS[each.feature], default=None)
 
 
 def above(feature: FeatureScore, least: float) -> bool:
     """Whether a value is at least `least`, twice its usual, and `SIGMAS` standard deviations above it."""
-    value, spread = judged(feature), feature.standard_deviation
+    value, spread = feature.judged, feature.standard_deviation
     if not math.isfinite(feature.mean):
         return False
     margin = SIGMAS * spread if math.isfinite(spread) else 0.0

@@ -120,14 +120,13 @@ class Reader:
 
 def direction(feature: FeatureScore) -> float:
     """Return 1 for a feature that has risen, -1 for one that has fallen below its mean."""
-    value = feature.value if feature.recent is None else feature.recent
-    return -1.0 if value < feature.mean else 1.0
+    return -1.0 if feature.judged < feature.mean else 1.0
 
 
 def least_unusual(feature: FeatureScore) -> float:
     """Return the value, times `direction`, from which on a feature that is unusual has begun to be."""
     sign = direction(feature)
-    value = sign * (feature.value if feature.recent is None else feature.recent)
+    value = sign * feature.judged
     usual = sign * feature.mean if math.isfinite(feature.mean) else 0.0
     spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
     # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.

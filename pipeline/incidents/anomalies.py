@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.explaining.causes import causes
-from laggard.pipeline.explaining.explain import judged
 from laggard.pipeline.explaining.verdict import judge, resources_of
 from laggard.pipeline.records.outputs import Blame
 
@@ -186,7 +185,7 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
 
 
 def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
-    value, usual, deviation = judged(feature), feature.mean, feature.standard_deviation
+    value, usual, deviation = feature.judged, feature.mean, feature.standard_deviation
     if row.basis == "threshold":  # that says nothing of what is usual
         usual = deviation = math.nan
     return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

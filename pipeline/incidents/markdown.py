@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from laggard.pipeline.diagnoses.words import sentence as doing
-from laggard.pipeline.explaining.explain import judged, printable
+from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable, readable_duration, readable_usual
 from laggard.pipeline.incidents.past import lasted_s, worst
 from laggard.pipeline.incidents.report import TOLD_FEATURES, TOLD_ROWS, whose
@@ -106,7 +106,7 @@ def _seen(evidence: Evidence, account: Account) -> Iterator[str]:
             usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
             beside = "above" if row.basis == "threshold" else "usually"
             told = f", {beside} {usual}" if math.isfinite(feature.mean) else ""
-            yield f"  - {code(feature.feature)}: {readable(feature.feature, judged(feature))}{told}"
+            yield f"  - {code(feature.feature)}: {readable(feature.feature, feature.judged)}{told}"
 
 
 def _rows(account: Account, evidence: Evidence) -> list[RowScore]:

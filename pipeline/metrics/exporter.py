@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Incident
 
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
+
 MOST_OPEN: Final = 20
 """The most open anomalies of a stream that have series of their own."""
 

@@ -346,5 +346,5 @@ def test_rows_and_features_that_come_and_go_do_not_grow_the_state(make: Callable
             operator.learn(5.0 * tick, layout, np.full((4, 1), float(tick)))
         return size(operator.snapshot())
 
-    before = size_after(range(300))
-    assert size_after(range(300, 400)) <= 1.01 * before, "but for what is open just then"
+    # Both end with a whole sub-block: one that is open takes a few values more.
+    assert size_after(range(300)) == size_after(range(300, 390))

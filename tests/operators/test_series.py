@@ -57,7 +57,7 @@ class Services:
         return self.layout
 
     def run(self, ticks: int, times: Mapping[tuple[str, str], float] | None = None) -> list[Told]:
-        """Let so many ticks pass; gives what opened. `times`: factors of values, by row and feature."""
+        """Let ticks pass, and return what opened. `times`: factors of the values, by row and feature."""
         before = len(self.told)
         for _ in range(ticks):
             self.ts += self.interval_s

@@ -32,7 +32,7 @@ ANSWER_S = 3.0
 
 _LOOKED_AT = 8
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What Python says of a server that closes the connection instead of greeting: which one, its version decides."""
+"""The errors of a server that closes the connection instead of greeting. Which of them comes depends on OpenSSL."""
 
 _BAD_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.explaining.explain import clause, judged, pid_of
+from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
@@ -329,7 +329,7 @@ def _row(found: Judged, row: RowScore, features: int | None) -> Row:
         basis_told=compared(row),
         age_s=_number(row.age_s),
         gone_s=row.gone_s,
-        took=clause(row.features[0].feature, judged(row.features[0]), scope) if row.features else "",
+        took=clause(row.features[0].feature, row.features[0].judged, scope) if row.features else "",
         features=[_feature(each) for each in shown],
         features_left_out=max(found.features.get(row.row, 0) - len(shown), 0),
     )
@@ -389,7 +389,7 @@ def _host_row(found: Judged, features: int | None) -> Row | None:
         basis_told="",
         age_s=_number(row.age_s),
         gone_s=0.0,
-        took=clause(row.features[0].feature, judged(row.features[0]), HOST) if row.features else "",
+        took=clause(row.features[0].feature, row.features[0].judged, HOST) if row.features else "",
         features=[_feature(each) for each in shown],
         features_left_out=len(row.features) - len(shown),
     )

@@ -89,7 +89,7 @@ def commit_of(options: KafkaOptions) -> Commit:
 
 
 def await_results(bus: KafkaBus, options: KafkaOptions, expected: list[bytes]) -> None:
-    """What is committed is seen once its marker is written, for which nobody waits if the answer is lost."""
+    """Wait for committed results. They are visible once their marker is written, even if the answer was lost."""
     deadline = time.monotonic() + 120
     while (found := values(everything(bus, f"{options.prefix}results"))) != expected:
         assert time.monotonic() < deadline, found

@@ -1,4 +1,4 @@
-"""What is slow on a host, asked of rows that are no processes."""
+"""Asking for the cause on a host whose rows are not processes."""
 
 from __future__ import annotations
 
