@@ -25,22 +25,33 @@ RANGES: dict[Scale, _Range] = {"linear": _Range(0.0, 512.0, 1), "logarithmic": _
 """Raw scores from 0 to 512, 1 apart; from -1,500 to 1e10, 6 % apart."""
 
 
+NOTICES: Final = 10.0
+"""The budget of notices: this many times that of incidents."""
+
+
 class Level(NamedTuple):
     """What raw scores are worth at one moment.
 
     Attributes:
         scale: the one on which the scores' tail is exponential.
         at: the score that the budget allows to be passed, on that scale.
+        notice_at: the score that the budget of notices allows to be passed, likewise; at most `at`.
 
     """
 
     scale: Scale
     at: float
+    notice_at: float
 
     @property
     def limit(self) -> float:
         """The raw score that the budget allows to be passed."""
         return self.at if self.scale == "linear" else math.sinh(self.at)
+
+    @property
+    def notice(self) -> float:
+        """The score from which on it is a notice, at most 1."""
+        return self.notice_at / self.at if self.scale == "linear" else math.exp(self.notice_at - self.at)
 
     def score(self, raw: float) -> float:
         """The raw score as a share of what the budget allows: 0 and more, above 1 is anomalous.
@@ -117,6 +128,7 @@ class Calibration:
         scale: `linear` or `logarithmic`, on which the tail is exponential.
         prior: the level that is passed once an hour, and b, on that scale, before anything was seen ...
         prior_s: ... and for how many seconds of stream that counts, at first.
+        notices: whether the level of notices is estimated, too; else it is that of incidents.
 
     Attributes:
         level: what raw scores are worth now.
@@ -139,6 +151,7 @@ class Calibration:
         scale: Scale = "linear",
         prior: tuple[float, float] = (140.0, 30.0),
         prior_s: float = 900.0,
+        notices: bool = False,
     ) -> None:
         if not (per_day > 0.0 and memory_s > 0.0 and prior[1] > 0.0 and prior_s > 0.0):
             raise ValueError(
@@ -149,6 +162,7 @@ class Calibration:
         self.memory_s = memory_s
         self.prior = prior
         self.prior_s = prior_s
+        self.notices = notices
         self.scale: Scale = scale
         lowest, highest, steps = self._range = RANGES[scale]
         levels = np.linspace(lowest, highest, round((highest - lowest) * steps), endpoint=False)
@@ -226,11 +240,20 @@ class Calibration:
 
     def _fit(self) -> tuple[float, Level]:
         """The spread of the tail, and what raw scores are worth."""
-        lowest, highest, steps = self._range
         weight = self.prior_s / (self.prior_s + self._seen_s)
         counts = self._counts + weight * self._assumed
+        seen_days = (self._seen_s + weight * self.prior_s) / DAY_S
         # Of the first day's budget one incident may be spent at once.
-        allowed = self.per_day / DAY_S * (self._seen_s + weight * self.prior_s) + weight * min(self.per_day, 1.0)
+        spread, at = self._return_level(counts, self.per_day * seen_days + weight * min(self.per_day, 1.0))
+        if not self.notices:
+            return spread, Level(self.scale, at, at)
+        notices = NOTICES * self.per_day
+        _, notice_at = self._return_level(counts, notices * seen_days + weight * min(notices, 1.0))
+        return spread, Level(self.scale, at, min(notice_at, at))
+
+    def _return_level(self, counts: NDArray[np.float64], allowed: float) -> tuple[float, float]:
+        """The spread of the tail, and the level that so many incidents reach."""
+        lowest, highest, steps = self._range
         start = _last(counts >= max(PEAKS, allowed))
         peaks = max(float(counts[start]), PEAKS)
         # The area below the curve is the sum of the excesses.
@@ -240,7 +263,7 @@ class Calibration:
         ratio = max(peaks / allowed, 1.0)
         at = lowest + start / steps + known * spread * (ratio ** (1.0 / known) - 1.0)
         at = max(at, lowest + (_last(counts > allowed + math.sqrt(allowed) + 1.0) + 1) / steps)
-        return spread, Level(self.scale, min(at, highest))
+        return spread, min(at, highest)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
@@ -255,6 +278,7 @@ class Calibration:
             "waiting_s": self._waiting_s,
             "spread": self._spread,
             "limit": self.level.at,
+            **({"notice": self.level.notice_at} if self.notices else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -268,7 +292,9 @@ class Calibration:
         self._ts, self._fitted = float(state["ts"]), float(state["fitted"])
         self._age_s = float(state["age_s"])
         self._seen_s, self._waiting_s = float(state["seen_s"]), float(state["waiting_s"])
-        self._spread, self.level = float(state["spread"]), Level(self.scale, float(state["limit"]))
+        limit = float(state["limit"])
+        notice = float(state["notice"]) if self.notices else limit
+        self._spread, self.level = float(state["spread"]), Level(self.scale, limit, notice)
 
 
 def anew(state: dict[str, Any]) -> dict[str, Any]:

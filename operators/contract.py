@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -92,12 +93,15 @@ class LastingScores(ABC):
 
     Attributes:
         sudden: the score of all rows without an open anomaly: above 1 is anomalous.
+        suspicion: how suspicious these rows are: above 1 is a notice, which may come more often than an anomaly. 0 if
+            the operator has no such budget.
 
     """
 
-    __slots__ = ("sudden",)
+    __slots__ = ("sudden", "suspicion")
 
     sudden: float
+    suspicion: float
 
     @property
     @abstractmethod
@@ -110,3 +114,10 @@ class LastingScores(ABC):
 
         If `anomaly` is empty, that of all rows without an open anomaly, whose score is `sudden`.
         """
+
+    def suspects(self, rows: int, features: int) -> tuple[Ranking, float]:
+        """Return the ranking of the rows without an open anomaly, the one that `suspicion` is about first.
+
+        And the estimated time of its onset, seconds since the Unix epoch; NaN if it deviates suddenly.
+        """
+        return self.about("", rows, features), math.nan

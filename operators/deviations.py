@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from laggard.operators.contract import LastingScores
 from laggard.operators.gaussian.versions import MIGRATIONS as OF_GAUSSIAN
+from laggard.operators.lasting.state import SCALES
 from laggard.operators.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Deviations:
 
     """
 
-    state_version: ClassVar[int] = 3
+    state_version: ClassVar[int] = 4
 
     def __init__(
         self, gaussian: Gaussian, lasting: Lasting | Series | None = None, *, false_alarms_per_day: float = 1.0
@@ -102,10 +104,11 @@ class Scores(LastingScores):
         frozen: the rows with an open anomaly, shape (rows,); None if there are none.
         accepted: the rows whose anomaly became the new baseline at this tick, likewise.
         sudden: the score of all other rows, of the last seconds: above 1 is anomalous.
+        suspicion: how suspicious these rows are: above 1 is a notice.
 
     """
 
-    __slots__ = ("accepted", "frozen", "of_gaussian", "of_lasting")
+    __slots__ = ("_suspicion", "accepted", "frozen", "of_gaussian", "of_lasting")
 
     def __init__(self, of_gaussian: Sudden, of_lasting: Lasts | SeriesScores | None) -> None:
         self.of_gaussian = of_gaussian
@@ -113,6 +116,9 @@ class Scores(LastingScores):
         self.frozen = None if of_lasting is None else of_lasting.frozen
         self.accepted = None if of_lasting is None else of_lasting.accepted
         self.sudden = of_gaussian.level.score(of_gaussian.worst_without(self.frozen, self.accepted))
+        self._suspicion = self.sudden / of_gaussian.level.notice
+        lasts = 0.0 if of_lasting is None else of_lasting.suspicion
+        self.suspicion = max(self._suspicion, lasts)
 
     @property
     def score(self) -> float:
@@ -154,6 +160,18 @@ class Scores(LastingScores):
         given = self.of_gaussian
         return Ranking(given.ts, first.score, (first, *others)[:rows], given.age_s, given.young)
 
+    def suspects(self, rows: int, features: int) -> tuple[Ranking, float]:
+        """Rank the rows without an open anomaly, the one that `suspicion` is about first; see `LastingScores`."""
+        found = self._others(rows, features)
+        suspect = None
+        if self.suspicion > self._suspicion and self.of_lasting is not None:
+            suspect = self.of_lasting.suspect(features)
+        if suspect is None:
+            return found, math.nan
+        first, onset_ts = suspect
+        others = (row for row in found.rows if row.row != first.row)
+        return replace(found, score=first.score, rows=(first, *others)[:rows]), onset_ts
+
     def _others(self, rows: int, features: int) -> Ranking:
         found = self.of_gaussian.ranking(rows, features)
         masks = [rows for rows in (self.frozen, self.accepted) if rows is not None]
@@ -182,5 +200,17 @@ def _wrapped(state: dict[str, Any]) -> dict[str, Any]:
     return {"gaussian": state, "lasting": None}
 
 
-MIGRATIONS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {**OF_GAUSSIAN, 2: _wrapped}
+def _noticing(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 knew no notices. There are none until the next fit, or until a unit is near its limit again."""
+    of_gaussian, lasting = state["gaussian"], state["lasting"]
+    calibration = {**of_gaussian["calibration"], "notice": of_gaussian["calibration"]["limit"]}
+    nothing = {"nearest": [None] * len(SCALES)}
+    if lasting is not None and "groups" in lasting:
+        lasting = {**lasting, "groups": [{**each, **nothing} for each in lasting["groups"]]}
+    elif lasting is not None:
+        lasting = {**lasting, **nothing}
+    return {"gaussian": {**of_gaussian, "calibration": calibration}, "lasting": lasting}
+
+
+MIGRATIONS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {**OF_GAUSSIAN, 2: _wrapped, 3: _noticing}
 """By the version of a state: what makes the next one of it."""

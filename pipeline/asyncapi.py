@@ -47,7 +47,7 @@ _MESSAGES: Final = {
     APPLICATIONS: ("frame", "wish"),
     POOLS: ("frame",),
     REQUESTS: ("request",),
-    ANOMALIES: ("anomaly", "progress", "incident", "ranking", "pool", OUTLYING),
+    ANOMALIES: ("anomaly", "progress", "notice", "incident", "ranking", "pool", OUTLYING),
     MODELS: ("model",),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
@@ -161,6 +161,7 @@ def _messages() -> Schema:
         "wish": _packed("wish", "What a person wants of a metric in performance models.", "application"),
         "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
         "progress": _event("progress", "that of the anomaly"),
+        "notice": _event("notice", "the host that it is about"),
         "incident": _event("incident", "that of its anomalies"),
         "ranking": _event("ranking", "the host that was marked"),
         "model": _event("model", "the application that it is about"),
@@ -222,7 +223,7 @@ def _event(kind: str, key: str, component: str = "") -> Schema:
 def _schemas() -> Schema:
     """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "progress", "incident", "ranking", "model", "pool", "request", "diagnosis"):
+    for kind in ("anomaly", "progress", "notice", "incident", "ranking", "model", "pool", "request", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs", {})
         component = OUTLYING if kind == "request" else kind

@@ -20,6 +20,7 @@ from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
     Incident,
+    Notice,
     Progress,
     RankingOutput,
     ScoreOutput,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 Told = (
     Anomaly
     | Progress
+    | Notice
     | Incident
     | RankingOutput
     | ModelOutput

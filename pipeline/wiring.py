@@ -110,6 +110,11 @@ _WEIGHTS: Mapping[str, float] = {
     # When the machine booted, and how many CPUs it has, is no use of anything.
     "boot_timestamp_seconds": 0.0,
     "cpus": 0.0,
+    # More of it hurts nobody.
+    "cpu_idle_ratio": 0.0,
+    "memory_available_bytes": 0.0,
+    "memory_free_bytes": 0.0,
+    "memory_cached_bytes": 0.0,
     # What fills up is judged by how much is left: the operator `saturation`.
     "_used_ratio": 0.0,
     "_unused_bytes": 0.0,
@@ -392,6 +397,7 @@ def _gaussian(settings: Settings) -> Wired:
         resolution=RESOLUTION,
         waits=tuple(WAITS),
         stocks=_STOCKS,
+        notices=True,
     )
 
     def make(*, scope: str = "process", **parameters: Any) -> Deviations:

@@ -119,6 +119,7 @@ class Gaussian(Calibrated):
         episodes: whether what is far off is learned as an episode first, see `Episodes`. Only with `scale_free`.
         share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 for not at
             all. Only with `scale_free`.
+        notices: whether the level of notices is estimated, too, see `Calibration`.
 
     Example:
         >>> from types import SimpleNamespace
@@ -154,6 +155,7 @@ class Gaussian(Calibrated):
         cohorts: bool = True,
         episodes: bool = True,
         share: float = 0.6,
+        notices: bool = False,
     ) -> None:
         if likelihood not in CALIBRATIONS:
             raise ValueError(f"likelihood: expected scale_free or paper, got {likelihood!r}")
@@ -177,7 +179,7 @@ class Gaussian(Calibrated):
         self.share = share if likelihood == "scale_free" else 0.0
         self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
         scale, prior = CALIBRATIONS[likelihood]
-        self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior)
+        self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior, notices=notices)
         self._suspects: dict[str, tuple[float, RowScore]] = {}
         self._prospects: dict[str, tuple[float, RowScore]] | None = None  # those once an alignment is learned
         self._bank = Bank.empty()

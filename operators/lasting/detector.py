@@ -6,7 +6,8 @@ import itertools
 import math
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from laggard.operators.contract import check_shape
 from laggard.operators.lasting.evidence import PARTS, RECORD_S, RECORDED, Evidence, Quantities, raised, recorded
 from laggard.operators.lasting.scores import Scores
 from laggard.operators.lasting.state import (
+    BUDGET_POWER,
     KEPT,
+    NOTICED,
     SCALES,
     YOUNG_S,
     Anomaly,
@@ -27,7 +30,7 @@ from laggard.operators.lasting.state import (
 from laggard.operators.lasting.units import SPARE_NAMES, Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,14 +40,13 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
 
+_T = TypeVar("_T")
+
 BLOCKS: Final = tuple(itertools.accumulate((each.blocks for each in SCALES), operator.mul))
 """The number of the shortest sub-blocks in one of each scale."""
 
 UNITS: Final = 100.0
 """The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
-
-BUDGET_POWER: Final = 0.5
-"""z has a heavy tail: a tenth of the false alarms needs three times the limit."""
 
 FLOOR_POWER: Final = 0.25
 """r grows less with the number of units: the tail is that of what they do."""
@@ -270,7 +272,12 @@ class Lasting:
             )
             pending = Pending.none(len(layout.rows), len(self.quantities.levels))
             anomalies = still_there(state.anomalies, units)
-            found = replace(state, units=units, pending=pending, evidence=evidence, anomalies=anomalies)
+            nearest = tuple(
+                None if each is None else next(iter(still_there((each,), units)), None) for each in state.nearest
+            )
+            found = replace(
+                state, units=units, pending=pending, evidence=evidence, anomalies=anomalies, nearest=nearest
+            )
         if math.isnan(found.begin_ts):
             found = replace(found, begin_ts=ts)
         self._aligned = layout, state, found
@@ -339,18 +346,37 @@ class Lasting:
         worst = z[best, np.arange(z.shape[1])] / scale.limit
         newcomers = state.newcomers.copy()
         newcomers[number] = highest, second
-        nearest = float(worst.max(initial=0.0))
         _put(state, number, evidence)
         state.newcomers = newcomers
-        state.near = tuple(nearest if each == number else old for each, old in enumerate(state.near))
-        if nearest <= 1.0:
+        state.near = _changed(state.near, number, float(worst.max(initial=0.0)))
+        state.nearest = _changed(state.nearest, number, None)
+        if state.near[number] > NOTICED:
+            subjects = partial(_subjects, best=best, excess=excess, sums=sums, names=names)
+            self._report(
+                state,
+                number,
+                worst,
+                subjects,
+                lambda unit, quantity: self._anomaly(state, number, unit, quantity, sums, layout, values),
+            )
+
+    def _report(
+        self,
+        state: State,
+        number: int,
+        worst: Matrix,
+        subjects: Callable[[Places], list[tuple[int, int]]],
+        make: Callable[[int, int], Anomaly],
+    ) -> None:
+        """Open the anomalies that pass the limit of a scale, or note the unit that is nearest to it."""
+        if state.near[number] <= 1.0:
+            nearest = [make(*each) for each in subjects(np.array([worst.argmax()]))]
+            state.nearest = _changed(state.nearest, number, next(iter(nearest), None))
             return
         beyond = np.flatnonzero(worst > 1.0)
         beyond = beyond[np.argsort(-worst[beyond], kind="stable")]
-        subjects = _subjects(beyond, best, excess, sums, names)[: max(MOST_OPEN - len(state.anomalies), 0)]
-        state.anomalies += tuple(
-            self._anomaly(state, number, unit, quantity, sums, layout, values) for unit, quantity in subjects
-        )
+        most = max(MOST_OPEN - len(state.anomalies), 0)
+        state.anomalies += tuple(make(*each) for each in subjects(beyond)[:most])
 
     def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
         """Return how many times longer than a sub-block a tick is; 1 if that is not to matter."""
@@ -439,6 +465,7 @@ class Lasting:
             "anomalies": [list(each) for each in state.anomalies],
             "accepted": [list(each) for each in state.accepted],
             "near": list(state.near),
+            "nearest": [None if each is None else list(each) for each in state.nearest],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -464,6 +491,7 @@ class Lasting:
             tuple(Anomaly(*each) for each in state["anomalies"]),
             tuple(Anomaly(*each) for each in state["accepted"]),
             tuple(map(float, state["near"])),
+            tuple(None if each is None else Anomaly(*each) for each in state["nearest"]),
         )
         self._sums = self._columns = self._aligned = self._scored = None
 
@@ -478,9 +506,11 @@ def _levels(rings: Sequence[Matrix], lasted_s: float) -> Sequence[Matrix]:
 
 
 def _put(state: State, number: int, evidence: Evidence) -> None:
-    every = list(state.evidence)
-    every[number] = evidence
-    state.evidence = tuple(every)
+    state.evidence = _changed(state.evidence, number, evidence)
+
+
+def _changed(every: tuple[_T, ...], number: int, one: _T) -> tuple[_T, ...]:
+    return (*every[:number], one, *every[number + 1 :])
 
 
 def _frozen(state: State, sums: Sums) -> Flags | None:

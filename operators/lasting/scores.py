@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laggard.operators.contract import Open
 from laggard.operators.lasting.evidence import RECORDED, recorded
-from laggard.operators.lasting.state import SCALES, YOUNG_S, State, places_of
+from laggard.operators.lasting.state import NOTICED, SCALES, YOUNG_S, State, places_of
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
@@ -47,6 +47,29 @@ class Scores:
     def score(self) -> float:
         """The score of the frame, above 1 while an anomaly lasts."""
         return self.state.score
+
+    @property
+    def suspicion(self) -> float:
+        """The share of the level of notices that the worst unit without an anomaly reaches."""
+        return self._nearest()[0] / NOTICED
+
+    def suspect(self, features: int | None = None) -> tuple[RowScore, float] | None:
+        """Return the row of this unit and the estimated time of its onset; None if nothing is suspicious."""
+        share, nearest = self._nearest()
+        if nearest is None:
+            return None
+        row = self._row(nearest, features, places_of(self.state))
+        scale = share / nearest.score
+        scored = tuple(replace(each, score=scale * each.score) for each in row.features)
+        return replace(row, score=share, features=scored), nearest.onset_ts
+
+    def _nearest(self) -> tuple[float, Anomaly | None]:
+        found: tuple[float, Anomaly | None] = (0.0, None)
+        names = {each.name for each in self.state.anomalies}
+        for share, nearest in zip(self.state.near, self.state.nearest, strict=True):
+            if nearest is not None and nearest.name not in names and share > found[0]:
+                found = (share, nearest)
+        return found
 
     @property
     def age_s(self) -> float:

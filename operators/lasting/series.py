@@ -242,6 +242,17 @@ class SeriesScores:
         return max((each.score for each in self.groups), default=0.0)
 
     @property
+    def suspicion(self) -> float:
+        """The share of the level of notices that the worst unit without an anomaly reaches."""
+        return max((each.suspicion for each in self.groups), default=0.0)
+
+    def suspect(self, features: int | None = None) -> tuple[RowScore, float] | None:
+        """Return the row of this unit and the estimated time of its onset; None if nothing is suspicious."""
+        worst = max(self.groups, key=lambda each: each.suspicion, default=None)
+        found = None if worst is None else worst.suspect()
+        return None if found is None else (self._told(found[0], features), found[1])
+
+    @property
     def open(self) -> Mapping[str, Open]:
         """The open anomalies by their ids, in the order of their detection."""
         return {f"{number} {own}": each for number, group in enumerate(self.groups) for own, each in group.open.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.operators.calibration import NOTICES
 from laggard.operators.lasting.evidence import Evidence, Scale
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ SCALES: Final = (
 
 YOUNG_S: Final = 900.0
 """Y: at this age limits are twice their final value."""
+
+BUDGET_POWER: Final = 0.5
+"""z has a heavy tail: a tenth of the false alarms needs three times the limit."""
+
+NOTICED: Final[float] = NOTICES**-BUDGET_POWER
+"""The share of the limit from which on it is a notice."""
 
 KEPT: Final = 0.5
 """An anomaly lasts while its excess is at least this share of the excess at its onset."""
@@ -99,6 +106,7 @@ class State:
         anomalies: those that last, or have been calm for less than `CALM_S`, in the order of their detection.
         accepted: anomalies that became the new baseline at the last tick.
         near: for each scale, the share of its limit that the worst unit without an anomaly reaches.
+        nearest: for each scale, what the anomaly of this unit would be, if the share is above `NOTICED`.
 
     """
 
@@ -114,6 +122,7 @@ class State:
     anomalies: tuple[Anomaly, ...] = ()
     accepted: tuple[Anomaly, ...] = ()
     near: tuple[float, ...] = (0.0,) * len(SCALES)
+    nearest: tuple[Anomaly | None, ...] = (None,) * len(SCALES)
 
     @property
     def score(self) -> float:
@@ -130,9 +139,10 @@ def mean_of(blocks: Matrix) -> Matrix:
 
 
 def places_of(state: State) -> dict[tuple[str, bool], int]:
-    """Return the place of each unit with an anomaly, or with one that was accepted at this tick."""
+    """Return the place of each unit with an anomaly, or nearly, or with one that was accepted at this tick."""
     names, rows = state.units.names, state.units.rows
-    wanted = {(each.unit, each.is_row) for each in (*state.anomalies, *state.accepted)}
+    nearly = (each for each in state.nearest if each is not None)
+    wanted = {(each.unit, each.is_row) for each in (*state.anomalies, *state.accepted, *nearly)}
     found = {(name, False): place for place, name in enumerate(names) if (name, False) in wanted}
     return found | {(row, True): len(names) + place for place, row in enumerate(rows) if (row, True) in wanted}
 

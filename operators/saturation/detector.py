@@ -216,7 +216,7 @@ class Scores(LastingScores):
         self.resources = resources
         self.limits = limits
         self.age_s = age_s
-        self.sudden = 0.0
+        self.sudden = self.suspicion = 0.0
         self._open: dict[str, Open] = {}
         for id_, each in resources.items():
             if each.is_open:

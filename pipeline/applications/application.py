@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from laggard.pipeline.applications.intervals import Intervals
-from laggard.pipeline.engine.stream import SILENT_TICKS, Sequences, Trigger
+from laggard.pipeline.engine.stream import SILENT_TICKS, Sequences
 from laggard.pipeline.incidents.anomalies import Anomalies
 from laggard.pipeline.incidents.anomalies import restored as restored_anomalies
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
+from laggard.pipeline.incidents.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,7 +126,7 @@ class Application:
     def fall_silent(self) -> None:
         """Give up its anomalies, whose end nobody saw: what still is so when it comes again is another one."""
         self.courses, self.trigger = (), Trigger()
-        self.anomalies = Anomalies(self.anomalies.opened)
+        self.anomalies = self.anomalies.given_up()
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,7 @@ from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.text import Text
 
@@ -38,6 +38,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 @with_settings
 @click.argument("identity", metavar="[ID]", default="")
 @click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
+@click.option("--notices", is_flag=True, help="What was suspicious, but not unusual enough for an incident.")
 @click.option("--host", help="Only those of this host.  [default: all hosts]")
 @click.option("--application", help="Only those of this application.  [default: all applications]")
 @click.option("--pool", help="Only those of this pool.  [default: all pools]")
@@ -57,6 +58,7 @@ def incidents(
     *,
     identity: str,
     only_open: bool,
+    notices: bool,
     host: str | None,
     application: str | None,
     pool: str | None,
@@ -80,21 +82,20 @@ def incidents(
     asked = [(key, keyed_by) for key, keyed_by in given if key is not None]
     if len(asked) > 1:
         raise click.UsageError("--host, --application, --pool and --service exclude each other")
+    if notices and (identity or (asked and host is None)):
+        raise click.UsageError("--notices goes with --host, --open, --since and --json only")
     now = time.time()
     key, keyed_by = asked[0] if asked else (None, "")
     with existing_bus(settings) as bus:
+        if notices:
+            _write_notices(settings, bus, host, now - since_s, only_open=only_open, as_json=as_json)
+            return
         since = -math.inf if identity else now - since_s
         past = past_incidents(bus, topics_of(settings), since, key=key, identity=identity.lower())
         if key is not None:  # an application, a pool or a service may be called as a host is
             past = replace(past, incidents=[one for one in past.incidents if one.keyed_by == keyed_by])
-        if host is not None and not past.incidents:
-            _check_host(settings, bus, host)
-        if application is not None and not past.incidents:
-            _check_application(settings, bus, application)
-        if pool is not None and not past.incidents:
-            _check_pool(settings, bus, pool)
-        if service is not None and not past.incidents:
-            _check_service(settings, bus, service)
+            if not past.incidents:  # it may be misspelt
+                _CHECKS[keyed_by](settings, bus, key)
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
             raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
@@ -107,6 +108,37 @@ def incidents(
         _write_one(settings, found[0], doing, silent, now)
     else:
         _write(_listing(settings, found, past, silent, now, since_s=since_s, only_open=only_open))
+
+
+def _write_notices(
+    settings: Settings, bus: Bus, host: str | None, since: float, *, only_open: bool, as_json: bool
+) -> None:
+    """List the notices, the newest first; as JSON with the newest record of each."""
+    from rich.text import Text  # noqa: PLC0415
+
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import past_notices  # noqa: PLC0415
+    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
+
+    found = past_notices(bus, topics_of(settings), since, key=host)
+    found = [each for each in found if each.ended is None or not only_open]
+    if host is not None and not found:
+        _check_host(settings, bus, host)
+    if as_json:
+        for opened, ended in found:
+            click.echo(write_output(ended or opened))
+        return
+    lines = []
+    for opened, ended in found:
+        how = "open"
+        if ended is not None:
+            how = readable_duration(ended.until_ts - opened.ts)
+            how += ", became an anomaly" if ended.became else ""
+        lines.append(Text(f"{moment(opened.ts)}  {printable(opened.key)}  {how}  {opened.sentence}"))
+    _write(lines or [Text("No notice is open." if only_open else "There was no notice.")])
 
 
 def _check_host(settings: Settings, bus: Bus, host: str) -> None:
@@ -150,6 +182,14 @@ def _check_pool(settings: Settings, bus: Bus, pool: str) -> None:
     known = known_pools(bus, topics_of(settings))
     if pool not in known:
         raise CommandError(unknown(settings, pool, known), NO_DATA)
+
+
+_CHECKS: Final[Mapping[str, Callable[[Settings, Bus, str], None]]] = {
+    "host": _check_host,
+    "application": _check_application,
+    "pool": _check_pool,
+    "service": _check_service,
+}
 
 
 def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool) -> str:

@@ -27,7 +27,7 @@ from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 
@@ -79,7 +79,14 @@ def _shown(line: Text, console: Console) -> Text:
 
 
 def page_lines(
-    answer: Answer, series: Series | None, page: Page, header: str, reported: Sequence[str] = (), *, here: bool
+    answer: Answer,
+    series: Series | None,
+    page: Page,
+    header: str,
+    reported: Sequence[str] = (),
+    *,
+    here: bool,
+    scored: bool = False,
 ) -> Iterator[Text]:
     """A whole answer.
 
@@ -90,6 +97,7 @@ def page_lines(
         header: the first line.
         reported: a line for each incident that was open then.
         here: whether the moment is now and the host this machine, so that a person can look closer.
+        scored: see `story`.
 
     """
     yield Text(header, "dim")
@@ -97,7 +105,7 @@ def page_lines(
     for line in reported:
         yield Text(line, "bold")
         yield Text()
-    yield from findings(answer, scored=bool(reported))
+    yield from findings(answer, scored=scored)
     if answer.ranking.rows:
         yield Text()
         yield from ranked(answer.ranking, answer.commands, page, answer.verdict)
@@ -175,7 +183,9 @@ class Teller:
                 yield Text(f"{begin}{score_digits(output.score)} at worst  {output.sentence}")
             case Incident() if output.change == "closed" and not output.merged_into:
                 yield Text(f"{begin}{output.sentence}")
-            case Incident() | Progress():
+            case Notice() if output.change == "opened":
+                yield Text(f"{begin}notice  {output.sentence}", "dim")
+            case Incident() | Progress() | Notice():
                 pass  # what is known of it is told with its anomalies, and when it is over
             case RankingOutput():
                 yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")

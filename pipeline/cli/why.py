@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.why import Answer, History, OutsideError
+    from laggard.pipeline.incidents.status import Status
     from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
 
 LAST: Final = "last"
@@ -92,11 +94,12 @@ def why(
         if silent_s:
             click.secho(_silent(settings, answer, silent_s), fg="yellow", err=as_json)
         doing = _doing(settings, bus, answer)
+        reported = _reported(settings, bus, answer)
         if as_json:
-            _write_json(answer, mark, doing)
+            _write_json(answer, mark, doing, reported)
         else:
             here = ts is None and not silent_s and host == settings.text("host")
-            _write_page(history, answer, mark, now, _reported(settings, bus, answer), here=here)
+            _write_page(history, answer, mark, now, reported, here=here)
             blamed = [row.row for row in answer.verdict.culprits]
             write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
@@ -204,25 +207,31 @@ def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
         return []
 
 
-def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis]) -> None:
+def _status(answer: Answer, reported: list[Incident]) -> Status:
+    return answer.status({seen.operator for seen in each.evidence} for each in reported)
+
+
+def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], reported: list[Incident]) -> None:
     from laggard.pipeline.explaining.report import told  # noqa: PLC0415
+    from laggard.pipeline.incidents.status import ALARMED  # noqa: PLC0415
     from laggard.pipeline.records.diagnosis_json import diagnosis_object  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput  # noqa: PLC0415
 
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
-    written = RankingOutput(ts, answer.host, note, answer.ranking, " ".join(told(answer))).to_json()
+    status = _status(answer, reported)
+    sentence = " ".join(told(answer, scored=status in ALARMED))
+    written = RankingOutput(ts, answer.host, note, answer.ranking, sentence).to_json()
+    written["status"] = status
     if doing:
         written["diagnoses"] = [diagnosis_object(each) for each in doing]
     click.echo(json.dumps(written, separators=(",", ":"), allow_nan=False))
 
 
-def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[str]:
-    """A line for each incident of the host that was open at the moment, as far as that may be read."""
+def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
+    """The incidents of the host that were open at the moment, as far as they may be read."""
     from laggard.pipeline.bus import BusError  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID, past_incidents  # noqa: PLC0415
-    from laggard.pipeline.incidents.telling import headline  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
 
     ts = answer.frame.ts
     try:
@@ -231,30 +240,39 @@ def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[str]:
         click.secho(f"Whether an incident was open cannot be told: {error}", fg="yellow", err=True)
         return []
     of_host = (each for each in past.incidents if each.keyed_by == "host")
-    found = [each for each in of_host if each.opened_ts <= ts and not each.merged_into]
-    return [
-        f"Incident {each.id[:SHORT_ID]}, since {moment(each.opened_ts)}: {headline(each)}" for each in found[:REPORTED]
-    ]
+    return [each for each in of_host if each.opened_ts <= ts and not each.merged_into]
+
+
+def _incident_line(incident: Incident) -> str:
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.telling import headline  # noqa: PLC0415
+
+    return f"Incident {incident.id[:SHORT_ID]}, since {moment(incident.opened_ts)}: {headline(incident)}"
 
 
 def _write_page(
-    history: History, answer: Answer, mark: Marked | None, now: float, reported: list[str], *, here: bool
+    history: History, answer: Answer, mark: Marked | None, now: float, reported: list[Incident], *, here: bool
 ) -> None:
     from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
     from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.incidents.status import ALARMED  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     about = answer.subject
     series = None if about is None else history.series(answer, about.row, about.feature.feature, about.scope)
     judged = answer.frame.ts
-    header = f"{printable(answer.host)} at {moment(judged)}, {readable_duration(max(now - judged, 0.0))} ago"
+    status = _status(answer, reported)
+    header = f"{printable(answer.host)}: {status}, at {moment(judged)}, {readable_duration(max(now - judged, 0.0))} ago"
     if mark is not None:
         header += f": marked {printable(mark.note)}".rstrip()
     elif moment(answer.ts) != moment(judged):
         header += f", the frame that is nearest to {moment(answer.ts)}"
-    write(page_lines(answer, series, page_of(console), header, reported, here=here), console)
+    lines = [_incident_line(each) for each in reported[:REPORTED]]
+    scored = status in ALARMED
+    write(page_lines(answer, series, page_of(console), header, lines, here=here, scored=scored), console)
     if answer.since == answer.since:
         click.secho(
             f"What is usual was learned from {moment(answer.since)} on: the bus keeps no state of that time, so that "

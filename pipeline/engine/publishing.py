@@ -11,7 +11,15 @@ from laggard.pipeline.records import encode
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, anomaly_id, write_output
+from laggard.pipeline.records.outputs import (
+    Anomaly,
+    Incident,
+    Notice,
+    Progress,
+    RankingOutput,
+    anomaly_id,
+    write_output,
+)
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.records.schemas import schema_id
@@ -20,6 +28,7 @@ from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS, MODELS, 
 if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import Output
     from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.records.outputs import Found
     from laggard.pipeline.topics import Topics
 
 CONTENT_TYPE: Final = "application/json"
@@ -68,6 +77,9 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
             topic, key, source = ANOMALIES, output.host, "marks"
         case Anomaly():
             topic, key, event_id, source = ANOMALIES, output.key, output.id, output.operator
+        case Notice():
+            event_id = derived_id(output.kind, output.id, output.change)
+            topic, key, source = ANOMALIES, output.key, output.operator
         case Progress() | Incident():
             # The id of an anomaly, and of an incident, is that of several records.
             event_id = derived_id(output.kind, output.id, output.number)
@@ -91,7 +103,7 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
 
 
 def _headers(
-    about: Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Diagnosis,
+    about: Found | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Diagnosis,
     event_id: str,
     source: str,
 ) -> tuple[tuple[str, bytes], ...]:

@@ -17,7 +17,7 @@ from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.telemetry import TaskTelemetry
 from laggard.pipeline.records import Decoder, Frame, RecordError
 from laggard.pipeline.records.models import ModelOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput
+from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.topics import ANOMALIES
@@ -62,7 +62,18 @@ class Rekeyed:
     live: bool
 
 
-Output = Anomaly | Progress | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Rekeyed | DeadLetter
+Output = (
+    Anomaly
+    | Progress
+    | Notice
+    | Incident
+    | RankingOutput
+    | ModelOutput
+    | PoolOutput
+    | RequestOutput
+    | Rekeyed
+    | DeadLetter
+)
 
 
 class TaskOptions(TypedDict, total=False):

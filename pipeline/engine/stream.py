@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from laggard.operators.contract import FrameOperator, LastingScores
 from laggard.pipeline.incidents.anomalies import Anomalies, restored
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
+from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def score_of(scores: Scores) -> float:
     return scores.sudden if isinstance(scores, LastingScores) else scores.score
 
 
+def suspicion_of(scores: Scores) -> float:
+    """Return how suspicious the rows without an open anomaly are; 0 if the operator has no budget of notices."""
+    return scores.suspicion if isinstance(scores, LastingScores) else 0.0
+
+
 class Operator(FrameOperator, Protocol):
     """A frame operator whose scores can be ranked.
 
@@ -101,28 +107,6 @@ class Sequences:
     def snapshot(self) -> list[int]:
         """The numbers that are remembered, in the order of their coming."""
         return list(self._seen)
-
-
-class Trigger(NamedTuple):
-    """Fires when a score passes 1 upwards, and again only after it stayed at 1 or below for a while.
-
-    Attributes:
-        armed: whether the next score above 1 fires.
-        calm_since: while not armed, the time of the first of the scores that have stayed at 1 or below.
-
-    """
-
-    armed: bool = True
-    calm_since: float | None = None
-
-    def after(self, ts: float, score: float, quiet_s: float) -> tuple[bool, Trigger]:
-        """Whether this score fires, and the trigger after it. `ts` and `quiet_s` in seconds of event time."""
-        armed = self.armed or (self.calm_since is not None and ts - self.calm_since >= quiet_s)
-        if score > 1.0:
-            return armed, Trigger(armed=False)
-        if armed:
-            return False, Trigger()
-        return False, Trigger(armed=False, calm_since=ts if self.calm_since is None else self.calm_since)
 
 
 class Stream:
@@ -186,12 +170,13 @@ class Stream:
     @property
     def awaited_until(self) -> float:
         """Until when it is waited for the next frame, to see how its anomalies go on; infinite where it has none."""
-        return self.ts + max(SILENT_S, SILENT_TICKS * self.interval_s) if self.courses else math.inf
+        waits = self.courses or self.anomalies.notices.open
+        return self.ts + max(SILENT_S, SILENT_TICKS * self.interval_s) if waits else math.inf
 
     def fall_silent(self) -> None:
         """Give up its anomalies, whose end nobody saw: what still is so when its frames come again is another one."""
         self.courses, self.trigger = (), Trigger()
-        self.anomalies = Anomalies(self.anomalies.opened)
+        self.anomalies = self.anomalies.given_up()
 
     def learn(self) -> None:
         """Take the newest frame into the state. What the operator raises is raised, and the frame is left out."""

@@ -24,15 +24,15 @@ from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of
-from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story
+from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
+from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story, suspicion_sentence
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
 from laggard.pipeline.incidents.courses import Told, followed, kept_open, opening
-from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
+from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
 from laggard.pipeline.records import Frame, Mark, encode
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, Notice, RankingOutput, anomaly_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -199,6 +199,7 @@ class Task(RecordTask):
             scores = stream.score(frame)
             kept = kept_by(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
+            suspicion = suspicion_of(scores)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
@@ -212,6 +213,7 @@ class Task(RecordTask):
             for own in kept:
                 if own not in known and not self._goes_on(stream, frame, scores, own):
                     self._open(record, stream, frame, scores, before, own)
+        self._notice(record, stream, frame, scores, suspicion)
         if frame.scope in self.wired.hidden:
             return
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
@@ -240,6 +242,58 @@ class Task(RecordTask):
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
             self._refuse_frame(record, frame, f"an anomaly that cannot be told: {_told(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
+
+    def _notice(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, suspicion: float) -> None:
+        """Tell of what is suspicious, until it is calm, or has become an anomaly."""
+        fires, notices = stream.anomalies.notices.after(frame.ts, suspicion)
+        if notices is stream.anomalies.notices:
+            return
+        stream.anomalies = stream.anomalies._replace(notices=notices)
+        if (open_ := notices.open) is not None:
+            became = next((each.id for each in stream.courses if each.blames(open_.blame)), "")
+            if became or notices.trigger.armed:
+                self._end_notice(frame.key, frame.scope, stream, frame.ts, became)
+        elif fires and score_of(scores) <= 1.0 and isinstance(scores, LastingScores):
+            try:
+                told = self._told_notice(record, frame, scores, suspicion)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._refuse_frame(record, frame, f"a notice that cannot be told: {_told(error)}")
+                return
+            if not any(each.blames(told.blame) for each in stream.courses):
+                self.outputs.append(told)
+                stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(told)))
+
+    def _told_notice(self, record: Incoming, frame: Frame, scores: LastingScores, suspicion: float) -> Notice:
+        found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
+        return Notice(
+            id=anomaly_id(self.wired.name, frame.key, f"{self._place(record)} notice"),
+            operator=self.wired.name,
+            parameters=self.wired.parameters,
+            keyed_by=frame.keyed_by,
+            key=frame.key,
+            ts=frame.ts,
+            score=suspicion,
+            ranking=ranking,
+            sentence=suspicion_sentence(found, _commands(frame), frame.scope, frame.ts - onset_ts),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=self._is_live(record),
+            scope=frame.scope,
+            blame=blamed(found, frame.scope),
+            onset_ts=onset_ts,
+            change="opened",
+            opened_ts=frame.ts,
+            until_ts=frame.ts,
+        )
+
+    def _end_notice(self, key: str, scope: str, stream: Stream, ts: float, became: str = "") -> None:
+        notices = stream.anomalies.notices
+        assert notices.open is not None
+        name, parameters = self.wired.name, self.wired.parameters
+        told = notice_ended(notices.open, name, parameters, key=key, scope=scope, ts=ts, became=became)
+        self.outputs.append(told)
+        stream.anomalies = stream.anomalies._replace(notices=notices.ended())
 
     def _anomaly(
         self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
@@ -353,6 +407,8 @@ class Task(RecordTask):
         """Tell that all anomalies of a stream, which is given up, count as ended: nobody will see how they go on."""
         for course in stream.courses:
             self.outputs.append(self._progress(course.ended(), key, scope, stream.ts, silent_since_ts=stream.ts))
+        if stream.anomalies.notices.open is not None:
+            self._end_notice(key, scope, stream, stream.ts)
 
     def _fall_silent(self, key: str, scope: str, stream: Stream) -> None:
         """Tell so of a stream that has been silent for too long; it goes on when its frames come again."""

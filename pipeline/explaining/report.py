@@ -89,6 +89,7 @@ def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
 def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
     """What was found, in plain words; see `story`."""
     lines = story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
+    lines = [*lines, *answer.notices] if answer.begins else [*answer.notices, *lines]
     if answer.short_lived:
         lines.append(f"Short-lived processes seen meanwhile: {listed(answer.short_lived)}.")
     return lines

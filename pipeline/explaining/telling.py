@@ -137,6 +137,13 @@ def lasting_sentence(
     return told + _victims(judge(ranking).victims, "These wait longer than usual")
 
 
+def suspicion_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float) -> str:
+    """Say what is suspicious: the first row of a ranking; `lasted_s` is NaN if it deviates suddenly."""
+    if math.isnan(lasted_s):
+        return sentence(ranking, commands, scope, scored=True)
+    return lasting_sentence(ranking, commands, scope, lasted_s)
+
+
 def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
     """Say what is unusual about a host as a whole; see `sentence`."""
     if not ranking.rows:

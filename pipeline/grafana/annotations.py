@@ -38,7 +38,7 @@ class PrometheusAnnotation(dashboard.AnnotationQuery):
 
 
 def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> list[dashboard.AnnotationQuery]:
-    """Incidents as regions and marks as lines: from Prometheus, and where they were published, from Grafana itself."""
+    """Incidents and notices as regions, marks as lines: from Prometheus, and from Grafana where they were published."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     marks = series("laggard_marks_total", *matchers)
     return [
@@ -48,6 +48,13 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
             RED,
             "{{host}}: {{row}}, {{feature}}",
             ["host", "scope"],
+        ),
+        PrometheusAnnotation(
+            "Notice",
+            worst("host", series("laggard_status", *matchers, 'status="suspicious"')),
+            ORANGE,
+            "{{host}}: suspicious",
+            ["host"],
         ),
         PrometheusAnnotation(
             "Mark",

@@ -45,6 +45,7 @@ SILENT_S: Final = 120
 that is usual."""
 
 _OPEN = series("laggard_incidents_open", *ON_HOST)
+_SUSPICIOUS = series("laggard_status", *ON_HOST, 'status="suspicious"')
 _SCORES = series("laggard_score", *ON_HOST)
 _OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
@@ -81,10 +82,10 @@ def _numbers() -> list[PanelBuilder]:
             limits=((1, RED),),
         ),
         number(
-            "Hosts above 1",
-            "Hosts whose newest frame is more unusual than the budget for false alarms allows, or where something has "
-            "been used too much for too long, which the operator `cpu` tells.",
-            or_zero(f"count({worst(HOST, _SCORES)} > 1)"),
+            "Suspicious hosts",
+            "Hosts without an open incident that have an open notice: something is unusual, but not enough for an "
+            "incident. There may be ten times as many notices as incidents where nothing is wrong.",
+            or_zero(f"sum({worst(HOST, _SUSPICIOUS)})"),
             limits=((1, ORANGE),),
         ),
         number(

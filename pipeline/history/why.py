@@ -10,20 +10,24 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.operators.contract import LastingScores
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.engine.scopes import HOST, MARK_WINDOW_S, answering
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.explaining.explain import pid_of
+from laggard.pipeline.explaining.telling import suspicion_sentence
+from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.marks import Marks
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
+from laggard.pipeline.incidents.status import status_of
 from laggard.pipeline.records import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from laggard.operators.ranking import FeatureScore, Ranking
     from laggard.pipeline.bus import Bus, Partition
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.short_lived import Counts
+    from laggard.pipeline.incidents.status import Status
     from laggard.pipeline.records import Received
     from laggard.pipeline.topics import Topics
     from laggard.pipeline.wiring import Wired
@@ -96,6 +101,9 @@ class Answer:
             steadily, or not for long. Then `began` is when it left its usual, an hour before at most.
         short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
             have no part in it, or none was seen.
+        anomalous: the operator, if it kept an anomaly open then.
+        suspicious: whether a notice was open then.
+        notices: what they were about, unless that is told as a culprit.
         scores: of the frame's rows, for whoever wants more of them than the ranking has.
         host_scores: the same of the host's own counters.
 
@@ -114,6 +122,9 @@ class Answer:
     began_before: bool = False
     grown: Beginning | None = None
     short_lived: Counts = ()
+    anomalous: str = ""
+    suspicious: bool = False
+    notices: tuple[str, ...] = ()
     scores: Scores | None = None
     host_scores: Scores | None = None
 
@@ -125,6 +136,13 @@ class Answer:
             return Subject("host", self.host_frame.layout.rows[0], self.host, verdict.causes[0].feature)
         row = next(iter((*verdict.culprits, *(each.row for each in verdict.victims))), verdict.taker)
         return Subject(scope, row.row, row.name, row.features[0]) if row is not None and row.features else None
+
+    def status(self, incidents: Iterable[Collection[str]]) -> Status:
+        """Return the status of the host then; `incidents` as in `status_of`."""
+        rankings = (self.ranking, self.host_ranking)
+        young = any(each is not None and each.young for each in rankings)
+        own = [{self.anomalous}] if self.anomalous else []
+        return status_of([*incidents, *own], suspicious=self.suspicious, young=young)
 
     @property
     def commands(self) -> dict[str, str]:
@@ -378,6 +396,7 @@ def answer(
     if stream is None or stream.frame is None or scores is None:
         return None
     keyed = task.states.get(host)
+    streams = () if keyed is None else tuple(keyed.streams.values())
     about_host = None if keyed is None else keyed.streams.get("host")
     host_scores = None if about_host is None else about_host.scores()
     ranking = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
@@ -394,9 +413,27 @@ def answer(
         verdict=verdict,
         host_frame=None if about_host is None else about_host.frame,
         host_ranking=host_ranking,
+        anomalous=task.wired.name if any(each.anomalies.open for each in streams) else "",
+        suspicious=any(each.anomalies.notices.open for each in streams),
+        notices=tuple(_notices(streams, verdict)),
         scores=scores,
         host_scores=host_scores,
     )
+
+
+def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
+    """Say what is suspicious beside the culprits, for each stream with an open notice."""
+    for stream in streams:
+        opened, frame = stream.anomalies.notices.open, stream.frame
+        scores: object = stream.scores()
+        if opened is not None and frame is not None and isinstance(scores, LastingScores):
+            found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+            first = found.rows[0].row if found.rows else ""
+            if scores.suspicion > 1.0 and first not in {row.row for row in verdict.culprits}:
+                commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+                lasted_s = math.nan if math.isnan(onset_ts) else stream.ts - min(onset_ts, opened.began_ts)
+                said = suspicion_sentence(found, commands, frame.scope, lasted_s)
+                yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {said}"
 
 
 def blamed_stream(task: Task, host: str) -> Stream | None:

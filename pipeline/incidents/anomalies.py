@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.explaining.causes import causes
 from laggard.pipeline.explaining.verdict import judge, resources_of
+from laggard.pipeline.incidents.notices import Notices
+from laggard.pipeline.incidents.notices import restored as restored_notices
 from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:
@@ -94,11 +96,13 @@ class Anomalies(NamedTuple):
     Attributes:
         opened: how many live ones have been opened.
         open: those that are open, in the order of their opening; at most one is that of the stream's score.
+        notices: what is suspicious beside them.
 
     """
 
     opened: int = 0
     open: tuple[OpenAnomaly, ...] = ()
+    notices: Notices = Notices()
 
     @property
     def live(self) -> tuple[OpenAnomaly, ...]:
@@ -113,11 +117,15 @@ class Anomalies(NamedTuple):
     def opening(self, anomaly: OpenAnomaly) -> Anomalies:
         """After an anomaly was opened."""
         others = (each for each in self.open if each.own != anomaly.own)
-        return Anomalies(self.opened + anomaly.live, (*others, anomaly))
+        return self._replace(opened=self.opened + anomaly.live, open=(*others, anomaly))
 
     def going_on(self, anomaly: OpenAnomaly) -> Anomalies:
         """After one that is known by its id goes on as what the operator keeps open."""
-        return Anomalies(self.opened, (*(each for each in self.open if each.id != anomaly.id), anomaly))
+        return self._replace(open=(*(each for each in self.open if each.id != anomaly.id), anomaly))
+
+    def given_up(self) -> Anomalies:
+        """After its stream has fallen silent."""
+        return Anomalies(self.opened, notices=self.notices.given_up())
 
     def after(self, frame: Frame, *, over: bool, kept: Collection[str] = ()) -> Anomalies:
         """After a frame that opened none.
@@ -129,18 +137,19 @@ class Anomalies(NamedTuple):
 
         """
         left = (each for each in self.open if (each.own in kept if each.own else not over))
-        return Anomalies(self.opened, tuple(each.after(frame) for each in left))
+        return self._replace(open=tuple(each.after(frame) for each in left))
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data; nothing where there was none."""
         if not self.opened and not self.open:
-            return {}
+            return self.notices.snapshot()
         plain = [
             {name: value for name, value in each._asdict().items() if name != "own" or value} for each in self.open
         ]
         # As an older laggard writes what it knows: at most one, of the stream's score.
         kept = len(plain) > 1 or any(each.own for each in self.open)
-        return {_KEY: {"opened": self.opened, "open": plain if kept else plain[0] if plain else None}}
+        told = {"opened": self.opened, "open": plain if kept else plain[0] if plain else None}
+        return {_KEY: told, **self.notices.snapshot()}
 
 
 def restored(state: dict[str, Any]) -> Anomalies:
@@ -150,11 +159,13 @@ def restored(state: dict[str, Any]) -> Anomalies:
         KeyError, TypeError, ValueError: it is something else.
 
     """
+    notices = restored_notices(state)
     if (found := state.get(_KEY)) is None:
-        return Anomalies() if state["armed"] else Anomalies(0, (OpenAnomaly("", float(state["ts"]), live=True),))
+        unknown = () if state["armed"] else (OpenAnomaly("", float(state["ts"]), live=True),)
+        return Anomalies(0, unknown, notices)
     # An older laggard wrote the only one, or nothing.
     each = found["open"] if isinstance(found["open"], list) else [found["open"]] if found["open"] else []
-    return Anomalies(int(found["opened"]), tuple(OpenAnomaly(**one) for one in each))
+    return Anomalies(int(found["opened"]), tuple(OpenAnomaly(**one) for one in each), notices)
 
 
 def blamed(ranking: Ranking, scope: str) -> Blame | None:

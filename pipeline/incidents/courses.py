@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.records import KeyedBy
-    from laggard.pipeline.records.outputs import Anomaly, AnomalyChange
+    from laggard.pipeline.records.outputs import Anomaly, AnomalyChange, Notice
 
 JOINED_S: Final = 300.0
 """An anomaly has ended when its score has stayed at 1 or below for so long."""
@@ -171,8 +171,8 @@ Look = Callable[[], "tuple[Ranking, Blame | None] | None"]
 """Ranks the newest frame, and says who is to blame; None where that is not possible."""
 
 
-def opening(anomaly: Anomaly, own: str = "") -> Course:
-    """The course of an anomaly that was told just now; `own` as in `Course`."""
+def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
+    """The course of an anomaly or a notice that was told just now; `own` as in `Course`."""
     return Course(
         id=anomaly.id,
         keyed_by=anomaly.keyed_by,

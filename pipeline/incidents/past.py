@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import KEY_NAMES, Incident, read_output
+from laggard.pipeline.records.outputs import KEY_NAMES, Incident, Notice, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ MOST_RECORDS: Final = 100_000
 SHORT_ID: Final = 8
 """Letters of an id that people are shown: enough to ask for that incident."""
 
+NOTICE_REACH_S: Final = 86_400.0
+"""The same for notices: what is suspicious for a day has long become usual."""
+
 _TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
+_NOTICE: Final = ("ce_type", f"laggard.{Notice.kind}".encode())
 
 
 class Telling(NamedTuple):
@@ -135,6 +139,39 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
     ]
     read = (read_incident(each.value, topic) for each in wanted)
     return Past([each for each in read if each is not None], begins if begins > -math.inf else math.nan)
+
+
+class PastNotice(NamedTuple):
+    """A notice that was read: as it opened, and as it ended; None while it is open."""
+
+    opened: Notice
+    ended: Notice | None
+
+
+def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastNotice]:
+    """Return the live notices that were open at `since` or after it, the newest first; see `past_incidents`."""
+    topic = topics.name(ANOMALIES)
+    opened: dict[str, Notice] = {}
+    ended: dict[str, Notice] = {}
+    for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
+        oldest, end = bus.bounds(partition)
+        start = max(oldest, end - MOST_RECORDS, bus.offset_at(partition, since - NOTICE_REACH_S))
+        for record in Reader(bus, partition, key).stored(start, end):
+            found = read_notice(record.value, topic) if _NOTICE in record.headers else None
+            if found is not None and found.live:
+                (opened if found.change == "opened" else ended)[found.id] = found
+    told = [PastNotice(each, ended.get(each.id)) for each in opened.values()]
+    wanted = [each for each in told if each.ended is None or each.ended.until_ts >= since]
+    return sorted(wanted, key=lambda each: (-each.opened.ts, each.opened.id))
+
+
+def read_notice(value: bytes, topic: str) -> Notice | None:
+    """Return the notice in a record; None if it cannot be read."""
+    try:
+        output = read_output(value, topic)
+    except RecordError:
+        return None
+    return output if isinstance(output, Notice) else None
 
 
 def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:

@@ -1,4 +1,4 @@
-"""The record of what became of an anomaly."""
+"""The records of what became of an anomaly, and of the end of a notice."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.incidents.telling import ended_sentence
-from laggard.pipeline.records.outputs import Progress
+from laggard.pipeline.records.outputs import Notice, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.incidents.courses import Told
+    from laggard.pipeline.incidents.courses import Course, Told
     from laggard.pipeline.records.outputs import Parameter
 
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
@@ -73,4 +73,31 @@ def progress(
         silent_since_ts=silent_since_ts,
         accepted=told.accepted,
         onset_ts=course.onset_ts,
+    )
+
+
+def notice_ended(
+    course: Course, operator: str, parameters: Mapping[str, Parameter], *, key: str, scope: str, ts: float, became: str
+) -> Notice:
+    """Return the record of the end of a notice; see `progress` and `Notice`."""
+    age_s = course.age_s + ts - course.opened_ts
+    return Notice(
+        id=course.id,
+        operator=operator,
+        parameters=parameters,
+        keyed_by=course.keyed_by,
+        key=key,
+        ts=ts,
+        score=course.score,
+        ranking=Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young),
+        sentence=ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, math.nan),
+        model_age_s=age_s,
+        young=course.young,
+        live=course.live,
+        scope=scope,
+        blame=course.blame,
+        change="ended",
+        opened_ts=course.opened_ts,
+        until_ts=course.until_ts,
+        became=became,
     )

@@ -34,6 +34,7 @@ class OpenIncident(Answer, frozen=True):
         msgspec.field(name="to")
     )
     sentence: str
+    operators: Annotated[list[str], msgspec.Meta(description="those that found it")]
 
 
 MOST_TOLD: Final = 2048
@@ -86,7 +87,11 @@ class Events:
             (incident,) = read
             until = incident.until_ts if incident.change == "closed" else math.nan
             told = OpenIncident(
-                incident.id, incident.opened_ts, until if math.isfinite(until) else None, incident.sentence
+                incident.id,
+                incident.opened_ts,
+                until if math.isfinite(until) else None,
+                incident.sentence,
+                sorted({each.operator for each in incident.evidence}),
             )
         with self._lock:
             self._told[which] = told

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Kind
+from laggard.pipeline.incidents.status import MEANINGS
 
 PREFIX = "laggard_"
 
@@ -158,6 +159,20 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         _FEATURE,
         "When the anomaly began, by its frames, since the Unix epoch.",
+    ),
+    Metric(
+        "notices_opened",
+        "counter",
+        _STREAM,
+        "Notices opened by live frames, since the stream's state began: of what is suspicious, but not unusual enough "
+        "for an anomaly.",
+    ),
+    Metric(
+        "status",
+        "gauge",
+        ("host", "status"),
+        "1 for the status of the host, as far as this worker knows, 0 for all others; the first one that holds: "
+        f"{'; '.join(f'`{status}` ({meaning})' for status, meaning in MEANINGS.items())}.",
     ),
     Metric("incidents_open", "gauge", ("host",), "Incidents that are open. Of live records only."),
     Metric(

@@ -28,6 +28,7 @@ from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.stream import kept_by, score_of
+from laggard.pipeline.incidents.status import STATUSES, status_of
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident
+
+_YOUNG: Final = f"{PREFIX}model_young"
 
 AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
 
@@ -96,6 +99,7 @@ class _Shown:
     came_s: float
     tick_s: float
     samples: Sequence[Sample] | None = None  # made when they are first asked for
+    young: bool = False  # known with the samples
 
     def stale(self, now: float) -> bool:
         return now - self.came_s > max(STALE_S, 3 * self.tick_s)
@@ -236,6 +240,8 @@ class Exporter(Collector, Observer):
             for (host, _), count in self._marks.items():
                 marks[host] = max(count, marks.get(host, 0))
             joined = self._incidents.samples()
+            keys = {(each.keyed_by, each.key) for each in self._shown}
+            incidents = {each: self._incidents.open(*each) for each in keys}
             explained = self._models.samples({each.key for each in self._shown if each.operator == REGRESSION})
             compared = {(each.operator, each.key) for each in self._shown if each.keyed_by == "pool"}
             pools = self._pools.samples(compared, self._top_rows)
@@ -269,8 +275,10 @@ class Exporter(Collector, Observer):
             seen.add(labelled)
             if one.samples is None:
                 one.samples = _samples(labelled, one, self._top_rows)
+                one.young = any(each.name == _YOUNG and each.value for each in one.samples)
             _add(families, one.samples)
             share(_shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks))
+        share(_status_samples(shown, incidents))
         _add(families, shared.values())
         for task in sorted(self._telemetry.tasks(), key=lambda task: (task.operator, task.topic, task.partition)):
             _add_task(families, task)
@@ -331,12 +339,30 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     return samples
 
 
+def _status_samples(
+    shown: Sequence[tuple[_Stream, _Shown]], incidents: Mapping[tuple[str, str], Iterable[frozenset[str]]]
+) -> Iterable[Sample]:
+    """The status of each key whose frames an operator has scored."""
+    found: dict[tuple[str, str], list[tuple[str, _Shown]]] = {}
+    for stream, one in shown:
+        if stream.operator:
+            found.setdefault((stream.keyed_by, stream.key), []).append((stream.operator, one))
+    for (keyed_by, key), streams in found.items():
+        anomalous = [{operator} for operator, one in streams if one.anomalies is not None and one.anomalies.live]
+        suspicious = any(one.anomalies is not None and one.anomalies.notices.is_live for _, one in streams)
+        young = any(one.young for _, one in streams)
+        status = status_of([*incidents[keyed_by, key], *anomalous], suspicious=suspicious, young=young)
+        for each in STATUSES:
+            yield sample("status", {keyed_by: label(key), "status": each}, each == status)
+
+
 def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Scores) -> Iterable[Sample]:
     live = anomalies.live
     yield sample("anomalies_open", labels, len(live))
     newest = live[-1] if live else None
     exemplar = Exemplar({"anomaly": newest.id}, 1.0, newest.ts) if newest is not None and newest.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
+    yield sample("notices_opened", labels, anomalies.notices.opened)
     kept, of_score = kept_by(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
     for anomaly in live[:MOST_OPEN]:  # of two that look alike the older

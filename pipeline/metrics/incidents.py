@@ -59,6 +59,12 @@ class ShownIncidents:
         for which in [which for which in self._joined if which[1] in keys]:
             del self._joined[which]
 
+    def open(self, keyed_by: str, key: str) -> list[frozenset[str]]:
+        """Return the operators of each open incident of a key."""
+        joined = self._joined.get((keyed_by, key))
+        found = () if joined is None else joined.incidents
+        return [frozenset(each.operator for each in one.evidence) for one in found]
+
     def samples(self) -> list[Sample]:
         """All of them; where two have the same labels, the first counts."""
         shown = sorted(self._joined.items(), key=itemgetter(0))

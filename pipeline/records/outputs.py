@@ -31,6 +31,9 @@ Change = Literal["opened", "extended", "closed"]
 AnomalyChange = Literal["extended", "ended"]
 """What became of an anomaly."""
 
+NoticeChange = Literal["opened", "ended"]
+"""What happened to a notice."""
+
 Parameter = float | str | bool
 
 KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
@@ -38,6 +41,7 @@ KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
 
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
 ANOMALY_CHANGES: Final[tuple[AnomalyChange, ...]] = ("extended", "ended")
+NOTICE_CHANGES: Final[tuple[NoticeChange, ...]] = ("opened", "ended")
 BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all", "threshold")
 
 
@@ -196,6 +200,37 @@ class Progress(Found):
             "until_ts": json_number(self.until_ts),
             "silent_since_ts": json_number(self.silent_since_ts),
             "accepted": bool(self.accepted),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Found):
+    """Something suspicious, but not unusual enough for an anomaly: it opens, and ends.
+
+    Its score is a share of what the budget of notices allows, so that it is above 1, too.
+
+    Attributes:
+        change: what happened to it.
+        opened_ts: when it was told first, seconds since the Unix epoch.
+        until_ts: when its score was last above 1, seconds since the Unix epoch.
+        became: the id of the anomaly that it has become; else empty.
+
+    """
+
+    kind: ClassVar[str] = "notice"
+
+    change: NoticeChange
+    opened_ts: float
+    until_ts: float
+    became: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        return Found.to_json(self) | {
+            "change": self.change,
+            "opened_ts": json_number(self.opened_ts),
+            "until_ts": json_number(self.until_ts),
+            "became": self.became,
         }
 
 
@@ -420,6 +455,7 @@ class DeadLetterOutput:
 Output = (
     Anomaly
     | Progress
+    | Notice
     | Incident
     | RankingOutput
     | ModelOutput
@@ -542,6 +578,16 @@ def _read_progress(fields: Fields) -> Progress:
     )
 
 
+def _read_notice(fields: Fields) -> Notice:
+    return Notice(
+        **_read_found(fields),
+        change=fields.choice("change", NOTICE_CHANGES),
+        opened_ts=fields.ts("opened_ts"),
+        until_ts=fields.ts("until_ts"),
+        became=fields.text("became"),
+    )
+
+
 def _read_incident(fields: Fields) -> Incident:
     keyed_by, key = _read_key(fields)
     ts, score = fields.ts("ts"), fields.number("score")
@@ -618,6 +664,7 @@ def _read_dead_letter(fields: Fields) -> DeadLetterOutput:
 _READERS: Final[Mapping[str, Callable[[Fields], Output]]] = {
     "anomaly": lambda fields: Anomaly(**_read_found(fields)),
     "progress": _read_progress,
+    "notice": _read_notice,
     "incident": _read_incident,
     "ranking": _read_ranking,
     "model": read_model,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from laggard.pipeline.records.diagnosis_json import PROGRESSES, THREAD_STATES
 from laggard.pipeline.records.limits import MAX_PID
 from laggard.pipeline.records.models import RESOURCES
-from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES
+from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES, NOTICE_CHANGES
 from laggard.pipeline.records.requests import Segment
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -430,6 +430,22 @@ SCHEMAS: Final[dict[str, Schema]] = {
         keyed=True,
         parts=_BLAMING,
         optional=("silent_since_ts", "onset_ts", "accepted"),
+    ),
+    "notice": _kind(
+        "notice",
+        "Something suspicious: the score passed the budget of notices, but not that of anomalies. It is told when it "
+        "opens and when it ends. It belongs to no incident.",
+        {
+            **_ANOMALY,
+            "id": _text("Of this notice: the same in both records, whenever the input is processed.", format="uuid"),
+            "score": _perhaps("The worst so far, as a share of what the budget of notices allows.", exclusiveMinimum=1),
+            "change": _text("What happened to it.", enum=list(NOTICE_CHANGES)),
+            "opened_ts": _number("When it was told first, seconds since the Unix epoch.", minimum=0),
+            "until_ts": _number("When its score was last above 1, seconds since the Unix epoch.", minimum=0),
+            "became": _text("The id of the anomaly that it has become. Else empty."),
+        },
+        keyed=True,
+        parts=_BLAMING,
     ),
     "incident": _kind(
         "incident",

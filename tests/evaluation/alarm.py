@@ -19,7 +19,7 @@ import numpy as np
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records import Frame
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress
+from laggard.pipeline.records.outputs import Anomaly, Blame, Incident, Notice, Progress
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
 from tests.evaluation.null import rate
@@ -76,6 +76,7 @@ class Trace(NamedTuple):
     faults: tuple[Fault, ...]
     names: tuple[str, ...]
     reported: tuple[Reported, ...]
+    notices: tuple[Reported, ...]
 
 
 def drawn(machine: Machine, seed: int) -> tuple[Fault, ...]:
@@ -100,6 +101,7 @@ class Alarm:
 
     Attributes:
         anomalies: all, in the order of their detection.
+        notices: likewise, as they opened.
         first: the first record of each incident, by its id.
         last: the newest record of each.
 
@@ -111,6 +113,7 @@ class Alarm:
         self._task = wired.task(Partition("laggard.counters", 0))
         self._joiner = Joiner()
         self.anomalies: list[Anomaly] = []
+        self.notices: list[Notice] = []
         self.first: dict[str, Incident] = {}
         self.last: dict[str, Incident] = {}
 
@@ -120,6 +123,8 @@ class Alarm:
         for output in self._task.outputs:
             if isinstance(output, Anomaly):
                 self.anomalies.append(output)
+            if isinstance(output, Notice) and output.change == "opened":
+                self.notices.append(output)
             if isinstance(output, Anomaly | Progress):
                 for incident in self._joiner.take(output):
                     self.first.setdefault(incident.id, incident)
@@ -136,7 +141,13 @@ def trace(kind: Kind, days: float, seed: int, *, troubled: bool, set_: Sequence[
         alarm.take(Frame("host", "web-1", "host", tick.ts, number, HOST_LAYOUT, tick.host))
     first, last, end = alarm.first, alarm.last, START + days * DAY_S
     reported = [_reported(first[each], last[each], end) for each in first if not last[each].merged_into]
-    return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported)))
+    notices = tuple(_noticed(each) for each in alarm.notices)
+    return Trace(kind, days, faults, tuple(machine.names), tuple(sorted(reported)), notices)
+
+
+def _noticed(notice: Notice) -> Reported:
+    blame = notice.blame or Blame("", "")
+    return Reported(notice.ts, notice.ts, notice.ts, blame.row, blame.feature, blame.name)
 
 
 def _reported(first: Incident, last: Incident, end: float) -> Reported:
@@ -154,21 +165,24 @@ def is_about(reported: Reported, fault: Fault, name: str) -> bool:
 
 def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
     """Return both tables in Markdown."""
-    lines = ["| machine | false a day | ... on the first |", "|---|---|---|"]
+    lines = ["| machine | false a day | ... on the first | notices a day |", "|---|---|---|---|"]
     for name in [*dict.fromkeys(each.kind.name for each in quiet), "all"]:
         mine = [each for each in quiet if name in {each.kind.name, "all"}]
         count = sum(len(each.reported) for each in mine)
         first = sum(reported.ts < START + DAY_S for each in mine for reported in each.reported)
         lines.append(
             f"| {name} | {rate(count, sum(each.days for each in mine))} "
-            f"| {rate(first, sum(min(each.days, 1.0) for each in mine))} |"
+            f"| {rate(first, sum(min(each.days, 1.0) for each in mine))} "
+            f"| {rate(sum(len(each.notices) for each in mine), sum(each.days for each in mine))} |"
         )
     lines += ["", "| fault | 2 to 5 min | 5 to 10 min | 30 to 60 min |", "|---|---|---|---|"]
     found: dict[tuple[str, int], list[bool]] = {}
     delays, shares, times = [], [], []
+    at_least = 0
     for each in troubled:
         for fault in each.faults:
             about = [reported for reported in each.reported if is_about(reported, fault, each.names[fault.process])]
+            at_least += bool(about) or any(is_about(one, fault, each.names[fault.process]) for one in each.notices)
             size = UNIT[fault.kind] * 10.0**fault.strength
             length = sum(fault.end - fault.start >= least for least, _ in LENGTHS_S) - 1
             found.setdefault((f"{fault.kind} {size:g}", length), []).append(bool(about))
@@ -186,7 +200,7 @@ def tables(quiet: Sequence[Trace], troubled: Sequence[Trace]) -> str:
     every = [hit for hits in found.values() for hit in hits]
     lines += [
         "",
-        f"Noticed: {sum(every)} of {len(every)} ({np.mean(every):.0%}).",
+        f"Noticed: {sum(every)} of {len(every)} ({np.mean(every):.0%}), with notices {at_least / len(every):.0%}.",
         f"Delay: {np.median(delays):.0f} s, 90th percentile {np.percentile(delays, 90):.0f} s.",
         f"Open for {np.mean(shares):.0%} of a fault on average; reported once: {np.mean(np.array(times) == 1):.0%}.",
     ]

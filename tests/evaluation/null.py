@@ -22,7 +22,7 @@ from scipy.stats import chi2
 from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.deviations import Scores
 from laggard.operators.gaussian.detector import CALIBRATIONS
-from laggard.pipeline.engine.stream import Trigger
+from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import poisson
 
 from laggard.operators import calibration as module
-from laggard.operators.calibration import QUIET_S, RANGES, Calibration, Level, anew
-from laggard.pipeline.engine.stream import Trigger
+from laggard.operators.calibration import NOTICES, QUIET_S, RANGES, Calibration, Level, anew
+from laggard.pipeline.incidents.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,9 +145,29 @@ def test_what_never_changes_is_not_told_for_ever(raw: float) -> None:
     assert calibration.score(min(raw, 500.0)) <= 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("null", NULLS)
+def test_notices_come_so_many_times_as_often_as_incidents(null: str) -> None:
+    """After a first day, three days; what is outside of its bounds is so by chance in 1 of 1,000."""
+    scale, draw = NULLS[null]
+    raws = draw(np.random.default_rng(12), 4 * DAY_TICKS)
+    calibration, trigger, told = Calibration(per_day=2.0, scale=scale, notices=True), Trigger(), 0
+    for tick, raw in enumerate(raws.tolist()):
+        level = calibration.level
+        assert level.notice <= 1.0
+        fires, trigger = trigger.after(5.0 * tick, level.score(raw) / level.notice, QUIET_S)
+        told += fires and tick >= DAY_TICKS
+        calibration.learn(5.0 * tick, raw)
+    low, high = poisson.ppf([0.0005, 0.9995], 3.0 * 2.0 * NOTICES)
+    assert 0.5 * low <= told <= high
+    again = Calibration(per_day=2.0, scale=scale, notices=True)
+    again.restore(calibration.snapshot())
+    assert again.level == calibration.level
+
+
 @pytest.mark.parametrize("scale", RANGES)
 def test_scores_grow_with_the_raw_score_and_like_it(scale: Scale) -> None:
-    level = Level(scale, 3.0)
+    level = Level(scale, 3.0, 2.0)
     raws = np.array([-5.0, 0.0, 1.0, level.limit, 50.0, 1e3, 1e6])
     scores = [level.score(raw) for raw in raws]
     assert scores == sorted(scores)

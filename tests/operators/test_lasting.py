@@ -99,6 +99,28 @@ def learned() -> Machine:
     return machine
 
 
+def test_what_is_near_the_limit_is_suspicious(machine: Machine) -> None:
+    def found() -> tuple[float, Any]:
+        scores = machine.lasting.score(machine.ts + 5.0, machine.layout, np.full((2, 2), 100.0 * MIB))
+        return scores.suspicion, scores.suspect(1)
+
+    assert found()[0] <= 1.0
+    assert found()[1] is None
+    machine.run(3, cpu={"db[2]": 0.08})
+    suspicion, (row, onset_ts) = found()
+    assert 1.0 < suspicion < 3.17
+    assert machine.open == []
+    assert (row.row, row.features[0].feature, row.score < 1.0) == ("db[2]", CPU, True)
+    assert machine.ts - 90.0 <= onset_ts <= machine.ts - 30.0, "as far back as its window reaches"
+    other = Lasting()
+    other.restore(machine.lasting.snapshot())
+    machine.lasting = other
+    assert found() == (suspicion, (row, onset_ts))
+    machine.run(3, cpu={"db[2]": 0.9})
+    assert machine.open == [("db", CPU)]
+    assert found()[0] <= 1.0, "it is an anomaly now"
+
+
 @pytest.fixture
 def machine(learned: Machine) -> Machine:
     """One that has learned half a day."""

@@ -242,7 +242,7 @@ def test_the_example_is_what_would_be_sent() -> None:
     example(PAGE, outgoing(read_back, Topics()))
 
 
-@pytest.mark.parametrize("kind", ["anomaly", "progress", "incident", "ranking", "pool", "request"])
+@pytest.mark.parametrize("kind", ["anomaly", "progress", "notice", "incident", "ranking", "pool", "request"])
 def test_every_field_is_explained(kind: str) -> None:
     section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
     assert explained(section) == set(SCHEMAS[kind]["properties"])

@@ -16,7 +16,8 @@ from laggard.operators.river import River
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
 from laggard.pipeline.engine.scopes import Scopes
-from laggard.pipeline.engine.stream import Stream, Trigger
+from laggard.pipeline.engine.stream import Stream
+from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.requests.requests import Judging

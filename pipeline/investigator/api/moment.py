@@ -10,6 +10,7 @@ import msgspec
 from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
+from laggard.pipeline.incidents.status import ALARMED, Status
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
@@ -114,6 +115,7 @@ class Moment(Answer, frozen=True):
     silent_s: Annotated[float, msgspec.Meta(description="how old the newest frame is where it should be newer, else 0")]
     scope: Annotated[str, msgspec.Meta(description="what the rows are")]
     score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
+    status: Annotated[Status, msgspec.Meta(description="of the host then")]
     told: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
     belief: Belief
     subject: Subject | None
@@ -223,6 +225,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
     about, grown = why.subject, why.grown
     ts = why.frame.ts
     incidents = reading.events.incidents_at(host, ts)
+    status = why.status(each.operators for each in incidents)
     return Moment(
         host=host,
         ts=ts,
@@ -232,8 +235,9 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         silent_s=why.silent_s(reading.clock()) if question.at is None else 0.0,
         scope=why.frame.scope,
         score=_number(ranking.score),
+        status=status,
         # Beside an open incident nobody says that it is not enough for an alert.
-        told=told(why, scored=bool(incidents), since=since(why, clocked=False)),
+        told=told(why, scored=status in ALARMED, since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,

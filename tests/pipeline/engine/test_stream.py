@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, Sequences, Stream, Trigger
+from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, Sequences, Stream
+from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.records import UNNUMBERED, Decoder, Mark, encode
 from tests.pipeline.engine.conftest import UNLEARNABLE, Drift, frame
 

@@ -73,7 +73,7 @@ def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Called
 def test_a_person_is_told_what_was_slow(why: Called):
     code, out, err = why("--at", str(at(155)))
     assert (code, err) == (0, "")
-    assert out.startswith("web-1 at 2023-11-14 22:26:15, ")
+    assert out.startswith("web-1: incident, at 2023-11-14 22:26:15, ")
     assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to disk," in out
     assert "The model has learned for 13 min." in out
     assert "hog  4711  python3 hog.py\n        io_write_" in out
@@ -110,7 +110,7 @@ def test_now_is_the_newest_frame_and_it_says_whether_the_agent_is_running(why: C
     code, out, err = why()
     assert code == 0
     assert out.startswith("The agent of web-1 is not running now; this is about its last frame, ")
-    assert "web-1 at 2023-11-14 22:34:55" in out
+    assert "web-1: calm, at 2023-11-14 22:34:55" in out
     code, out, err = why("--json")
     assert json.loads(out)["ts"] == at(TICKS - 1)
     assert "is not running now" in err
@@ -210,10 +210,10 @@ def test_the_header_is_about_the_frame_that_was_judged(why: Called):
         return out.splitlines()[0]
 
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at(155)))
-    assert header(at(155)).startswith(f"web-1 at {shown}, ")
+    assert header(at(155)).startswith(f"web-1: incident, at {shown}, ")
     assert header(at(155)).endswith(" ago")
     later = header(at(155) + 2.0)
-    assert later.startswith(f"web-1 at {shown}, ")
+    assert later.startswith(f"web-1: incident, at {shown}, ")
     assert later.endswith(f", the frame that is nearest to {shown[:-2]}{int(shown[-2:]) + 2:02}")
 
 

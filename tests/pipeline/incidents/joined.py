@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.records.outputs import Blame, Evidence, Incident, anomaly_id, incident_id
+from laggard.pipeline.records.outputs import Blame, Evidence, Incident, Notice, anomaly_id, incident_id
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records.outputs import Change
+    from laggard.pipeline.records.outputs import Change, NoticeChange
 
 NGINX = Blame("nginx[4711@99]", "nginx", "cpu_user_ratio", 0.5, 0.1, 0.01, ("cpu",))
 
@@ -68,3 +69,15 @@ def closed(
     return incident(
         number, opened_ts, "closed", host=host, nth=nth, ts=until_ts + 300.0, until_ts=until_ts, merged_into=merged_into
     )
+
+
+def notice(number: int, opened_ts: float, change: NoticeChange = "opened", **more: Any) -> Notice:
+    """A record of a notice on a host of its own."""
+    ts = opened_ts if change == "opened" else opened_ts + 90.0
+    told = Notice(
+        id=anomaly_id("gaussian", f"n{number}", "notice"), operator="gaussian", parameters={}, keyed_by="host",
+        key=f"n{number}", ts=ts, score=1.5, ranking=Ranking(ts, 1.5, (), 3600.0, young=False),
+        sentence=f"what is suspicious {number}", model_age_s=3600.0, young=False, live=True, scope="process",
+        change=change, opened_ts=opened_ts, until_ts=ts,
+    )  # fmt: skip
+    return replace(told, **more)

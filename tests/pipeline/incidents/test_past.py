@@ -30,7 +30,7 @@ from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import Blame, read_output
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DIAGNOSES, POOLS, REQUESTS, Topics
 from tests.pipeline.diagnoses.conftest import diagnosis, thread
-from tests.pipeline.incidents.joined import NGINX, closed, incident
+from tests.pipeline.incidents.joined import NGINX, closed, incident, notice
 
 if TYPE_CHECKING:
     import random
@@ -414,6 +414,42 @@ def test_an_id_that_there_is_not_or_that_is_several(bus: EmbeddedBus, call: Call
     assert "no incident has an id that begins with zz; `laggard incidents --since 30d` lists them" in err
     several = [one for one in "0123456789abcdef" if call(one)[0] == NO_DATA and "incidents have an id" in call(one)[2]]
     assert several, "of forty ids two begin alike"
+
+
+def test_notices_are_listed(bus: EmbeddedBus, call: Called) -> None:
+    append(bus, incident(1, time.time() - 700.0))
+    assert call("--notices") == (0, "There was no notice.\n", "")
+    now = time.time()
+    given = [
+        notice(1, now - 7200.0),
+        notice(1, now - 7200.0, "ended"),
+        notice(2, now - 600.0),
+        notice(2, now - 600.0, "ended", became="1c"),
+        notice(3, now - 60.0),
+        notice(4, now - 50.0, live=False),
+        notice(5, now - 3 * 86400.0),
+        notice(5, now - 3 * 86400.0, "ended"),
+    ]
+    bus.append([outgoing(each, TOPICS) for each in given])
+    code, out, err = call("--notices")
+    assert (code, err) == (0, "")
+    assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
+        "n3  open  what is suspicious 3",
+        "n2  90 s, became an anomaly  what is suspicious 2",
+        "n1  90 s  what is suspicious 1",
+    ]
+    assert "n3" in call("--notices", "--open")[1]
+    assert "n2" not in call("--notices", "--open")[1]
+    assert call("--notices", "--host", "n1")[1].count("suspicious") == 1
+    shown = [json.loads(line) for line in call("--notices", "--json")[1].splitlines()]
+    assert [(each["kind"], each["host"], each["change"]) for each in shown] == [
+        ("notice", "n3", "opened"),
+        ("notice", "n2", "ended"),
+        ("notice", "n1", "ended"),
+    ]
+    assert "suspicious" not in call()[1], "they are no incidents"
+    for more in (["1c"], ["--pool", "shop"]):
+        assert call("--notices", *more)[0] == USAGE
 
 
 @pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--since"], ["a", "b"]])

@@ -34,6 +34,9 @@ from laggard.operators.requests.results import Judged
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
 from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
+from laggard.pipeline.incidents.courses import Course
+from laggard.pipeline.incidents.notices import Notices
+from laggard.pipeline.incidents.status import STATUSES
 from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents
@@ -533,6 +536,50 @@ class Kept(Given, LastingScores):
 
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         raise NotImplementedError
+
+
+NOTICE = Course(
+    id=ANOMALY, keyed_by="host", opened_ts=TS, live=True, until_ts=TS, score=1.2, told_score=1.2, looked_ts=TS,
+    number=0, changes=0, next_s=900.0, causes=(), blame=NGINX, age_s=3600.0, young=False,
+)  # fmt: skip
+
+
+def status(page: Page, key: str = "web-1") -> list[str]:
+    """The status of a host as it is shown; several are a mistake."""
+    shown = page.samples("laggard_status", "host", "status").items()
+    found = {each: value for (host, each), value in shown if host == key}
+    assert found.keys() == set(STATUSES)
+    return [each for each, value in found.items() if value]
+
+
+def test_the_status_of_a_host_follows_its_incidents_and_notices() -> None:
+    page = Page()
+    page.scored([("a", 0.5)])
+    assert status(page) == ["calm"]
+    assert page.samples("laggard_notices_opened_total") == {("web-1",): 0}
+    page.scored([("a", 0.5)], anomalies=CALM._replace(notices=Notices(3, NOTICE)))
+    assert status(page) == ["suspicious"]
+    assert page.samples("laggard_notices_opened_total") == {("web-1",): 3}
+    page.scored([("a", 0.5)], anomalies=CALM._replace(notices=Notices(3, NOTICE._replace(live=False))))
+    assert status(page) == ["calm"], "of recorded data"
+    page.exporter.joined("host", "web-1", [joined(1, ("saturation", 1.2))], 1)
+    assert status(page) == ["saturated"]
+    # The anomaly is there before its incident.
+    page.scored([("a", 1.5)], anomalies=Anomalies(1, (OpenAnomaly(ANOMALY, TS, live=True),)))
+    assert status(page) == ["incident"]
+    page.scored([("a", 0.5)], anomalies=Anomalies(1, ()))
+    page.exporter.joined("host", "web-1", [joined(1), joined(2, ("saturation", 1.2))], 1)
+    assert status(page) == ["incident"]
+    page.exporter.joined("host", "web-1", [], 0)
+    assert status(page) == ["calm"]
+
+
+def test_a_host_whose_model_is_young_is_learning() -> None:
+    page = Page()
+    page.exporter.scored("gaussian", frame(["a"]), Given([("a", 0.5)], young=True), CALM)
+    page.scored([("a", 0.5)], host="web-2")
+    page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
+    assert (status(page), status(page, "web-2")) == (["learning"], ["calm"])
 
 
 def test_of_several_open_anomalies_each_has_its_series() -> None:

@@ -20,6 +20,7 @@ from laggard.pipeline.records.outputs import (
     DeadLetterOutput,
     Evidence,
     Incident,
+    Notice,
     Output,
     Progress,
     RankingOutput,
@@ -138,6 +139,13 @@ PROGRESS_JSON = {
     "change": "ended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.65e9, "silent_since_ts": 1.66e9,
     "accepted": True,
 }  # fmt: skip
+NOTICE = Notice(
+    **{each.name: getattr(ANOMALY, each.name) for each in fields(ANOMALY)},
+    change="ended", opened_ts=1.6e9, until_ts=1.65e9, became="1c",
+)  # fmt: skip
+NOTICE_JSON = ANOMALY_JSON | {
+    "kind": "notice", "change": "ended", "opened_ts": 1.6e9, "until_ts": 1.65e9, "became": "1c",
+}  # fmt: skip
 INCIDENT = Incident(
     incident_id(ANOMALY.id), 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING,
     "Over.", 3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c", silent_since_ts=1.66e9,
@@ -161,6 +169,7 @@ SCORE = ScoreOutput(1.7e9, "covariance", "pool", "workers", math.nan)
 PINNED: list[tuple[Output, dict[str, Any]]] = [
     (ANOMALY, ANOMALY_JSON),
     (PROGRESS, PROGRESS_JSON),
+    (NOTICE, NOTICE_JSON),
     (replace(ANOMALY, onset_ts=math.nan), ANOMALY_JSON | {"onset_ts": None}),
     (replace(PROGRESS, blame=None, silent_since_ts=math.nan), PROGRESS_JSON | {"blame": None, "silent_since_ts": None}),
     (INCIDENT, INCIDENT_JSON),

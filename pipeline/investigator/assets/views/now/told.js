@@ -5,6 +5,9 @@ import { duration, readable } from "../../format.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 
+/** How the badge of a host's status looks; of others it is plain. */
+const LOUD = { incident: "culprit", saturated: "culprit", suspicious: "victim" };
+
 export function nothingRecorded() {
   return html`<section class="empty card">
     <h1>Nothing is recorded yet</h1>
@@ -30,7 +33,7 @@ export function told(view) {
       ${moment.silent_s > 0
         ? html`<p><span class="badge victim">silent</span> ${moment.host} has sent nothing for ${duration(moment.silent_s)}: this is the last that came. See <code>laggard doctor</code> there.</p>`
         : nothing}
-      ${moment.told.map((text) => html`<p>${sentence(text)}</p>`)}
+      ${moment.told.map((text, place) => html`<p>${place ? nothing : html`<span class="badge ${LOUD[moment.status] ?? nothing}">${moment.status}</span> `}${sentence(text)}</p>`)}
       <p class=${belief.young ? nothing : "muted"}>
         ${belief.young ? html`<span class="badge victim">young</span> ` : nothing}${sentence(belief.told)}
       </p>

@@ -1,0 +1,38 @@
+"""The status of a host in one word, the same on the page, in `laggard why`, in Prometheus and in Grafana."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+Status = Literal["incident", "saturated", "suspicious", "learning", "calm"]
+
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+"""The first one that holds."""
+
+ALARMED: Final[frozenset[Status]] = frozenset({"incident", "saturated"})
+"""Beside these nothing says that something is not enough for an alert."""
+
+MEANINGS: Final[dict[Status, str]] = {
+    "incident": "an incident is open",
+    "saturated": "an incident is open, and it is only that a resource of the host is saturated",
+    "suspicious": "a notice is open",
+    "learning": "the model is too young to be relied on",
+    "calm": "none of these",
+}
+
+
+def status_of(incidents: Iterable[Collection[str]], *, suspicious: bool, young: bool) -> Status:
+    """Return the status of a host, or of another key.
+
+    Args:
+        incidents: of each open incident, or of each anomaly that will be one, the operators that found it.
+        suspicious: whether a notice is open.
+        young: whether the model is too young to be relied on.
+
+    """
+    if found := list(incidents):
+        return "saturated" if all(set(each) == {"saturation"} for each in found) else "incident"
+    return "suspicious" if suspicious else "learning" if young else "calm"

@@ -1,0 +1,27 @@
+"""When a score is told: when it passes 1, and again only after it stayed at 1 or below for a while."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Trigger(NamedTuple):
+    """Fires when a score passes 1 upwards, and again only after it stayed at 1 or below for a while.
+
+    Attributes:
+        armed: whether the next score above 1 fires.
+        calm_since: while not armed, the time of the first of the scores that have stayed at 1 or below.
+
+    """
+
+    armed: bool = True
+    calm_since: float | None = None
+
+    def after(self, ts: float, score: float, quiet_s: float) -> tuple[bool, Trigger]:
+        """Whether this score fires, and the trigger after it. `ts` and `quiet_s` in seconds of event time."""
+        armed = self.armed or (self.calm_since is not None and ts - self.calm_since >= quiet_s)
+        if score > 1.0:
+            return armed, Trigger(armed=False)
+        if armed:
+            return False, Trigger()
+        return False, Trigger(armed=False, calm_since=ts if self.calm_since is None else self.calm_since)
