@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.engine.publishing import outgoing_diagnosis
+from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.topics import DIAGNOSES
 from tests.browser.conftest import NARROW
 from tests.pipeline.diagnoses.conftest import UNTRUSTWORTHY
+from tests.pipeline.incidents.joined import notice
 from tests.pipeline.investigator.serving import served
 from tests.pipeline.investigator.troubles import (
     HOG,
@@ -73,6 +74,24 @@ def test_the_list_leads_to_one_and_its_filters_are_in_the_address(page: Served, 
     expect(tab.get_by_role("heading", level=1)).to_have_text("closed web-1: hog")
     tab.go_back()
     expect(titles).to_have_count(1)
+
+
+def test_notices_are_there_where_they_are_asked_for(page: Served, tab: Page) -> None:
+    opened, over = notice(1, T0 + 4000.0, sentence=HOSTILE), notice(1, T0 + 4000.0, "ended")
+    page.reading.bus.append([outgoing(each, TOPICS) for each in (opened, over, notice(2, T0 + 5000.0))])
+    tab.goto(f"{page.url}/incidents")
+    expect(tab.locator(".incidents-item h2")).to_have_count(2)
+    shown = tab.get_by_role("region", name="Notices")
+    expect(shown).to_have_count(0)
+    tab.get_by_label("notices of hosts, too").check()
+    expect(shown.locator("p")).to_have_count(2)
+    expect(shown.locator("p").nth(0)).to_contain_text("n2 open")
+    expect(shown.locator("p").nth(1)).to_contain_text("n1 for 90 s")
+    expect(shown.locator("p").nth(1)).to_contain_text(HOSTILE[:20])
+    tab.get_by_label("only those that are open").check()
+    expect(shown.locator("p")).to_have_count(1)
+    expect(tab).to_have_url(re.compile(r"notices=1"))
+    expect(shown.get_by_role("link")).to_have_attribute("href", re.compile(rf"host=n2.*at={T0 + 5000.0:.0f}"))
 
 
 def test_one_shows_what_was_seen_told_and_done(page: Served, tab: Page, expects: Expects) -> None:

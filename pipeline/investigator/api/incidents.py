@@ -19,6 +19,7 @@ from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.incidents.similar import similar
 from laggard.pipeline.investigator.api.diagnoses import ENDPOINTS as DIAGNOSES_ENDPOINTS
 from laggard.pipeline.investigator.api.moment import Feature
+from laggard.pipeline.investigator.api.notices import ENDPOINTS as NOTICES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.records.outputs import Progress
@@ -469,4 +470,5 @@ ENDPOINTS: Final = (
         MarkdownQuestion,
     ),
     *DIAGNOSES_ENDPOINTS,
+    *NOTICES_ENDPOINTS,
 )

@@ -26,7 +26,7 @@ from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.outputs import Blame, RankingOutput
 from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
-from tests.pipeline.incidents.joined import closed, incident
+from tests.pipeline.incidents.joined import closed, incident, notice
 from tests.pipeline.investigator.serving import get, served
 from tests.pipeline.investigator.troubles import (
     BY_CPU,
@@ -93,6 +93,21 @@ def test_the_list_is_narrowed(page: Served) -> None:
     assert listed(page, host="web-1", **{"from": T0 + 150, "to": T0 + 200}) == both[1:]
     assert listed(page, host="web-1", **{"from": T0 - 200, "to": T0 - 100}) == []
     assert get(page, "/incidents", most=1)["left_out"] == 2
+
+
+def test_notices_are_told(page: Served) -> None:
+    given = [notice(1, T0 + 100.0), notice(1, T0 + 100.0, "ended", became="1c"), notice(2, T0 + 400.0)]
+    page.reading.bus.append([outgoing(each, TOPICS) for each in given])
+    found = get(page, "/notices", **{"from": T0})
+    assert [(each["host"], each["from"], each["to"], each["became"]) for each in found["notices"]] == [
+        ("n2", T0 + 400.0, None, False),
+        ("n1", T0 + 100.0, T0 + 190.0, True),
+    ]
+    assert found["notices"][1]["sentence"] == "what is suspicious 1"
+    for asked, hosts in (({"open": True}, ["n2"]), ({"to": T0 + 300.0}, ["n1"]), ({"host": "n1"}, ["n1"])):
+        some = get(page, "/notices", **{"from": T0} | asked)
+        assert [each["host"] for each in some["notices"]] == hosts
+    assert get(page, "/notices", **{"from": T0, "most": 1})["left_out"] == 1
 
 
 def test_what_cannot_be_asked_and_what_is_not_there_is_told(page: Served) -> None:

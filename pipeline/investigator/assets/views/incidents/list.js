@@ -19,6 +19,7 @@ const USUAL = "24h";
 
 export default class List {
   #found;
+  #notices;
 
   constructor(page) {
     this.page = page;
@@ -37,6 +38,7 @@ export default class List {
       },
       signal,
     );
+    this.#notices = params.notices && (await get("/notices", { host: params.host, open: params.open ? "true" : undefined, within: this.#range()[2], ...this.#stretch() }, signal));
     document.title = "Incidents - laggard";
   }
 
@@ -76,10 +78,28 @@ export default class List {
           </ul>`
         : this.#none()}
       ${left_out ? html`<p>${left_out} more are not shown: choose a shorter time.</p>` : nothing}
+      ${this.#notices ? this.#suspicious() : nothing}
       ${begins_ts === null
         ? nothing
         : html`<p class="muted">What opened before ${time(begins_ts)} and has not changed since is not among them.</p>`}
     `;
+  }
+
+  /** What was not unusual enough for an incident. */
+  #suspicious() {
+    const { notices, left_out } = this.#notices;
+    return html`<section class="incidents-notices" aria-label="Notices">
+      <h2>Notices</h2>
+      ${notices.length ? nothing : html`<p class="muted">Nothing was suspicious then.</p>`}
+      ${notices.map(
+        (each) => html`<p>
+          <a href=${this.page.href("/", { host: each.host, at: each.from })}>${time(each.from)}</a>
+          ${each.host} <span class="muted">${each.to === null ? "open" : `for ${duration(each.to - each.from)}${each.became ? ", became an incident" : ""}`}</span><br />
+          ${sentence(each.sentence)}
+        </p>`,
+      )}
+      ${left_out ? html`<p>${left_out} more are not shown: choose a shorter time.</p>` : nothing}
+    </section>`;
   }
 
   #item(incident) {
@@ -132,6 +152,10 @@ export default class List {
       <label class="incidents-check"
         ><input type="checkbox" .checked=${live(Boolean(params.open))} @change=${(event) => page.go({ open: event.target.checked ? 1 : undefined })} /> only
         those that are open</label
+      >
+      <label class="incidents-check" title="What was suspicious, but not unusual enough for an incident"
+        ><input type="checkbox" .checked=${live(Boolean(params.notices))} @change=${(event) => page.go({ notices: event.target.checked ? 1 : undefined })} /> notices
+        of hosts, too</label
       >
     </form>`;
   }

@@ -1,0 +1,78 @@
+"""Notices: what was suspicious, but not unusual enough for an incident."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.incidents.past import past_notices
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.records.limits import MAX_TS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.incidents.past import PastNotice
+    from laggard.pipeline.investigator.reading import Reading
+
+LISTED_S: Final = 86_400.0
+"""The list goes back so far where nobody says how far."""
+
+
+class OneNotice(Answer, frozen=True):
+    """A notice, and from when to when it was open."""
+
+    id: str
+    host: str
+    begin: Seconds = msgspec.field(name="from")
+    until: Annotated[Number, msgspec.Meta(description="seconds since the Unix epoch; null while it is open")] = (
+        msgspec.field(name="to")
+    )
+    sentence: str
+    became: Annotated[bool, msgspec.Meta(description="whether it has become an anomaly, and so an incident")]
+
+
+class Notices(Answer, frozen=True):
+    """Notices, the newest first."""
+
+    notices: list[OneNotice]
+    left_out: int
+
+
+class NoticesQuestion(Question, frozen=True):
+    """Of which host, and of when."""
+
+    host: Text = ""
+    only_open: bool = msgspec.field(name="open", default=False)
+    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="those open so many seconds ago or later")] = (
+        LISTED_S
+    )
+    begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
+        name="from", default=None
+    )
+    end: Time | None = msgspec.field(name="to", default=None)
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+
+
+def notices(reading: Reading, question: NoticesQuestion) -> Notices:
+    """List what was suspicious."""
+    since = reading.clock() - question.within if question.begin is None else question.begin
+    found = [
+        each
+        for each in past_notices(reading.bus, reading.topics, since, key=question.host or None)
+        if (question.end is None or each.opened.ts <= question.end) and not (question.only_open and each.ended)
+    ]
+    return Notices([_one(each) for each in found[: question.most]], max(len(found) - question.most, 0))
+
+
+def _one(notice: PastNotice) -> OneNotice:
+    opened, ended = notice
+    until = None if ended is None else ended.until_ts
+    became = ended is not None and bool(ended.became)
+    return OneNotice(opened.id, opened.key, opened.ts, until, opened.sentence, became)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "/notices", "What was suspicious, but not unusual enough for an incident.", Notices, notices, NoticesQuestion
+    ),
+)
