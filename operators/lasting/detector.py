@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 import numpy as np
 
 from laggard.operators.contract import check_shape
-from laggard.operators.lasting.evidence import PARTS, RECORD_S, RECORDED, Evidence, Quantities, raised, recorded
+from laggard.operators.lasting.evidence import (
+    PARTS,
+    RECORD_S,
+    RECORDED,
+    Evidence,
+    Quantities,
+    expected,
+    raised,
+    recorded,
+)
 from laggard.operators.lasting.scores import Scores
 from laggard.operators.lasting.state import (
     BUDGET_POWER,
@@ -441,9 +450,11 @@ class Lasting:
             if accepted:
                 levels = _levels([each.ring[..., place] for each in state.evidence], lasted_s)
                 state.accepted += (anomaly,)
-            # It was no anomaly on scales that are longer than it lasted.
+            # Scales that are longer than it lasted have not measured it: so much it would be there when it comes again.
+            ended_ts = state.last_ts if math.isnan(anomaly.calm_since) else anomaly.calm_since
+            high_s, peak = ended_ts - anomaly.onset_ts + SCALES[0].part_s, state.evidence[0].peak[:, place].copy()
             state.evidence = tuple(
-                each.released(place, level, lasted=lasted_s >= scale.window_s)
+                each.released(place, level, None if lasted_s >= scale.window_s else expected(scale, peak, high_s))
                 for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
             )
         state.anomalies = tuple(kept)

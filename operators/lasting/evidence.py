@@ -221,18 +221,20 @@ class Evidence:
         highest, second = raised(self.highest, self.second, ended)
         return replace(self, peak=peak, highest=highest, second=second), over
 
-    def released(self, unit: int, level: Matrix | None, *, lasted: bool) -> Evidence:
+    def released(self, unit: int, level: Matrix | None, peak: Matrix | None = None) -> Evidence:
         """Learn from a unit again, after its anomaly has ended.
 
         Args:
             unit: its place.
-            lasted: whether it lasted long enough for this scale. Its peaks enter the record when it comes again.
             level: the new baseline, shape (quantities,); None to keep the old one. The deviation becomes at least that
                 of the window.
+            peak: its peaks on this scale, shape (quantities,), which enter the record when it comes again; None if
+                it lasted long enough to be measured here.
 
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
-        peak, before = found["peak"][:, unit].copy(), found["reported"][:, unit]
+        peak = found["peak"][:, unit].copy() if peak is None else peak
+        before = found["reported"][:, unit]
         found["ring"][..., unit] = found["last"][:, unit] = -math.inf
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
@@ -242,12 +244,11 @@ class Evidence:
             spread = np.where(known, apart, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
             found["mean"][:, unit] = level
             found["deviation"][:, unit] = np.maximum(found["deviation"][:, unit], spread)
-        if lasted:
-            again = np.minimum(before, peak) > 0.0
-            highest, second = found["highest"][:, unit], found["second"][:, unit]
-            np.maximum(second, np.minimum(before, peak), out=second, where=again)
-            np.maximum(highest, np.maximum(before, peak), out=highest, where=again)
-            np.maximum(before, peak, out=before)
+        again = np.minimum(before, peak) > 0.0
+        highest, second = found["highest"][:, unit], found["second"][:, unit]
+        np.maximum(second, np.minimum(before, peak), out=second, where=again)
+        np.maximum(highest, np.maximum(before, peak), out=highest, where=again)
+        np.maximum(before, peak, out=before)
         return Evidence(**found)
 
     def snapshot(self) -> dict[str, Any]:
@@ -265,6 +266,15 @@ class Evidence:
             if found[each.name].shape != expected:
                 raise ValueError(f"{each.name}: expected the shape {expected}, got {found[each.name].shape}")
         return cls(**found)
+
+
+def expected(scale: Scale, peak: Matrix, high_s: float) -> Matrix:
+    """Return the peaks of a scale that an anomaly of this length has at most, by those of the shortest scale.
+
+    Three of four sub-blocks must reach a level. An anomaly that is longer than one fills that and part of two others.
+    """
+    found: Matrix = np.float32(min(max((high_s / scale.part_s - 1.0) / 2.0, 0.0), 1.0)) * peak
+    return found
 
 
 def raised(highest: Matrix, second: Matrix, peak: Matrix) -> tuple[Matrix, Matrix]:
