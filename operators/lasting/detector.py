@@ -120,8 +120,8 @@ class Lasting:
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
     of the newest sub-block is at least `KEPT` of that at the onset, and it ends after `CALM_S` without that. Without an
-    anomaly the score is z as a share of the limit; from `NOTICED` on it is suspicious. The peaks of an anomaly enter
-    the record when it comes again, on all scales: work that recurs is normal the third time.
+    anomaly the score is z as a share of the limit, or 0 if not more than `NOTICED`, from which on it is suspicious. The
+    peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal the third time.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
     three times as large, and P is also that of other new names, but for CPU: a full core is a full core.
@@ -333,32 +333,13 @@ class Lasting:
         highest, second = state.newcomers[number] * math.exp(-scale.part_s / RECORD_S)
         for peak in ended.T[ended.any(axis=0)]:
             highest, second = raised(highest, second, peak)
-        record = recorded(evidence.highest, evidence.second)
-        others = recorded(highest, second)
-        others[self._cpu] = 0.0
-        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
-        # The past of a name is known since the first tick, absent or not; that of a row since it came.
-        since = np.maximum(units.first_ts, state.begin_ts)
-        since[:names] = state.begin_ts
-        young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
-        sharing = self._sharing(state)
-        record *= np.float32(RECORDED)
-        record += evidence.deviation
-        record *= np.float32(sharing**BUDGET_POWER)
-        floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
-        record += floor
-        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * np.broadcast_to(floor, record.shape)[:, fresh]
-        record *= young.astype(np.float32)
-        z = np.divide(excess, record, out=record)
-        if learned is not None:
-            z[:, ~learned] = 0.0
-        best = z.argmax(axis=0)
-        worst = z[best, np.arange(z.shape[1])] / scale.limit
         newcomers = state.newcomers.copy()
         newcomers[number] = highest, second
         _put(state, number, evidence)
         state.newcomers = newcomers
-        state.near = _changed(state.near, number, float(worst.max(initial=0.0)))
+        worst, best = self._worst(state, number, excess, learned)
+        share = float(worst.max(initial=0.0))
+        state.near = _changed(state.near, number, share if share > NOTICED else 0.0)
         state.nearest = _changed(state.nearest, number, None)
         if state.near[number] > NOTICED:
             subjects = partial(_subjects, best=best, excess=excess, sums=sums, names=names)
@@ -369,6 +350,41 @@ class Lasting:
                 subjects,
                 lambda unit, quantity: self._anomaly(state, number, unit, quantity, sums, layout, values),
             )
+
+    def _worst(self, state: State, number: int, excess: Matrix, learned: Flags | None) -> tuple[Matrix, Places]:
+        """Return z of the worst quantity of each unit as a share of the limit, and which one that is.
+
+        0 where it is far from suspicious, as most are: z is at most e / (3 b^(1/4) r).
+        """
+        scale, units, evidence = SCALES[number], state.units, state.evidence[number]
+        names, sharing = len(units.names), self._sharing(state)
+        floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
+        some = excess > np.float32(NOTICED * scale.limit) * floor
+        if learned is not None:
+            some &= learned
+        worst, best = np.zeros(len(units), np.float32), np.zeros(len(units), np.intp)
+        near = np.flatnonzero(some.any(axis=0))
+        if not near.size:
+            return worst, best
+        record = recorded(evidence.highest[:, near], evidence.second[:, near])
+        fresh = np.flatnonzero((near < names) & (state.last_ts - units.joined_ts[near] < NEW_S))
+        others = recorded(*state.newcomers[number])
+        others[self._cpu] = 0.0
+        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
+        # The past of a name is known since the first tick, absent or not; that of a row since it came.
+        since = np.where(near < names, state.begin_ts, np.maximum(units.first_ts[near], state.begin_ts))
+        young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
+        record *= np.float32(RECORDED)
+        record += evidence.deviation[:, near]
+        record *= np.float32(sharing**BUDGET_POWER)
+        floor = np.broadcast_to(floor, excess.shape)[:, near]
+        record += floor
+        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * floor[:, fresh]
+        record *= young.astype(np.float32)
+        z = np.divide(excess[:, near], record, out=record)
+        best[near] = z.argmax(axis=0)
+        worst[near] = z.max(axis=0) / scale.limit
+        return worst, best
 
     def _report(
         self,

@@ -105,8 +105,9 @@ class State:
         blocks: the number of sub-blocks of the shortest scale so far.
         anomalies: those that last, or have been calm for less than `CALM_S`, in the order of their detection.
         accepted: anomalies that became the new baseline at the last tick.
-        near: for each scale, the share of its limit that the worst unit without an anomaly reaches.
-        nearest: for each scale, what the anomaly of this unit would be, if the share is above `NOTICED`.
+        near: for each scale, the share of its limit that the worst unit without an anomaly reaches; 0 if not more than
+            `NOTICED`.
+        nearest: for each scale, what the anomaly of this unit would be.
 
     """
 
