@@ -57,7 +57,8 @@ def kept(folder: Path) -> Cluster:
 def main(arguments: Sequence[str]) -> None:
     """Start the broker, close the output to say so, and wait for the end of the run."""
     folder, run = Path(arguments[0]), os.pidfd_open(int(arguments[1]))
-    with Cluster(folder / "cluster") as cluster:
+    # It is never restarted. On a busy machine its own heartbeat may be late, and it is not to give itself up for that.
+    with Cluster(folder / "cluster", properties={"broker.session.timeout.ms": "60000"}) as cluster:
         partial = folder / f"{_CLUSTER}.partial"
         partial.write_bytes(pickle.dumps(cluster))
         partial.rename(folder / _CLUSTER)
