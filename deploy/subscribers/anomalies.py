@@ -6,7 +6,8 @@
     python anomalies.py --group my-tool
 
 It prints a line when an incident that is about now opens, grows or closes; put into `handle` what is to be done
-instead. With `--follow anomalies` it prints what each operator finds: one trouble may be several of those. An event
+instead. With `--follow anomalies` it prints what each operator finds: one trouble may be several of those. With
+`--follow notices` it prints what is suspicious, but not unusual enough for an incident, as for a chat. An event
 comes at least once: again where the program was killed between handling it and saying so, at most that one. TLS and
 SASL are set by the variables that laggard itself takes: see README.md beside this file.
 """
@@ -34,7 +35,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-FOLLOWED = {"incidents": "incident", "anomalies": "anomaly"}
+FOLLOWED = {"incidents": "incident", "anomalies": "anomaly", "notices": "notice"}
 """What can be followed, and the kind that their records have."""
 
 SCHEMA = "urn:laggard:{kind}:1"
@@ -403,7 +404,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--group", required=True, help="the consumer group; what it has read is kept at the brokers")
     parser.add_argument("--topic", default=topic, help="where they are (default: %(default)s)")
-    followed = "what one operator finds, or what they find of one trouble, joined (default: %(default)s)"
+    followed = "what is wrong, joined; what each operator finds of that; or what is suspicious (default: %(default)s)"
     parser.add_argument("--follow", choices=[*FOLLOWED], default="incidents", help=followed)
     since = "so far back a new group begins, such as 90s, 10m, 2h or 1d (default: %(default)s)"
     parser.add_argument("--since", type=duration_s, default="10m", metavar="DURATION", help=since)

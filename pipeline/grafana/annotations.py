@@ -41,6 +41,7 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
     """Incidents and notices as regions, marks as lines: from Prometheus, and from Grafana where they were published."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     marks = series("laggard_marks_total", *matchers)
+    suspicious = worst("host", series("laggard_status", *matchers, 'status="suspicious"'))
     return [
         PrometheusAnnotation(
             "Incident",
@@ -51,7 +52,7 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
         ),
         PrometheusAnnotation(
             "Notice",
-            worst("host", series("laggard_status", *matchers, 'status="suspicious"')),
+            f"{suspicious} > 0",
             ORANGE,
             "{{host}}: suspicious",
             ["host"],

@@ -23,6 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
 
+from laggard.operators.contract import LastingScores
 from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
@@ -362,7 +363,8 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
     newest = live[-1] if live else None
     exemplar = Exemplar({"anomaly": newest.id}, 1.0, newest.ts) if newest is not None and newest.id else None
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
-    yield sample("notices_opened", labels, anomalies.notices.opened)
+    if isinstance(scores, LastingScores):  # others have no budget of notices
+        yield sample("notices_opened", labels, anomalies.notices.opened)
     kept, of_score = kept_by(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
     for anomaly in live[:MOST_OPEN]:  # of two that look alike the older

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records.outputs import Anomaly, Incident, RankingOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, RankingOutput, anomaly_id
 from laggard.pipeline.topics import Topics
 from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY
@@ -64,6 +64,13 @@ def anomaly(number: int, *, live: bool = True, sentence: str | None = None, ago_
     )
 
 
+def notice(number: int, *, live: bool = True) -> Notice:
+    """One of the number's host that has just opened."""
+    like = anomaly(number, live=live)
+    given = {each.name: getattr(like, each.name) for each in fields(like)}
+    return Notice(**given, change="opened", opened_ts=like.ts, until_ts=like.ts)
+
+
 def incident(number: int, *, live: bool = True, sentence: str | None = None, ago_s: float = 0.0) -> Incident:
     """The one that this anomaly opens, with the same sentence."""
     (opened,) = Joiner().take(anomaly(number, live=live, ago_s=ago_s))
@@ -101,10 +108,10 @@ class Channel:
             admin.create_topics({topic: {"num_partitions": partitions}})
         return topic
 
-    def events(self, outputs: Iterable[Anomaly | Incident | RankingOutput]) -> list[Outgoing]:
+    def events(self, outputs: Iterable[Anomaly | Notice | Incident | RankingOutput]) -> list[Outgoing]:
         return [outgoing(each, self._topics) for each in outputs]
 
-    def publish(self, *outputs: Anomaly | Incident | RankingOutput, abort: bool = False) -> list[Outgoing]:
+    def publish(self, *outputs: Anomaly | Notice | Incident | RankingOutput, abort: bool = False) -> list[Outgoing]:
         """In one transaction."""
         events = self.events(outputs)
         self._producer.begin_transaction()

@@ -24,7 +24,7 @@ from laggard.pipeline.topics import Topics
 from tests.brokers import Security
 from tests.brokers.acls import acls_of, await_acls
 from tests.brokers.java import java
-from tests.deploy.subscribers import HOSTS, SUBSCRIBERS, Channel, Program, anomaly, incident, ranking, until
+from tests.deploy.subscribers import HOSTS, SUBSCRIBERS, Channel, Program, anomaly, incident, notice, ranking, until
 from tests.programs import path_of
 from tests.test_house import imported
 
@@ -113,6 +113,14 @@ def test_it_prints_what_each_operator_finds_where_that_is_asked_for(tmp_path: Pa
     channel.publish(incident(0), anomaly(1), anomaly(2, live=False), anomaly(3))
     program = follow(tmp_path, channel, "--follow", "anomalies")
     assert sorted(numbers(program.until_lines(2))) == [1, 3]
+    program.stop()
+    assert len(program.lines()) == 2
+
+
+def test_it_prints_what_is_suspicious_where_that_is_asked_for(tmp_path: Path, channel: Channel) -> None:
+    channel.publish(incident(0), anomaly(1), notice(2), notice(3, live=False), notice(4))
+    program = follow(tmp_path, channel, "--follow", "notices")
+    assert sorted(numbers(program.until_lines(2))) == [2, 4]
     program.stop()
     assert len(program.lines()) == 2
 

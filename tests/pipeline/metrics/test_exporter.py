@@ -241,6 +241,7 @@ def busy() -> Page:
     rows = [("nginx", 0.4), ("nginx", 1.5), ("kworker", 0.2), ('mean "name"\\\n', 0.7)]
     page.scored(rows, anomalies=Anomalies(2, (opened,)))
     page.scored([("host", 0.8)], scope="host")
+    page.exporter.scored("saturation", frame(["host"], "host"), Kept({}), CALM)
     page.exporter.joined("host", "web-1", [joined(1, ("cpu", 1.2), ("gaussian", 2.5)), joined(2)], 2)
     page.exporter.joined("host", "web-1", [joined(2, ("gaussian", 2.5), ("cpu", 1.2))], 0)
     explain(page)
@@ -556,8 +557,10 @@ def test_the_status_of_a_host_follows_its_incidents_and_notices() -> None:
     page = Page()
     page.scored([("a", 0.5)])
     assert status(page) == ["calm"]
+    assert page.samples("laggard_notices_opened_total") == {}, "it has no notices"
+    page.exporter.scored("gaussian", frame(["a"]), Kept({}), CALM)
     assert page.samples("laggard_notices_opened_total") == {("web-1",): 0}
-    page.scored([("a", 0.5)], anomalies=CALM._replace(notices=Notices(3, NOTICE)))
+    page.exporter.scored("gaussian", frame(["a"]), Kept({}), CALM._replace(notices=Notices(3, NOTICE)))
     assert status(page) == ["suspicious"]
     assert page.samples("laggard_notices_opened_total") == {("web-1",): 3}
     page.scored([("a", 0.5)], anomalies=CALM._replace(notices=Notices(3, NOTICE._replace(live=False))))
