@@ -21,8 +21,8 @@ NAMES: Final[Mapping[Part, str]] = {
 }
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
 
-
-SCOPES: Final = frozenset({"agent", "source", "trace"})
+AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "source", "trace"
+OWN_SCOPES: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
 """The scopes of frames in which a producer reports about itself."""
 
 

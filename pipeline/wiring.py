@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.own import SCOPES as OWN_SCOPES
+from laggard.pipeline.own import OWN_SCOPES
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
 if TYPE_CHECKING:

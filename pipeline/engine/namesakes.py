@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.own import TRACE_SCOPE
+
 if TYPE_CHECKING:
     from laggard.pipeline.bus import Incoming
 
 RUN_HEADER: Final = "laggard-run"
 """Of an agent's records on a bus on the network: the name of its run."""
 
-BESIDE: Final = frozenset({"trace"})
+BESIDE: Final = frozenset({TRACE_SCOPE})
 """Scopes of what runs beside an agent, as its host: each has runs of its own."""
 
 RETURNS: Final = 3

@@ -46,7 +46,7 @@ from laggard.pipeline.metrics.incidents import ShownIncidents
 from laggard.pipeline.metrics.pools import ShownPools
 from laggard.pipeline.metrics.requests import ShownRequests
 from laggard.pipeline.metrics.samples import histogram, label, member, present, sample
-from laggard.pipeline.own import SCOPES as OWN_SCOPES
+from laggard.pipeline.own import AGENT_SCOPE, OWN_SCOPES, SOURCE_SCOPE, TRACE_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _YOUNG: Final = f"{PREFIX}model_young"
 
-AGENT_SCOPE, HOST_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "host", "source", "trace"
+HOST_SCOPE: Final = "host"
 
 MOST_OPEN: Final = 20
 """The most open anomalies of a stream that have series of their own."""
