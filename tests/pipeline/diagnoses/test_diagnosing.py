@@ -549,4 +549,5 @@ def test_what_is_large_is_loaded_before_anything_is_wrong(
     diagnosing.close()
     assert kernel_symbols.cache_info().currsize == loaded
     assert diagnosing.failures == 0
-    assert diagnosing.cpu_s > 0.01 * loaded, "what it took is counted"
+    # To others than root the kernel tells few of its symbols.
+    assert diagnosing.cpu_s > (0.01 * loaded if os.geteuid() == 0 else 0.0), "what it took is counted"
