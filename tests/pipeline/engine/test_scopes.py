@@ -11,7 +11,7 @@ from laggard.operators.deviations import Deviations
 from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.task import Task
-from laggard.pipeline.own import SCOPES as OWN_SCOPES
+from laggard.pipeline.own import OWN_SCOPES
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput
 from laggard.pipeline.settings import read_settings
