@@ -19,15 +19,11 @@ from laggard.pipeline.records import Frame, Mark, Request, Wish
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
-    Incident,
-    Notice,
     Progress,
-    RankingOutput,
     ScoreOutput,
     read_output,
     write_output,
 )
-from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 
@@ -40,20 +36,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import KeyedBy, Received
+    from laggard.pipeline.records.outputs import Told
     from laggard.pipeline.topics import Topic
-
-Told = (
-    Anomaly
-    | Progress
-    | Notice
-    | Incident
-    | RankingOutput
-    | ModelOutput
-    | PoolOutput
-    | RequestOutput
-    | ScoreOutput
-    | PredictionOutput
-)
 
 
 class _Pending(NamedTuple):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.watch import Watch
     from laggard.pipeline.history.why import Answer
-    from laggard.pipeline.replay import Told
+    from laggard.pipeline.records.outputs import Told
 
 SILENT_TICKS: Final = 3.0
 """After so many ticks without a frame, a live page says so."""

@@ -15,7 +15,8 @@ from laggard.pipeline.cli.options import setting_flag, with_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from laggard.pipeline.replay import Replay, Told
+    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.replay import Replay
     from laggard.pipeline.settings import Settings
     from laggard.producers.files import Placed, Recording
 

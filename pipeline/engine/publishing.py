@@ -28,7 +28,7 @@ from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS, MODELS, 
 if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import Output
     from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.pipeline.records.outputs import Found
+    from laggard.pipeline.records.outputs import Published
     from laggard.pipeline.topics import Topics
 
 CONTENT_TYPE: Final = "application/json"
@@ -103,7 +103,7 @@ def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
 
 
 def _headers(
-    about: Found | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput | Diagnosis,
+    about: Published | Diagnosis,
     event_id: str,
     source: str,
 ) -> tuple[tuple[str, bytes], ...]:

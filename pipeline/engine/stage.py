@@ -16,10 +16,7 @@ from laggard.pipeline.engine import snapshots
 from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.telemetry import TaskTelemetry
 from laggard.pipeline.records import Decoder, Frame, RecordError
-from laggard.pipeline.records.models import ModelOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput
-from laggard.pipeline.records.pools import PoolOutput
-from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.records.outputs import Published
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
@@ -62,18 +59,7 @@ class Rekeyed:
     live: bool
 
 
-Output = (
-    Anomaly
-    | Progress
-    | Notice
-    | Incident
-    | RankingOutput
-    | ModelOutput
-    | PoolOutput
-    | RequestOutput
-    | Rekeyed
-    | DeadLetter
-)
+Output = Published | Rekeyed | DeadLetter
 
 
 class TaskOptions(TypedDict, total=False):

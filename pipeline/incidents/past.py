@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus, Incoming
     from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.topics import Topics
+
+_Kind = TypeVar("_Kind", Incident, Notice)
 
 REACH_S: Final = 7 * 86_400.0
 """So long before the time that is asked about it is looked for incidents that may still have been open then."""
@@ -157,21 +159,12 @@ def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = No
         oldest, end = bus.bounds(partition)
         start = max(oldest, end - MOST_RECORDS, bus.offset_at(partition, since - NOTICE_REACH_S))
         for record in Reader(bus, partition, key).stored(start, end):
-            found = read_notice(record.value, topic) if _NOTICE in record.headers else None
+            found = _read(record.value, topic, Notice) if _NOTICE in record.headers else None
             if found is not None and found.live:
                 (opened if found.change == "opened" else ended)[found.id] = found
     told = [PastNotice(each, ended.get(each.id)) for each in opened.values()]
     wanted = [each for each in told if each.ended is None or each.ended.until_ts >= since]
     return sorted(wanted, key=lambda each: (-each.opened.ts, each.opened.id))
-
-
-def read_notice(value: bytes, topic: str) -> Notice | None:
-    """Return the notice in a record; None if it cannot be read."""
-    try:
-        output = read_output(value, topic)
-    except RecordError:
-        return None
-    return output if isinstance(output, Notice) else None
 
 
 def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:
@@ -213,8 +206,12 @@ def _told(record: Incoming) -> Telling | None:
 
 def read_incident(value: bytes, topic: str) -> Incident | None:
     """A record of an incident; None where it cannot be read."""
+    return _read(value, topic, Incident)
+
+
+def _read(value: bytes, topic: str, kind: type[_Kind]) -> _Kind | None:
     try:
         output = read_output(value, topic)
     except RecordError:
         return None
-    return output if isinstance(output, Incident) else None
+    return output if isinstance(output, kind) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.explaining.verdict import narrowed
@@ -45,34 +45,16 @@ def progress(
 
     """
     course = told.course
-    age_s = course.age_s + ts - course.opened_ts
-    nothing = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
-    ranking = nothing if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
+    ranking = None if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
+    sentence = sentence or ended_sentence(
+        course.blame, scope, course.until_ts - course.began_ts, silent_since_ts, accepted=told.accepted
+    )
     return Progress(
-        id=course.id,
-        operator=operator,
-        parameters=parameters,
-        keyed_by=course.keyed_by,
-        key=key,
-        ts=ts,
-        score=course.score,
-        ranking=ranking,
-        sentence=sentence
-        or ended_sentence(
-            course.blame, scope, course.until_ts - course.began_ts, silent_since_ts, accepted=told.accepted
-        ),
-        model_age_s=ranking.age_s,
-        young=ranking.young,
-        live=course.live,
-        scope=scope,
-        blame=course.blame,
+        **_found(course, operator, parameters, key, scope, ts, sentence, ranking),
         change=told.change,
         number=course.number,
-        opened_ts=course.opened_ts,
-        until_ts=course.until_ts,
         silent_since_ts=silent_since_ts,
         accepted=told.accepted,
-        onset_ts=course.onset_ts,
     )
 
 
@@ -80,24 +62,41 @@ def notice_ended(
     course: Course, operator: str, parameters: Mapping[str, Parameter], *, key: str, scope: str, ts: float, became: str
 ) -> Notice:
     """Return the record of the end of a notice; see `progress` and `Notice`."""
-    age_s = course.age_s + ts - course.opened_ts
-    return Notice(
-        id=course.id,
-        operator=operator,
-        parameters=parameters,
-        keyed_by=course.keyed_by,
-        key=key,
-        ts=ts,
-        score=course.score,
-        ranking=Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young),
-        sentence=ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, math.nan),
-        model_age_s=age_s,
-        young=course.young,
-        live=course.live,
-        scope=scope,
-        blame=course.blame,
-        change="ended",
-        opened_ts=course.opened_ts,
-        until_ts=course.until_ts,
-        became=became,
-    )
+    sentence = ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, math.nan)
+    told = _found(course, operator, parameters, key, scope, ts, sentence)
+    return Notice(**told | {"onset_ts": math.nan}, change="ended", became=became)
+
+
+def _found(  # noqa: PLR0917 - what both records have in common
+    course: Course,
+    operator: str,
+    parameters: Mapping[str, Parameter],
+    key: str,
+    scope: str,
+    ts: float,
+    sentence: str,
+    ranking: Ranking | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of a record on a course; without a ranking it has ended."""
+    if ranking is None:
+        age_s = course.age_s + ts - course.opened_ts
+        ranking = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)
+    return {
+        "id": course.id,
+        "operator": operator,
+        "parameters": parameters,
+        "keyed_by": course.keyed_by,
+        "key": key,
+        "ts": ts,
+        "score": course.score,
+        "ranking": ranking,
+        "sentence": sentence,
+        "model_age_s": ranking.age_s,
+        "young": ranking.young,
+        "live": course.live,
+        "scope": scope,
+        "blame": course.blame,
+        "onset_ts": course.onset_ts,
+        "opened_ts": course.opened_ts,
+        "until_ts": course.until_ts,
+    }

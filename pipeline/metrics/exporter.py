@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident
 
-_YOUNG: Final = f"{PREFIX}model_young"
-
 HOST_SCOPE: Final = "host"
 
 MOST_OPEN: Final = 20
@@ -276,7 +274,6 @@ class Exporter(Collector, Observer):
             seen.add(labelled)
             if one.samples is None:
                 one.samples = _samples(labelled, one, self._top_rows)
-                one.young = any(each.name == _YOUNG and each.value for each in one.samples)
             _add(families, one.samples)
             share(_shared_samples(labelled, one.frame, self._budgets.get(stream.operator), marks))
         share(_status_samples(shown, incidents))
@@ -314,6 +311,7 @@ def _samples(stream: _Stream, one: _Shown, top_rows: int) -> Sequence[Sample]:
     # A host may have many pools, most of whose members do what the others do.
     top_features = 0 if stream.keyed_by == "pool" else TOP_FEATURES
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows), top_features)
+    one.young = ranking.young
     samples = [
         sample("score", labels, scores.score),
         sample("rows_left_out", labels, max(len(set(frame.layout.names)) - len(worst), 0)),

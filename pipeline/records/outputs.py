@@ -452,19 +452,9 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": json_number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Output = (
-    Anomaly
-    | Progress
-    | Notice
-    | Incident
-    | RankingOutput
-    | ModelOutput
-    | PoolOutput
-    | RequestOutput
-    | ScoreOutput
-    | PredictionOutput
-    | DeadLetterOutput
-)
+Published = Anomaly | Progress | Notice | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput
+Told = Published | ScoreOutput | PredictionOutput
+Output = Told | DeadLetterOutput
 
 
 def write_output(output: Output) -> str:

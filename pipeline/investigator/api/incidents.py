@@ -20,8 +20,8 @@ from laggard.pipeline.incidents.similar import similar
 from laggard.pipeline.investigator.api.diagnoses import ENDPOINTS as DIAGNOSES_ENDPOINTS
 from laggard.pipeline.investigator.api.moment import Feature
 from laggard.pipeline.investigator.api.notices import ENDPOINTS as NOTICES_ENDPOINTS
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.investigator.api.notices import NoticesQuestion
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
 from laggard.pipeline.records.outputs import Progress
 from laggard.pipeline.web.errors import RequestError
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.incidents.account import Account
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.outputs import Anomaly, Blame, Evidence, Found, Incident
-
-LISTED_S: Final = 86_400.0
-"""The list goes back so far where nobody says how far."""
 
 MOST_ROWS: Final = 20
 """Of a ranking."""
@@ -221,22 +218,12 @@ class Markdown(Answer, frozen=True):
     text: str
 
 
-class IncidentsQuestion(Question, frozen=True):
-    """Whose, and of when; at most one of the first four is given."""
+class IncidentsQuestion(NoticesQuestion, frozen=True):
+    """Whose, and of when; at most one of `host`, `application`, `pool` and `service` is given."""
 
-    host: Text = ""
     application: Text = ""
     pool: Text = ""
     service: Text = ""
-    only_open: bool = msgspec.field(name="open", default=False)
-    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="those open so many seconds ago or later")] = (
-        LISTED_S
-    )
-    begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
-        name="from", default=None
-    )
-    end: Time | None = msgspec.field(name="to", default=None)
-    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 
 class IncidentQuestion(Question, frozen=True):

@@ -116,6 +116,15 @@ def new_task(**options: Any) -> Task:
     return Task(WIRED, INPUT, **({"snapshot_records": 1000} | options))
 
 
+def moved(one: Task, other: Task) -> Task:
+    """The other task, with the states of the first and where it is."""
+    one.states.save_all(one.position)
+    other.states.load(one.states.take(one.position))
+    other.states.loaded(one.position)
+    other.position = one.position
+    return other
+
+
 def told(one: Task, frames: Iterable[Frame], headers: tuple[tuple[str, bytes], ...] = ()) -> list[Any]:
     """What comes out when it is given these."""
     for offset, each in enumerate(frames, start=one.position):

@@ -13,7 +13,7 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
 from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.records.outputs import Anomaly, Blame, Progress, write_output
-from tests.pipeline.engine.conftest import Drift, DriftScores, at, frame, new_task, told
+from tests.pipeline.engine.conftest import Drift, DriftScores, at, frame, moved, new_task, told
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking
@@ -75,11 +75,7 @@ def test_a_state_that_was_restored_tells_the_same(cut: int) -> None:
     assert {each.kind for each in want} == {"anomaly", "progress"}
     one, two = new_task(), new_task()
     got = told(one, frames[:cut])
-    one.states.save_all(one.position)
-    two.states.load(one.states.take(one.position))
-    two.states.loaded(one.position)
-    two.position = one.position
-    got += told(two, frames[cut:])
+    got += told(moved(one, two), frames[cut:])
     assert [write_output(each) for each in got] == [write_output(each) for each in want]
 
 

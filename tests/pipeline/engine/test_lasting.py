@@ -13,7 +13,7 @@ from laggard.pipeline.records.json_lines import write_line
 from laggard.pipeline.records.outputs import Anomaly, Progress, write_output
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
-from tests.pipeline.engine.conftest import INPUT, told
+from tests.pipeline.engine.conftest import INPUT, moved, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -195,9 +195,5 @@ def test_a_state_that_was_restored_in_the_middle_tells_the_same(
     one, two = (Task(WIRED, INPUT, snapshot_records=1000) for _ in range(2))
     got = told(one, given[:cut])
     assert 0 < len(got) < len(want)
-    one.states.save_all(one.position)
-    two.states.load(one.states.take(one.position))
-    two.states.loaded(one.position)
-    two.position = one.position
-    got += told(two, given[cut:])
+    got += told(moved(one, two), given[cut:])
     assert [write_output(each) for each in got] == [write_output(each) for each in want]

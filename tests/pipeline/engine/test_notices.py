@@ -11,7 +11,7 @@ import pytest
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Notice, write_output
-from tests.pipeline.engine.conftest import INPUT, told
+from tests.pipeline.engine.conftest import INPUT, moved, told
 from tests.pipeline.engine.test_lasting import BEGIN, MINUTE_S, ONSET, WIRED, Fault, frames, minute
 
 if TYPE_CHECKING:
@@ -86,11 +86,7 @@ def test_a_state_that_was_restored_in_the_middle_tells_the_same(faults: Sequence
     cut = next(place for place, each in enumerate(given) if minute(each.ts) > cut_min)
     one, two = (Task(WIRED, INPUT, snapshot_records=100_000) for _ in range(2))
     got = told(one, given[:cut])
-    one.states.save_all(one.position)
-    two.states.load(one.states.take(one.position))
-    two.states.loaded(one.position)
-    two.position = one.position
-    got += told(two, given[cut:])
+    got += told(moved(one, two), given[cut:])
     assert list(map(write_output, got)) == list(map(write_output, want))
 
 

@@ -20,7 +20,7 @@ from tests.pipeline.history.conftest import GAP, HOG, MARKED, TOPICS, WRONG, at,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laggard.pipeline.replay import Told
+    from laggard.pipeline.records.outputs import Told
     from tests.pipeline.conftest import Called, Replaying
 
 LASTS, CALM = 156, 162
