@@ -252,7 +252,7 @@ class Calibration:
         return spread, Level(self.scale, at, min(notice_at, at))
 
     def _return_level(self, counts: NDArray[np.float64], allowed: float) -> tuple[float, float]:
-        """The spread of the tail, and the level that so many incidents reach."""
+        """Return the spread of the tail, and the level that `allowed` incidents reach."""
         lowest, highest, steps = self._range
         start = _last(counts >= max(PEAKS, allowed))
         peaks = max(float(counts[start]), PEAKS)

@@ -110,7 +110,7 @@ _WEIGHTS: Mapping[str, float] = {
     # When the machine booted, and how many CPUs it has, is no use of anything.
     "boot_timestamp_seconds": 0.0,
     "cpus": 0.0,
-    # More of it hurts nobody.
+    # More of these is never a fault.
     "cpu_idle_ratio": 0.0,
     "memory_available_bytes": 0.0,
     "memory_free_bytes": 0.0,

@@ -145,9 +145,11 @@ class Course(NamedTuple):
         return Told(self._replace(number=self.number + 1), "ended", accepted=accepted)
 
     def snapshot(self) -> dict[str, Any]:
-        """As plain data, like that of an older laggard where the operator does not keep it open."""
+        """As plain data, like that of an older laggard where its onset is not known."""
         plain = self._asdict() | {"blame": None if self.blame is None else asdict(self.blame)}
-        return plain if self.own else {name: value for name, value in plain.items() if name not in {"own", "onset_ts"}}
+        if self.own or not math.isnan(self.onset_ts):
+            return plain
+        return {name: value for name, value in plain.items() if name not in {"own", "onset_ts"}}
 
 
 class Told(NamedTuple):

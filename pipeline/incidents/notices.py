@@ -34,7 +34,7 @@ class Notices(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether one is open that is about the present."""
+        """Whether a live notice is open."""
         return self.open is not None and self.open.live
 
     def after(self, ts: float, suspicion: float) -> tuple[bool, Notices]:

@@ -62,9 +62,8 @@ def notice_ended(
     course: Course, operator: str, parameters: Mapping[str, Parameter], *, key: str, scope: str, ts: float, became: str
 ) -> Notice:
     """Return the record of the end of a notice; see `progress` and `Notice`."""
-    sentence = ended_sentence(course.blame, scope, course.until_ts - course.opened_ts, math.nan)
-    told = _found(course, operator, parameters, key, scope, ts, sentence)
-    return Notice(**told | {"onset_ts": math.nan}, change="ended", became=became)
+    sentence = ended_sentence(course.blame, scope, course.until_ts - course.began_ts, math.nan)
+    return Notice(**_found(course, operator, parameters, key, scope, ts, sentence), change="ended", became=became)
 
 
 def _found(  # noqa: PLR0917 - what both records have in common

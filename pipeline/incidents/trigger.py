@@ -18,7 +18,7 @@ class Trigger(NamedTuple):
     calm_since: float | None = None
 
     def after(self, ts: float, score: float, quiet_s: float) -> tuple[bool, Trigger]:
-        """Whether this score fires, and the trigger after it. `ts` and `quiet_s` in seconds of event time."""
+        """Return whether this score fires, and the trigger after it; `ts` and `quiet_s` are seconds of event time."""
         armed = self.armed or (self.calm_since is not None and ts - self.calm_since >= quiet_s)
         if score > 1.0:
             return armed, Trigger(armed=False)

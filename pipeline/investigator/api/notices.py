@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 LISTED_S: Final = 86_400.0
-"""The list goes back so far where nobody says how far."""
+"""How far back the list goes by default, in seconds."""
 
 
 class OneNotice(Answer, frozen=True):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.engine.task import Task
+from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Notice, write_output
 from tests.pipeline.engine.conftest import INPUT, moved, told
@@ -45,8 +46,10 @@ def test_what_is_suspicious_is_told_and_is_no_anomaly() -> None:
 
 def test_what_uses_a_little_more_for_a_minute_is_told_with_its_onset() -> None:
     """Far too little for the last seconds."""
-    (opened, _), _ = run([*frames(30, SLIGHT._replace(more=0.05))])
+    (opened, ended), _ = run([*frames(30, SLIGHT._replace(more=0.05))])
     assert minute(opened.onset_ts) == pytest.approx(0.0, abs=0.26)
+    assert ended.onset_ts == opened.onset_ts
+    assert ended.sentence.startswith(f"It is over; it lasted {readable_duration(ended.until_ts - opened.onset_ts)}.")
     assert opened.sentence.startswith(
         "`report` (pid 2) uses 0.06 cores in user mode. It has done so for 45 s; its base"
     )
@@ -79,7 +82,7 @@ def test_a_host_that_falls_silent_ends_its_notice() -> None:
 
 
 @pytest.mark.parametrize("cut_min", [-1.0, 1.5, 3.5])
-@pytest.mark.parametrize("faults", [(SLIGHT,), GROWS], ids=["slight", "grows"])
+@pytest.mark.parametrize("faults", [(SLIGHT,), (SLIGHT._replace(more=0.05),), GROWS], ids=["slight", "tiny", "grows"])
 def test_a_state_that_was_restored_in_the_middle_tells_the_same(faults: Sequence[Fault], cut_min: float) -> None:
     given = [*frames(20, *faults)]
     want = run(given)[1]
