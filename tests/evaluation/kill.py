@@ -60,6 +60,8 @@ WIRED = Wired(
 JOINING = Joining()
 JOINED = Partition(TOPICS.name(ANOMALIES), 0)
 SNAPSHOT_RECORDS = 50
+LEAST_KILLS = 3
+"""Also where the machine is too busy for so many in the time."""
 
 
 def matrix(number: int, age: int) -> tuple[Layout, NDArray[np.float64]]:
@@ -215,7 +217,7 @@ class Parts:
 
 
 def disturb(parts: Parts, path: Path, seconds: float, draw: random.Random, done: Callable[[EmbeddedBus], bool]) -> None:
-    """Let both parts work for so long, killing them meanwhile; then let them come to their end, where all is done."""
+    """Kill both parts for so long, and `LEAST_KILLS` times; then let them come to their end, where all is done."""
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
     deadline = time.monotonic() + 4 * seconds + 200
@@ -223,7 +225,7 @@ def disturb(parts: Parts, path: Path, seconds: float, draw: random.Random, done:
         for name in parts.kills:
             parts.start(name)
         calm_from = time.monotonic() + seconds
-        while time.monotonic() < calm_from:
+        while time.monotonic() < calm_from or (sum(parts.kills.values()) < LEAST_KILLS and time.monotonic() < deadline):
             time.sleep(draw.uniform(*parts.pauses_s))
             parts.kill(draw.choice(("producer", "worker")))
         with EmbeddedBus(path) as bus:

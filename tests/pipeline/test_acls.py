@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -80,7 +80,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def owner(cluster: Cluster) -> Iterator[KafkaAdminClient]:
     """Who may do everything, and has given each role its rules."""
-    with KafkaAdminClient(bootstrap_servers=cluster.internal) as client:
+    with KafkaAdminClient(bootstrap_servers=cluster.internal, request_timeout_ms=120_000) as client:
         for role in ROLES:
             client.create_acls([acl for rule in rules_of(role) for acl in acls_of(role, rule)])
         yield client
@@ -94,9 +94,10 @@ VIEWED = {(rule.name, operation) for rule in rules_of("viewer") for operation in
 
 
 def options_of(cluster: Cluster, role: Role) -> KafkaOptions:
-    return KafkaOptions(
-        (cluster.bootstrap,), client="kafka-python", sasl="plain", username=role, password=PASSWORDS[role]
-    )
+    """As patient as a broker is slow on a machine that others load."""
+    who: dict[str, Any] = {"client": "kafka-python", "sasl": "plain", "username": role, "password": PASSWORDS[role]}
+    patience = dict.fromkeys(("session_timeout_s", "transaction_timeout_s", "request_timeout_s"), 60.0)
+    return KafkaOptions((cluster.bootstrap,), **who | patience)
 
 
 def work_as(role: Role, cluster: Cluster, stages: Sequence[Stage] = STAGES) -> None:
@@ -256,6 +257,7 @@ def machine_of(cluster: Cluster, user: str, folder: Path) -> Machine:
         "kafka.sasl": "plain",
         "kafka.username": user,
         "kafka.password": PASSWORDS[user],
+        "kafka.request_timeout": "60s",
         "topics.partitions": 1,
     }
     return Machine(folder / user, settings)
