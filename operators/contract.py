@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,6 +69,14 @@ class FrameOperator(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+
+
+@runtime_checkable
+class Adopts(Protocol):
+    """An operator that can let one of the anomalies that it keeps open be normal."""
+
+    def adopt(self, anomaly: str) -> None:
+        """Let an anomaly, given by its id, be normal from now on; nothing happens if it is not known."""
 
 
 class Open(NamedTuple):

@@ -73,6 +73,12 @@ class Deviations:
             self.lasting.learn(ts, layout, values)
         self.gaussian.learn(ts, layout, values, frozen=scores.frozen, accepted=scores.accepted)
 
+    def adopt(self, anomaly: str) -> None:
+        """Let an open anomaly be normal from now on, see `Lasting.adopt`."""
+        if self.lasting is not None:
+            self.lasting.adopt(anomaly)
+            self._scored = None
+
     def _divide(self, layout: Layout) -> None:
         """Divide the budget between both parts."""
         budget, share = self.false_alarms_per_day, 0.0

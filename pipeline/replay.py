@@ -15,7 +15,7 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.stage import DeadLetter, RecordTask, Rekeyed
 from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records import Frame, Mark, Request, Wish
+from laggard.pipeline.records import Feedback, Frame, Mark, Request, Wish
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
@@ -221,5 +221,7 @@ def _topic_and_key(record: Received) -> tuple[Topic, str]:
             return COUNTERS, record.host
         case Wish():
             return APPLICATIONS, record.application
+        case Feedback():
+            return TOPIC_OF[record.keyed_by], record.key
         case _:
             return REQUESTS, record.service

@@ -50,8 +50,13 @@ MODELS: Final = Topic("models", "application", "every performance model built", 
 DIAGNOSES: Final = Topic("diagnoses", "host", "stack samples taken while something was wrong", 7 * _DAY_S)
 DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "what could not be used, with the reason", 7 * _DAY_S)
 
-TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {"host": COUNTERS, "application": APPLICATIONS, "pool": POOLS}
-"""Where a frame is, by what its key names."""
+TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {
+    "host": COUNTERS,
+    "application": APPLICATIONS,
+    "pool": POOLS,
+    "service": REQUESTS,
+}
+"""Where a frame is, or a request, by what the key names."""
 
 INCIDENTS: Final = "incidents"
 """What joins anomalies to incidents, as it is named in groups, snapshots, metrics and sources of events."""

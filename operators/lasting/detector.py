@@ -467,14 +467,23 @@ class Lasting:
             if accepted:
                 levels = _levels([each.ring[..., place] for each in state.evidence], lasted_s)
                 state.accepted += (anomaly,)
-            # Scales that are longer than it lasted have not measured it: so much it would be there when it comes again.
-            ended_ts = state.last_ts if math.isnan(anomaly.calm_since) else anomaly.calm_since
-            high_s, peak = ended_ts - anomaly.onset_ts + SCALES[0].part_s, state.evidence[0].peak[:, place].copy()
-            state.evidence = tuple(
-                each.released(place, level, None if lasted_s >= scale.window_s else expected(scale, peak, high_s))
-                for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
-            )
+            state.evidence = _released(state, anomaly, place, levels)
         state.anomalies = tuple(kept)
+
+    def adopt(self, anomaly: str) -> None:
+        """Let an anomaly be normal: its peaks enter the record at once, and its unit is learned again.
+
+        Nothing happens if no anomaly of this id was open at the last learned frame.
+        """
+        state = self._state
+        found = next((each for each in state.anomalies if each.id == anomaly), None)
+        if found is None:
+            return
+        place = places_of(state)[found.unit, found.is_row]
+        evidence = _released(state, found, place, [None] * len(SCALES), known=True)
+        anomalies = tuple(each for each in state.anomalies if each is not found)
+        self._state = replace(state, evidence=evidence, anomalies=anomalies)
+        self._aligned = self._scored = None
 
     # State.
 
@@ -522,6 +531,22 @@ class Lasting:
             tuple(None if each is None else Anomaly(*each) for each in state["nearest"]),
         )
         self._sums = self._columns = self._aligned = self._scored = None
+
+
+def _released(
+    state: State, anomaly: Anomaly, place: int, levels: Sequence[Matrix | None], *, known: bool = False
+) -> tuple[Evidence, ...]:
+    """Return the evidence after an anomaly has ended, see `Evidence.released`."""
+    # Scales that are longer than it lasted have not measured it: so much it would be there when it comes again. What is
+    # known to be usual is, however long it lasts.
+    ended_ts = state.last_ts if math.isnan(anomaly.calm_since) else anomaly.calm_since
+    high_s, peak = ended_ts - anomaly.onset_ts + SCALES[0].part_s, state.evidence[0].peak[:, place].copy()
+    lasted_s = state.last_ts - anomaly.onset_ts
+    found = []
+    for each, scale, level in zip(state.evidence, SCALES, levels, strict=True):
+        own = None if lasted_s >= scale.window_s else peak if known else expected(scale, peak, high_s)
+        found.append(each.released(place, level, own, known=known))
+    return tuple(found)
 
 
 def _levels(rings: Sequence[Matrix], lasted_s: float) -> Sequence[Matrix]:

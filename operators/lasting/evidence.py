@@ -221,7 +221,7 @@ class Evidence:
         highest, second = raised(self.highest, self.second, ended)
         return replace(self, peak=peak, highest=highest, second=second), over
 
-    def released(self, unit: int, level: Matrix | None, peak: Matrix | None = None) -> Evidence:
+    def released(self, unit: int, level: Matrix | None, peak: Matrix | None = None, *, known: bool = False) -> Evidence:
         """Learn from a unit again, after its anomaly has ended.
 
         Args:
@@ -230,18 +230,21 @@ class Evidence:
                 of the window.
             peak: its peaks on this scale, shape (quantities,), which enter the record when it comes again; None if
                 it lasted long enough to be measured here.
+            known: whether they enter the record now.
 
         """
         found = {each.name: getattr(self, each.name).copy() for each in fields(self)}
         peak = found["peak"][:, unit].copy() if peak is None else peak
         before = found["reported"][:, unit]
+        if known:
+            np.maximum(before, peak, out=before)
         found["ring"][..., unit] = found["last"][:, unit] = -math.inf
         found["peak"][:, unit] = found["total"][:, unit] = found["count"][:, unit] = 0.0
         if level is not None:
             level = np.where(np.isfinite(level), level, found["mean"][:, unit])
             apart = np.abs(self.ring[..., unit] - level)
-            known = np.isfinite(apart)
-            spread = np.where(known, apart, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            there = np.isfinite(apart)
+            spread = np.where(there, apart, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
             found["mean"][:, unit] = level
             found["deviation"][:, unit] = np.maximum(found["deviation"][:, unit], spread)
         again = np.minimum(before, peak) > 0.0

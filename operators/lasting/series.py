@@ -165,6 +165,13 @@ class Series:
         self._groups, self._rows = aligned.groups, {**aligned.rows, **here}
         self._scored = None
 
+    def adopt(self, anomaly: str) -> None:
+        """Let an anomaly be normal, see `Lasting.adopt`."""
+        number, _, own = anomaly.partition(" ")
+        if number.isdecimal() and int(number) < len(self._groups):
+            self._groups[int(number)].adopt(own)
+            self._scored = None
+
     def _align(self, layout: Layout) -> _Aligned:
         if self._aligned is not None and self._aligned[0] is layout:
             return self._aligned[1]

@@ -13,6 +13,8 @@ from laggard.pipeline.incidents.anomalies import Anomalies
 from laggard.pipeline.incidents.anomalies import restored as restored_anomalies
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
+from laggard.pipeline.incidents.tolerance import Tolerance
+from laggard.pipeline.incidents.tolerance import restored as restored_tolerance
 from laggard.pipeline.incidents.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Application:
         wishes: those that hold from the next interval on that does not end before them, by their times: so that it
             makes no difference how quickly counters came.
         seen: the sequence numbers of its wishes.
+        tolerance: what people said of its anomalies.
         records: how many records have changed it.
         heard: the offset of the last of them.
 
@@ -108,6 +111,7 @@ class Application:
     judged_ts: float = -math.inf
     wishes: list[tuple[float, str, str]] = field(default_factory=list)
     seen: Sequences = field(default_factory=Sequences)
+    tolerance: Tolerance = field(default_factory=Tolerance)
     records: int = 0
     heard: int = -1
 
@@ -135,6 +139,7 @@ class Application:
             "heard": self.heard,
             "wishes": [list(each) for each in self.wishes],
             "seen": self.seen.snapshot(),
+            **self.tolerance.snapshot(),
             "intervals": self.intervals.snapshot(),
             "streams": {
                 _STREAM: {
@@ -152,7 +157,7 @@ class Application:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         self.records, self.heard = int(state["records"]), int(state["heard"])
         self.wishes = [(float(ts), metric, wish) for ts, metric, wish in state["wishes"]]
-        self.seen = Sequences(state["seen"])
+        self.seen, self.tolerance = Sequences(state["seen"]), restored_tolerance(state)
         self.intervals.restore(state["intervals"], decoder, place)
         stream = state["streams"][_STREAM]
         self.operator.restore(stream["operator"])

@@ -25,9 +25,11 @@ from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.anomalies import OpenAnomaly
 from laggard.pipeline.incidents.courses import followed, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
-from laggard.pipeline.records import Frame, Wish, encode
+from laggard.pipeline.incidents.tolerance import end_excused
+from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
-from laggard.pipeline.records.outputs import Anomaly, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, anomaly_id
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
@@ -112,12 +114,15 @@ class RegressionTask(RecordTask):
             case Wish():
                 if self._has_key(record, received.application):
                     self._wish(record, received)
+            case Feedback():
+                if self._has_key(record, received.key):
+                    self._feedback(record, received)
             case Frame():
                 expected = "a frame of an application"
                 self._refuse(record, f"{self._place(record)}: expected {expected}, got one of a {received.keyed_by}")
             case _:
                 kind = type(received).__name__.lower()
-                self._refuse(record, f"{self._place(record)}: expected a frame or a wish, got a {kind}")
+                self._refuse(record, f"{self._place(record)}: expected a frame, a wish or feedback, got a {kind}")
         self.states.look_after_silent(self.position)
         for key, gone in self.states.take_gone():
             self._end(key, gone)
@@ -202,6 +207,21 @@ class RegressionTask(RecordTask):
         one.wish(wish)
         self._heard(record)
 
+    def _feedback(self, record: Incoming, feedback: Feedback) -> None:
+        """Take what a person said: what it excuses ends, and is not told again."""
+        one = self.states.open(feedback.key, self.position)
+        tolerance = one.tolerance.after(feedback)
+        if tolerance is one.tolerance:
+            self._counts.duplicates += 1
+            return
+        one.tolerance = tolerance
+        one.courses, ended = end_excused(one.courses, tolerance, one.judged_ts)
+        for told in ended:
+            self._progress(told, feedback.key, one.judged_ts)
+            one.anomalies, one.trigger = one.anomalies.without(told.course.id), Trigger()
+        self.outputs.append(FeedbackOutput(feedback, self._stage.name, self._is_live(record)))
+        self._heard(record)
+
     def finish(self) -> None:
         """Close all intervals: nothing more will come."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
@@ -235,12 +255,15 @@ class RegressionTask(RecordTask):
         one.fulfil(interval.ts)
         asked = interval.ts, interval.metrics, interval.values, interval.performance
         try:
-            judgement = one.operator.score(*asked)
-            fires, one.trigger = one.trigger.after(interval.ts, judgement.score, QUIET_S)
+            judged = Judged(interval.ts, key, one.operator.score(*asked))
+            score = judged.score
+            if score > 1.0 and one.tolerance.excused(judged.blame(), interval.ts):
+                score = 1.0
+            fires, one.trigger = one.trigger.after(interval.ts, score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition
             self._refuse_interval(interval, f"not scored: {_told(error)}")
         else:
-            self._tell(key, one, interval, Judged(interval.ts, key, judgement), fires=fires)
+            self._tell(key, one, interval, judged, fires=fires)
         try:
             models = one.operator.learn(*asked)
         except Exception as error:  # noqa: BLE001 - see above

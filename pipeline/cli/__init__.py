@@ -30,6 +30,7 @@ COMMANDS = {
     "why": ("laggard.pipeline.cli.why", "Say what is slow and what is to blame, now or at any moment."),
     "watch": ("laggard.pipeline.cli.watch", "The same, live."),
     "incidents": ("laggard.pipeline.cli.incidents", "List what was wrong; show what was seen of one incident."),
+    "feedback": ("laggard.pipeline.cli.feedback", "Say that an incident is none, or is expected; list what was said."),
     "models": ("laggard.pipeline.cli.models", "Say what explains the performance of applications, as equations."),
     "pools": ("laggard.pipeline.cli.pools", "Say which member of a pool behaves unlike the others."),
     "trace": ("laggard.pipeline.cli.trace", "Follow requests through the kernel, and publish where their time went."),

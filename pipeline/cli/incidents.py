@@ -98,7 +98,7 @@ def incidents(
                 _CHECKS[keyed_by](settings, bus, key)
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
-            raise CommandError(_not_one(settings, identity, found, only_open=only_open), NO_DATA)
+            raise CommandError(not_one(settings, identity, found, only_open=only_open), NO_DATA)
         doing = _doing(settings, bus, found[0]) if identity and not as_json else []
         silent = {} if as_json else _silent(settings, bus, found, now)
     if as_json:
@@ -192,7 +192,8 @@ _CHECKS: Final[Mapping[str, Callable[[Settings, Bus, str], None]]] = {
 }
 
 
-def _not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool) -> str:
+def not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool = False) -> str:
+    """Say that not exactly one incident has an id that begins so."""
     which = "open incident" if only_open else "incident"
     if not found:
         listing = to_type(settings, "incidents", "--since", "30d")

@@ -25,9 +25,18 @@ from laggard.pipeline.explaining.report import (
 from laggard.pipeline.explaining.telling import sentence
 from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.incidents.telling import feedback_sentence
 from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.records.outputs import (
+    Anomaly,
+    FeedbackOutput,
+    Incident,
+    Notice,
+    Progress,
+    RankingOutput,
+    ScoreOutput,
+)
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 
@@ -201,7 +210,7 @@ class Teller:
                     yield Text(f"    {term.metric.row}:{term.metric.feature} is {term.metric.description}", "dim")
             case PoolOutput():
                 yield from self._pool_lines(output)
-            case RequestOutput() | PredictionOutput() | ScoreOutput():
+            case FeedbackOutput() | RequestOutput() | PredictionOutput() | ScoreOutput():
                 yield Text(f"{begin}{_in_a_line(output)}")
 
     def _pool_lines(self, output: PoolOutput) -> Iterator[Text]:
@@ -210,8 +219,10 @@ class Teller:
             yield from pool_lines(output, page_of(self._console), output.ts)
 
 
-def _in_a_line(output: RequestOutput | PredictionOutput | ScoreOutput) -> str:
+def _in_a_line(output: FeedbackOutput | RequestOutput | PredictionOutput | ScoreOutput) -> str:
     match output:
+        case FeedbackOutput():
+            return feedback_sentence(output.feedback)
         case RequestOutput():
             asked = f" {printable(output.name)}" if output.name else ""
             took = readable("_s", output.duration_s)
@@ -233,5 +244,7 @@ def _key(output: Told) -> str:
             return output.pool
         case RequestOutput():
             return output.service
+        case FeedbackOutput():
+            return output.feedback.key
         case _:
             return output.key

@@ -10,6 +10,9 @@ from laggard.pipeline.settings.kinds import duration
 FORMS = "14:05, 14:05:30, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
 """What `parse_time` accepts, for help texts."""
 
+UNTIL_FORMS = "2h, 18:00, 2026-01-02 18:00, 2026-01-02T18:00:00Z, or seconds since 1970"
+"""What `parse_until` accepts."""
+
 LATEST = 7_258_118_400.0
 """2200-01-01 UTC. What lies beyond is a mistake, most likely milliseconds."""
 
@@ -35,6 +38,28 @@ def parse_time(text: str, now: float) -> float:
         ts = None
     if ts is None or not 0 <= ts < LATEST:
         raise ValueError(f"{text!r} is not a time; expected {FORMS}")
+    return ts
+
+
+def parse_until(text: str, now: float) -> float:
+    """Seconds since the Unix epoch of the moment to come that `text` names: a time of day is the next one.
+
+    Raises:
+        ValueError: naming the accepted forms.
+
+    """
+    stripped = text.strip()
+    try:
+        ts = float(epoch[1]) if (epoch := _EPOCH.fullmatch(stripped)) else now + duration(stripped)
+    except ValueError:
+        try:
+            ts = parse_time(stripped, now)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a time; expected {UNTIL_FORMS}") from None
+        if _CLOCK.fullmatch(stripped):  # a day has 23 to 25 hours
+            ts = next((each for hours in (23, 25) if (each := parse_time(stripped, now + 3600.0 * hours)) > now), ts)
+    if not now < ts < LATEST:
+        raise ValueError(f"{text!r} is over; expected a time to come: {UNTIL_FORMS}")
     return ts
 
 

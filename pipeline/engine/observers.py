@@ -56,5 +56,8 @@ class Observer:
 
         """
 
+    def dismissed(self, keyed_by: KeyedBy, key: str) -> None:
+        """A person said that a live incident of a key was none."""
+
     def parted(self, keys: Iterable[str]) -> None:
         """The worker joins the incidents of these keys no more: another one does, or it has to recover them."""

@@ -13,6 +13,7 @@ from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
+    FeedbackOutput,
     Incident,
     Notice,
     Progress,
@@ -77,6 +78,9 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
             topic, key, source = ANOMALIES, output.host, "marks"
         case Anomaly():
             topic, key, event_id, source = ANOMALIES, output.key, output.id, output.operator
+        case FeedbackOutput(said, operator):
+            event_id = derived_id(output.kind, operator, said.key, said.id, said.says)
+            topic, key, source = ANOMALIES, said.key, operator
         case Notice():
             event_id = derived_id(output.kind, output.id, output.change)
             topic, key, source = ANOMALIES, output.key, output.operator

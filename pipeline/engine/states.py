@@ -31,6 +31,7 @@ from laggard.pipeline.engine.migrations import migrate
 from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
 from laggard.pipeline.engine.stream import Operator, Sequences, Stream
 from laggard.pipeline.incidents.courses import SILENT_S
+from laggard.pipeline.incidents.tolerance import Tolerance, restored
 from laggard.pipeline.records import Decoder
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Keyed:
     Attributes:
         streams: by scope.
         marks: the sequence numbers of its marks.
+        tolerance: what people said of its anomalies.
         records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
             that tell of a clock that was set back.
         heard: the offset of the last of them.
@@ -111,6 +113,7 @@ class Keyed:
 
     streams: dict[str, Stream]
     marks: Sequences = field(default_factory=Sequences)
+    tolerance: Tolerance = field(default_factory=Tolerance)
     records: int = 0
     heard: int = -1
 
@@ -132,12 +135,13 @@ class Keyed:
             "records": self.records,
             "heard": self.heard,
             "marks": self.marks.snapshot(),
+            **self.tolerance.snapshot(),
             "streams": {scope: stream.snapshot() for scope, stream in self.streams.items()},
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
-        self.marks = Sequences(state["marks"])
+        self.marks, self.tolerance = Sequences(state["marks"]), restored(state)
         self.records, self.heard = int(state["records"]), int(state["heard"])
         # A scope that was not wanted when this was saved begins anew.
         for scope in self.streams.keys() & state["streams"].keys():

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from laggard.operators.contract import FrameOperator, LastingScores
+from laggard.operators.contract import Adopts, FrameOperator, LastingScores
 from laggard.pipeline.incidents.anomalies import Anomalies, restored
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.courses import restored as restored_course
@@ -199,6 +199,20 @@ class Stream:
         if self.anomalies.open:
             self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept_by(scores))
         self.set_back, self._set_back_ts = 0, -math.inf
+
+    def adopt(self, anomalies: Iterable[str]) -> None:
+        """Let what the operator keeps open be normal."""
+        for each in anomalies:
+            if isinstance(self.operator, Adopts):
+                self.operator.adopt(each)
+                self._scores = None
+
+    def excuse(self, anomaly: str) -> None:
+        """Take an anomaly for ended, which people excused."""
+        excused = next((each for each in self.anomalies.open if each.id == anomaly), None)
+        self.anomalies = self.anomalies.without(anomaly)
+        if excused is not None and not excused.own:
+            self.trigger = Trigger()
 
     def scores(self) -> Scores | None:
         """The newest frame's scores; None where there is no frame."""

@@ -25,14 +25,17 @@ from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, answering, is_ne
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
+from laggard.pipeline.engine.tolerated import Tolerated, ranking_of
 from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story, suspicion_sentence
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
 from laggard.pipeline.incidents.courses import Told, followed, kept_open, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
-from laggard.pipeline.records import Frame, Mark, encode
-from laggard.pipeline.records.outputs import Anomaly, Notice, RankingOutput, anomaly_id
+from laggard.pipeline.incidents.tolerance import end_excused
+from laggard.pipeline.records import Feedback, Frame, Mark, encode
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, anomaly_id
+from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.engine.telemetry import TaskTelemetry
+    from laggard.pipeline.incidents.tolerance import Tolerance
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame, Progress
     from laggard.pipeline.wiring import Wired
@@ -102,9 +106,11 @@ class Task(RecordTask):
                 self._frame(record, received)
             case Mark():
                 self._mark(record, received)
+            case Feedback():
+                self._feedback(record, received)
             case _:
                 kind = type(received).__name__.lower()
-                self._refuse(record, f"{self._place(record)}: expected a frame or a mark, got a {kind}")
+                self._refuse(record, f"{self._place(record)}: expected a frame, a mark or feedback, got a {kind}")
         self.states.look_after_silent(self.position)
         self._end_gone()
 
@@ -136,7 +142,7 @@ class Task(RecordTask):
             case "new":
                 if is_first := stream.offset < 0:
                     keyed.share(frame.scope)
-                self._take(record, stream, frame)
+                self._take(record, stream, frame, keyed.tolerance)
                 if is_first:
                     keyed.share()
                 self.states.heard(record.key, record.offset)
@@ -153,13 +159,13 @@ class Task(RecordTask):
             )
         self._refuse(record, f"{self._place(record)}: {reason}")
 
-    def _take(self, record: Incoming, stream: Stream, frame: Frame) -> None:
+    def _take(self, record: Incoming, stream: Stream, frame: Frame, tolerance: Tolerance) -> None:
         """Learn the frame before, then score this one, which is new."""
         if frame.ts >= stream.awaited_until:
             self._fall_silent(frame.key, frame.scope, stream)
         before = stream.frame
         self._learn(stream)
-        self._score(record, stream, frame, before)
+        self._score(record, stream, frame, before, tolerance)
 
     def _has_key(self, record: Incoming, key: str) -> bool:
         if record.key and key == record.key:
@@ -194,9 +200,13 @@ class Task(RecordTask):
             learned = Incoming(self.partition, offset, frame.key, b"", frame.ts)
             self._refuse_frame(learned, frame, f"not learned: {_told(error)}")
 
-    def _score(self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None) -> None:
+    def _score(
+        self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None, tolerance: Tolerance
+    ) -> None:
         try:
             scores = stream.score(frame)
+            if tolerance.said:
+                scores = self._tolerated(scores, frame, tolerance)
             kept = kept_by(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
@@ -204,6 +214,8 @@ class Task(RecordTask):
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
         stream.accept(frame, record.offset, scores, trigger)
+        if isinstance(scores, Tolerated):
+            stream.adopt(scores.usual)
         if stream.courses:
             self._follow(record, stream, frame, scores)
         if fires:
@@ -222,6 +234,12 @@ class Task(RecordTask):
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
+    def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance) -> Tolerated:
+        def blame(found: Ranking) -> Blame | None:
+            return self._blame(scores, found, frame)
+
+        return Tolerated(scores, blame, lambda each: tolerance.excused(each, frame.ts))
+
     def _open(  # noqa: PLR0917 - what an anomaly is made of
         self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
     ) -> None:
@@ -230,7 +248,7 @@ class Task(RecordTask):
         began_ts = kept_by(scores)[own].onset_ts if own else frame.ts
         opened = OpenAnomaly(anomaly_id(self.wired.name, frame.key, place), began_ts, self._is_live(record), own=own)
         try:
-            found = _ranking(scores, own)
+            found = ranking_of(scores, own)
             blame = self._blame(scores, found, frame)
             opened = opened.blaming(blame)
             told = self._anomaly(opened, frame, scores, found, blame)
@@ -323,7 +341,7 @@ class Task(RecordTask):
         if all(each.own for each in stream.courses):
             return False
         try:
-            found = _ranking(scores, own)
+            found = ranking_of(scores, own)
             blame = self._blame(scores, found, frame)
             sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
             if sudden is None or blame is None:
@@ -345,7 +363,7 @@ class Task(RecordTask):
 
         def look(own: str = "") -> tuple[Ranking, Blame | None] | None:
             try:
-                found = _ranking(scores, own)
+                found = ranking_of(scores, own)
                 return found, self._blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse_frame(record, frame, f"progress that cannot be told: {_told(error)}")
@@ -460,6 +478,32 @@ class Task(RecordTask):
         ranking = ranking or NOTHING_RANKED
         self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
 
+    def _feedback(self, record: Incoming, feedback: Feedback) -> None:
+        """Take what a person said: what it excuses ends, and is not told again."""
+        if not self._has_key(record, feedback.key):
+            return
+        keyed = self.states.open(feedback.key, self.position)
+        tolerance = keyed.tolerance.after(feedback)
+        if tolerance is keyed.tolerance:
+            self._counts.duplicates += 1
+            return
+        keyed.tolerance = tolerance
+        self.states.heard(record.key, record.offset)
+        for scope, stream in keyed.streams.items():
+            self._excuse(feedback.key, scope, stream, tolerance)
+        if self.wired.answers_marks or self.wired.topic is not COUNTERS:  # once for each topic
+            self.outputs.append(FeedbackOutput(feedback, self.wired.name, self._is_live(record)))
+
+    def _excuse(self, key: str, scope: str, stream: Stream, tolerance: Tolerance) -> None:
+        """End what is excused of a stream."""
+        stream.courses, ended = end_excused(stream.courses, tolerance, stream.ts)
+        for told in ended:
+            self.outputs.append(self._progress(told, key, scope, stream.ts))
+            stream.excuse(told.course.id)
+        notice = stream.anomalies.notices.open
+        if notice is not None and tolerance.excused(notice.blame, stream.ts):
+            self._end_notice(key, scope, stream, stream.ts)
+
     def lost(self) -> None:
         """Tell the observers that this state is given up."""
         keys = self.states.keys()
@@ -491,13 +535,6 @@ def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
 def _commands(frame: Frame) -> Mapping[str, str]:
     """Return the command lines of a frame by the ids of their rows."""
     return dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
-
-
-def _ranking(scores: Scores, own: str) -> Ranking:
-    """The ranking of an anomaly that the operator keeps open itself, or else of the frame, with enough to judge it."""
-    if isinstance(scores, LastingScores):
-        return scores.about(own, JUDGED_ROWS, JUDGED_FEATURES)
-    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
 
 
 def _told(error: Exception) -> str:

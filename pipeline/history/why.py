@@ -24,6 +24,8 @@ from laggard.pipeline.history.marks import Marks
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.incidents.status import status_of
+from laggard.pipeline.incidents.telling import feedback_sentence
+from laggard.pipeline.incidents.tolerance import holds
 from laggard.pipeline.records import Frame
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore, Ranking
     from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.engine.states import Keyed
     from laggard.pipeline.engine.stream import Scores, Stream
     from laggard.pipeline.history.lookback import Beginning
     from laggard.pipeline.history.marks import Marked
@@ -103,7 +106,7 @@ class Answer:
             have no part in it, or none was seen.
         anomalous: the operator, if it kept an anomaly open then.
         suspicious: whether a notice was open then.
-        notices: what they were about, unless that is told as a culprit.
+        notices: what they were about, unless that is told as a culprit; and what people said of those that are.
         scores: of the frame's rows, for whoever wants more of them than the ranking has.
         host_scores: the same of the host's own counters.
 
@@ -415,7 +418,7 @@ def answer(
         host_ranking=host_ranking,
         anomalous=task.wired.name if any(each.anomalies.open for each in streams) else "",
         suspicious=any(each.anomalies.notices.open for each in streams),
-        notices=tuple(_notices(streams, verdict)),
+        notices=(*_notices(streams, verdict), *_said(keyed, verdict, stream.ts)),
         scores=scores,
         host_scores=host_scores,
     )
@@ -434,6 +437,14 @@ def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
                 lasted_s = math.nan if math.isnan(onset_ts) else stream.ts - min(onset_ts, opened.began_ts)
                 said = suspicion_sentence(found, commands, frame.scope, lasted_s)
                 yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {said}"
+
+
+def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
+    """Say what people said of the culprits, as far as it holds."""
+    names = {row.name for row in verdict.culprits}
+    for each in () if keyed is None else keyed.tolerance.said:
+        if holds(each, ts) and (not each.cases or not names.isdisjoint(case.name for case in each.cases)):
+            yield f"Somebody said: {feedback_sentence(each)}"
 
 
 def blamed_stream(task: Task, host: str) -> Stream | None:

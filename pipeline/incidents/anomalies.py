@@ -123,6 +123,10 @@ class Anomalies(NamedTuple):
         """After one that is known by its id goes on as what the operator keeps open."""
         return self._replace(open=(*(each for each in self.open if each.id != anomaly.id), anomaly))
 
+    def without(self, anomaly: str) -> Anomalies:
+        """After an anomaly, given by its id, was excused."""
+        return self._replace(open=tuple(each for each in self.open if each.id != anomaly))
+
     def given_up(self) -> Anomalies:
         """After its stream has fallen silent."""
         return Anomalies(self.opened, notices=self.notices.given_up())

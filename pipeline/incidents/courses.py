@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.records import KeyedBy
-    from laggard.pipeline.records.outputs import Anomaly, AnomalyChange, Notice
+    from laggard.pipeline.records.outputs import Anomaly, AnomalyChange, Excuse, Notice
 
 JOINED_S: Final = 300.0
 """An anomaly has ended when its score has stayed at 1 or below for so long."""
@@ -140,9 +140,9 @@ class Course(NamedTuple):
         """Whether it has ended."""
         return ts - self.until_ts >= JOINED_S
 
-    def ended(self, *, accepted: bool = False) -> Told:
+    def ended(self, *, accepted: bool = False, feedback: Excuse = "") -> Told:
         """What is told of its end."""
-        return Told(self._replace(number=self.number + 1), "ended", accepted=accepted)
+        return Told(self._replace(number=self.number + 1), "ended", accepted=accepted, feedback=feedback)
 
     def snapshot(self) -> dict[str, Any]:
         """As plain data, like that of an older laggard where its onset is not known."""
@@ -160,6 +160,7 @@ class Told(NamedTuple):
         change: what became of it.
         ranking: what it is like now, with enough rows and features to judge it; None where it has ended.
         accepted: whether it has ended because it is the new baseline.
+        feedback: what a person said, by which it has ended; empty if nobody did.
 
     """
 
@@ -167,6 +168,7 @@ class Told(NamedTuple):
     change: AnomalyChange
     ranking: Ranking | None = None
     accepted: bool = False
+    feedback: Excuse = ""
 
 
 Look = Callable[[], "tuple[Ranking, Blame | None] | None"]

@@ -130,10 +130,8 @@ class Joiner:
         if isinstance(found, Progress) and found.change == "ended":
             if known is None:
                 return told
-            return [
-                *told,
-                *self._end(known, found.id, found.until_ts, found.ts, found.silent_since_ts, accepted=found.accepted),
-            ]
+            why = {"silent_since_ts": found.silent_since_ts, "accepted": found.accepted, "feedback": found.feedback}
+            return [*told, *self._end(known, found.id, found.until_ts, found.ts, **why)]
         if known is None:
             return [*told, *self._place(found)]
         # What is said once more, as after an operator was reset to an earlier place, changes nothing.
@@ -144,7 +142,7 @@ class Joiner:
         told = []
         for each in tuple(self._open):
             for anomaly, heard in tuple(each.heard.items()):
-                told += self._end(each, anomaly, heard.until_ts, each.told.ts, heard.ts)
+                told += self._end(each, anomaly, heard.until_ts, each.told.ts, silent_since_ts=heard.ts)
         return told
 
     # Anomalies that come.
@@ -257,10 +255,8 @@ class Joiner:
 
     # Anomalies that end.
 
-    def _end(
-        self, known: _Open, anomaly: str, until_ts: float, ts: float, silent_since_ts: float, *, accepted: bool = False
-    ) -> list[Incident]:
-        """An anomaly has ended; gives the closing of its incident where it was the last one of it."""
+    def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
+        """An anomaly has ended, `why` as the incident says it; gives the closing of that where it was the last one."""
         del known.heard[anomaly]
         evidence = [
             replace(each, until_ts=max(until_ts, each.opened_ts)) if each.anomaly == anomaly else each
@@ -271,7 +267,7 @@ class Joiner:
             return []
         self._open.remove(known)
         until_ts = max(known.told.opened_ts, *(each.until_ts for each in known.told.evidence))
-        known.told = replace(known.told, until_ts=until_ts, silent_since_ts=silent_since_ts, accepted=accepted)
+        known.told = replace(known.told, until_ts=until_ts, **why)
         told = _tell(known, "closed", ts)
         self._closed = [*self._closed, _Closed(told.ts, tuple(known.names))][-MOST_CLOSED:]
         return [told]
@@ -283,7 +279,7 @@ class Joiner:
             for seen in tuple(each.going_on()):
                 heard = each.heard[seen.anomaly]
                 if seen.anomaly != found.id and found.ts > _next_word(seen.opened_ts, heard.ts) + SILENT_S:
-                    told += self._end(each, seen.anomaly, heard.until_ts, found.ts, heard.ts)
+                    told += self._end(each, seen.anomaly, heard.until_ts, found.ts, silent_since_ts=heard.ts)
         return told
 
     # State.

@@ -2,7 +2,7 @@
 
 A task like an operator's, so that incidents are as exactly-once as anomalies, survive restarts, and move with their
 partition from worker to worker. Of what it reads it passes over all but anomalies and their progress: rankings, and the
-incidents that it wrote itself.
+incidents that it wrote itself. Of feedback it counts the incidents that people called false.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laggard.pipeline.engine.stage import SNAPSHOT_RECORDS, Stage, StageTask
 from laggard.pipeline.engine.states import FEWEST_RECORDS, States
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.outputs import Anomaly, Progress, read_output
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, read_output
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
 
-_JOINED: Final = {b"laggard.anomaly", b"laggard.progress"}
+_JOINED: Final = {b"laggard.anomaly", b"laggard.progress", b"laggard.feedback"}
 _MAX_KEYS: Final = 16_384
 """Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
 
@@ -138,6 +138,11 @@ class JoiningTask(StageTask):
             found = read_output(record.value, self._place(record))
         except RecordError as error:
             self._refuse(record, str(error))
+            return False
+        if isinstance(found, FeedbackOutput):
+            said = found.feedback
+            if found.live and said.says == "usual" and said.incident:
+                self._observe(said.key, lambda observer: observer.dismissed(said.keyed_by, said.key))
             return False
         if not isinstance(found, Anomaly | Progress):
             return False

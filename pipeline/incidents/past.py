@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from laggard.pipeline.history.series import Reader
+from laggard.pipeline.incidents.tolerance import holds
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import KEY_NAMES, Incident, Notice, read_output
+from laggard.pipeline.records.outputs import KEY_NAMES, FeedbackOutput, Incident, Notice, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming
+    from laggard.pipeline.records.feedback import Feedback
     from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.topics import Topics
 
-_Kind = TypeVar("_Kind", Incident, Notice)
+_Kind = TypeVar("_Kind", Incident, Notice, FeedbackOutput)
 
 REACH_S: Final = 7 * 86_400.0
 """So long before the time that is asked about it is looked for incidents that may still have been open then."""
@@ -38,7 +40,6 @@ NOTICE_REACH_S: Final = 86_400.0
 """The same for notices: what is suspicious for a day has long become usual."""
 
 _TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
-_NOTICE: Final = ("ce_type", f"laggard.{Notice.kind}".encode())
 
 
 class Telling(NamedTuple):
@@ -152,19 +153,50 @@ class PastNotice(NamedTuple):
 
 def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastNotice]:
     """Return the live notices that were open at `since` or after it, the newest first; see `past_incidents`."""
-    topic = topics.name(ANOMALIES)
     opened: dict[str, Notice] = {}
     ended: dict[str, Notice] = {}
-    for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
-        oldest, end = bus.bounds(partition)
-        start = max(oldest, end - MOST_RECORDS, bus.offset_at(partition, since - NOTICE_REACH_S))
-        for record in Reader(bus, partition, key).stored(start, end):
-            found = _read(record.value, topic, Notice) if _NOTICE in record.headers else None
-            if found is not None and found.live:
-                (opened if found.change == "opened" else ended)[found.id] = found
+    for found in _live(bus, topics, since - NOTICE_REACH_S, key, Notice):
+        (opened if found.change == "opened" else ended)[found.id] = found
     told = [PastNotice(each, ended.get(each.id)) for each in opened.values()]
     wanted = [each for each in told if each.ended is None or each.ended.until_ts >= since]
     return sorted(wanted, key=lambda each: (-each.opened.ts, each.opened.id))
+
+
+class PastFeedback(NamedTuple):
+    """What a person said, and when it was withdrawn: seconds since the Unix epoch, NaN if it was not."""
+
+    said: Feedback
+    withdrawn_ts: float
+
+    def holds(self, ts: float) -> bool:
+        """Return whether it holds at a time, seconds since the Unix epoch."""
+        return math.isnan(self.withdrawn_ts) and holds(self.said, ts)
+
+
+def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastFeedback]:
+    """Return what people said since a time and operators took, the newest first; see `past_incidents`."""
+    said: dict[tuple[str, str], Feedback] = {}
+    withdrawn: dict[tuple[str, str], float] = {}
+    for found in _live(bus, topics, since, key, FeedbackOutput):
+        each = found.feedback
+        if each.says == "withdrawn":
+            withdrawn[each.key, each.id] = each.ts
+        else:
+            said[each.key, each.id] = each
+    told = [PastFeedback(each, withdrawn.get(which, math.nan)) for which, each in said.items()]
+    return sorted(told, key=lambda each: (-each.said.ts, each.said.id))
+
+
+def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_Kind]) -> Iterator[_Kind]:
+    """The live records of a kind since a time, of one key or of all."""
+    topic, header = topics.name(ANOMALIES), ("ce_type", f"laggard.{kind.kind}".encode())
+    for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
+        oldest, end = bus.bounds(partition)
+        start = max(oldest, end - MOST_RECORDS, bus.offset_at(partition, since))
+        for record in Reader(bus, partition, key).stored(start, end):
+            found = _read(record.value, topic, kind) if header in record.headers else None
+            if found is not None and found.live:
+                yield found
 
 
 def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:

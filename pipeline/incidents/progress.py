@@ -47,7 +47,12 @@ def progress(
     course = told.course
     ranking = None if told.ranking is None else narrowed(told.ranking, ANOMALY_ROWS, ANOMALY_FEATURES)
     sentence = sentence or ended_sentence(
-        course.blame, scope, course.until_ts - course.began_ts, silent_since_ts, accepted=told.accepted
+        course.blame,
+        scope,
+        course.until_ts - course.began_ts,
+        silent_since_ts,
+        accepted=told.accepted,
+        feedback=told.feedback,
     )
     return Progress(
         **_found(course, operator, parameters, key, scope, ts, sentence, ranking),
@@ -55,6 +60,7 @@ def progress(
         number=course.number,
         silent_since_ts=silent_since_ts,
         accepted=told.accepted,
+        feedback=told.feedback,
     )
 
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.phrases import LACKED
 from laggard.pipeline.explaining.units import readable, readable_duration
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records.outputs import Blame, Evidence, Incident
+    from collections.abc import Mapping
+
+    from laggard.pipeline.records.feedback import Feedback
+    from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
+
+
+_EXCUSED: Final[Mapping[str, str]] = {
+    "usual": "Somebody said that it is usual. It is not reported any more.",
+    "expected": "Somebody said that it is expected. It is not reported until then.",
+}
 
 
 def blames_host(blame: Blame | None, scope: str) -> bool:
@@ -21,7 +30,13 @@ def blames_host(blame: Blame | None, scope: str) -> bool:
 
 
 def ended_sentence(
-    blame: Blame | None, scope: str, lasted_s: float, silent_since_ts: float, *, accepted: bool = False
+    blame: Blame | None,
+    scope: str,
+    lasted_s: float,
+    silent_since_ts: float,
+    *,
+    accepted: bool = False,
+    feedback: Excuse = "",
 ) -> str:
     """Say that an anomaly has ended, which lasted so long and blamed this row last.
 
@@ -31,9 +46,12 @@ def ended_sentence(
         lasted_s: from its opening until it was last seen.
         silent_since_ts: where it was not seen to end, when it was heard of last; else NaN.
         accepted: whether it goes on and is the new baseline.
+        feedback: what a person said, by which it has ended.
 
     """
-    if accepted:
+    if feedback:
+        lasted = _EXCUSED[feedback]
+    elif accepted:
         lasted = _accepted(lasted_s)
     elif not math.isnan(silent_since_ts):
         lasted = _unseen(silent_since_ts, lasted_s)
@@ -42,6 +60,20 @@ def ended_sentence(
     if blame is None:
         return lasted
     return f"{lasted} {_blamed(blame, scope)}"
+
+
+def feedback_sentence(said: Feedback) -> str:
+    """Say what a person said."""
+    about = ", ".join(dict.fromkeys(f"`{printable(each.name)}`" for each in said.cases if each.name))
+    what = about or "All of it"
+    match said.says:
+        case "withdrawn":
+            told = f"What was said under {printable(said.id)} was withdrawn."
+        case "expected":
+            told = f"{what} is expected until {_moment(said.until_ts)} UTC."
+        case _:
+            told = f"{what} is usual."
+    return f"{told} {printable(said.note)}" if said.note else told
 
 
 def incident_sentence(incident: Incident, leading: Evidence) -> str:
@@ -62,6 +94,8 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     if incident.change == "closed":
         lasted_s = incident.until_ts - incident.opened_ts
         blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"
+        if incident.feedback:
+            return f"On {where} since {began}: {_EXCUSED[incident.feedback]}{blamed} {_seen(incident)}"
         if incident.accepted:
             return f"On {where} since {began}: {_accepted(lasted_s)}{blamed} {_seen(incident)}"
         if not math.isnan(incident.silent_since_ts):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.following import Following
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
 from laggard.pipeline.incidents.ledger import Ledger
+from laggard.pipeline.incidents.past import past_incidents
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
+    from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topics
     from laggard.pipeline.wiring import Wired
 
 LISTED = 10
 """Names that an error lists."""
+
+LISTED_IDS = 3
 
 
 class Reading:
@@ -79,6 +84,21 @@ class Reading:
             return regressing(self.settings)
         except SettingError as error:
             raise RequestError(503, str(error), "what it needs, or another kind of model") from None
+
+    def incident(self, identity: str) -> Incident:
+        """The incident whose id begins so. Raises `RequestError` (404) where there is none, or more than one."""
+        identity = identity.lower()
+        if (known := self.incidents.known(identity)) is not None:
+            found = self.incidents.read([known])
+        else:
+            found = list(past_incidents(self.bus, self.topics, -math.inf, identity=identity).incidents)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            expected = "the id of an incident that is recorded, or its beginning"
+            raise RequestError(404, f"no incident has an id that begins with {identity[:100]!a}", expected)
+        ids = ", ".join(each.id for each in found[:LISTED_IDS]) + (", ..." if len(found) > LISTED_IDS else "")
+        raise RequestError(404, f"{len(found)} incidents have an id that begins with {identity!a}", f"one of {ids}")
 
     def choose_host(self, wanted: str) -> str:
         """The host that is asked about, see `History.choose_host`; `wanted` is empty for none.

@@ -183,6 +183,12 @@ METRICS: tuple[Metric, ...] = (
         "open.",
     ),
     Metric(
+        "incidents_dismissed",
+        "counter",
+        ("host",),
+        "Incidents that people said were none, since this process joins those of the host.",
+    ),
+    Metric(
         "incidents_closed",
         "counter",
         ("host", "operators"),

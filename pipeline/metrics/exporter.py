@@ -207,6 +207,11 @@ class Exporter(Collector, Observer):
         with self._lock:
             self._incidents.joined(keyed_by, key, incidents, opened)
 
+    def dismissed(self, keyed_by: KeyedBy, key: str) -> None:
+        """Count an incident that people called false."""
+        with self._lock:
+            self._incidents.dismissed(keyed_by, key)
+
     def parted(self, keys: Iterable[str]) -> None:
         """Show no more incidents of these keys."""
         with self._lock:
@@ -393,6 +398,7 @@ def _shared_samples(stream: _Stream, frame: Frame, budget: float | None, marks: 
     if stream.operator:  # from the beginning on, so that the first one is an increase
         yield sample("incidents_open", labels, 0)
         yield sample("incidents", labels, 0)
+        yield sample("incidents_dismissed", labels, 0)
     if stream.keyed_by != "host":
         return
     yield sample("marks", labels, marks.get(frame.key, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Joined:
-    """The incidents of a key: those that are open, how many there were, and by their operators those that closed."""
+    """The incidents of a key.
 
-    incidents: Sequence[Incident]
-    opened: int
-    closed: Mapping[str, int]
+    Those that are open, how many there were, by their operators those that closed, and those that people called false.
+    """
+
+    incidents: Sequence[Incident] = ()
+    opened: int = 0
+    closed: Mapping[str, int] = field(default_factory=dict)
+    dismissed: int = 0
 
 
 class ShownIncidents:
@@ -45,13 +49,22 @@ class ShownIncidents:
         """Take the incidents of a key; those that were open and are not any more have closed. See `Observer`."""
         live = [one for one in incidents if one.live]
         still = {one.id for one in live}
-        before = self._joined.pop((keyed_by, key), None)
-        closed = Counter(before.closed if before else {})
-        for one in before.incidents if before else ():
+        before = self._of(keyed_by, key)
+        closed = Counter(before.closed)
+        for one in before.incidents:
             closed[_operators(one)] += one.id not in still
-        self._joined[keyed_by, key] = _Joined(live, opened + (before.opened if before else 0), closed)
+        before.incidents, before.opened, before.closed = live, before.opened + opened, closed
+
+    def dismissed(self, keyed_by: KeyedBy, key: str) -> None:
+        """Count an incident that people called false."""
+        self._of(keyed_by, key).dismissed += 1
+
+    def _of(self, keyed_by: str, key: str) -> _Joined:
+        """Return what is known of a key, which changes now."""
+        found = self._joined[keyed_by, key] = self._joined.pop((keyed_by, key), _Joined())
         if len(self._joined) > MAX_STREAMS:
             self._joined.popitem(last=False)
+        return found
 
     def parted(self, keys: Iterable[str]) -> None:
         """Forget these keys."""
@@ -76,6 +89,7 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
     exemplar = Exemplar({"incident": newest.id}, 1.0, newest.opened_ts) if newest else None
     yield sample("incidents_open", {keyed_by: key}, len(joined.incidents))
     yield sample("incidents", {keyed_by: key}, joined.opened, exemplar)
+    yield sample("incidents_dismissed", {keyed_by: key}, joined.dismissed)
     for operators, count in joined.closed.items():
         if count:
             yield sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)

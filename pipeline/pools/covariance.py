@@ -175,7 +175,7 @@ class CovarianceTask(Task):
             self._refuse_frame(record, _frame_of(key, tick, tick.parts[-1]), f"not joined: {error}")
             return
         frame, stream = _frame_of(key, tick, part), pool.streams[MEMBER]
-        self._take(record, stream, frame)
+        self._take(record, stream, frame, pool.tolerance)
         if stream.frame is frame:
             self._compare(record, pool, stream, frame)
 

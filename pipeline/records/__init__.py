@@ -3,6 +3,7 @@
 from laggard.pipeline.records.checked import Received
 from laggard.pipeline.records.codec import Decoder, encode
 from laggard.pipeline.records.errors import RecordError
+from laggard.pipeline.records.feedback import Case, Feedback
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Wish
 from laggard.pipeline.records.json_lines import name_of, read_line, write_line
 from laggard.pipeline.records.layout import make_layout
@@ -10,7 +11,9 @@ from laggard.pipeline.records.requests import Request, Segment, Spent
 
 __all__ = [
     "UNNUMBERED",
+    "Case",
     "Decoder",
+    "Feedback",
     "Frame",
     "KeyedBy",
     "Layout",

@@ -8,6 +8,7 @@ import numpy as np
 
 from laggard.pipeline.records import checks
 from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.feedback import Feedback
 from laggard.pipeline.records.frame import Frame, KeyedBy, Layout, Mark, Wish, WishKind
 from laggard.pipeline.records.limits import (
     MAX_HOSTS,
@@ -23,7 +24,7 @@ from laggard.pipeline.records.requests import Request, checked_path, checked_spe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Received = Frame | Mark | Request | Wish
+Received = Frame | Mark | Request | Wish | Feedback
 """What is published for operators."""
 
 KEYED_BY: Final = frozenset(get_args(KeyedBy))

@@ -3,8 +3,9 @@
 Every map has `v`, the version `[major, minor]`, `kind`, `ts` and `sequence`. A `frame` has `keyed_by`, `key`, `scope`,
 `layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and, where it has any, `hosts`; a
 `mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s`, `syscalls` and
-what else is known of it, see `request_packing.py`; a `wish` (since 1.1) has `application`, `metric` and `wish`. A
-reader passes over fields it does not know, so that a newer minor version may add some.
+what else is known of it, see `request_packing.py`; a `wish` (since 1.1) has `application`, `metric` and `wish`;
+`feedback` (since 1.4) has the fields of `Feedback`. A reader passes over fields it does not know, so that a newer minor
+version may add some.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from laggard.pipeline.records import checked
 from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.feedback import Feedback, checked_feedback, plain_feedback
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, Layout, Mark, Wish
 from laggard.pipeline.records.layout import read_layout
 from laggard.pipeline.records.limits import MAX_RECORD_BYTES, MAX_SEQUENCE, MAX_TS
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records.checked import Received
 
-VERSION: Final = (1, 3)
+VERSION: Final = (1, 4)
 """Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)
@@ -63,6 +65,9 @@ def encode(record: Received) -> bytes:
         case Wish():
             kind = "wish"
             checked.wish(fields, "")
+        case Feedback():
+            kind = "feedback"
+            fields = plain_feedback(checked_feedback(fields, ""))
     try:
         return pack_map({"v": VERSION, "kind": kind, **fields})
     except ValueError as error:
@@ -113,10 +118,12 @@ class Decoder:
             return checked.request(unpack_request(fields, place), place)
         if kind == "wish":
             return checked.wish(fields, place)
+        if kind == "feedback":
+            return checked_feedback(fields, place)
         got = shown(kind)
         if (minor := fields["v"][1]) > VERSION[1]:
             got += f" of version {VERSION[0]}.{minor}, which is newer than {VERSION[0]}.{VERSION[1]}: update laggard"
-        raise RecordError(place, "kind", "'frame', 'mark', 'request' or 'wish'", got)
+        raise RecordError(place, "kind", "'frame', 'mark', 'request', 'wish' or 'feedback'", got)
 
     def _frame(self, fields: dict[Any, Any], place: str) -> Frame:
         packed = fields.get("layout")

@@ -1,4 +1,4 @@
-"""Records as lines of JSON, for recordings that people make and read: one object a line, in six forms.
+"""Records as lines of JSON, for recordings that people make and read: one object a line, in seven forms.
 
 ```
 {"ts": 1700000000.0, "host": "web-1", "scope": "process", "rows": {"nginx[7]": {"cpu_user_ratio": 0.12}}}
@@ -6,6 +6,7 @@
 {"ts": 1700000000.0, "pool": "workers", "rows": {"worker-1": {"cpu_ratio": 0.4}}}
 {"ts": 1700000007.5, "host": "web-1", "mark": "checkout hangs"}
 {"ts": 1700000009.0, "application": "shop", "wish": "pin", "metric": "web-1/nginx:cpu_wait_ratio"}
+{"ts": 1700000099.0, "host": "web-1", "feedback": "usual", "id": "5f0c", "cases": [{"name": "backup"}]}
 {"ts": 1700000000.0, "service": "blog", "request": "r1", "duration_s": 0.1, "counts": {}, "times_s": {}, "syscalls": []}
 ```
 
@@ -34,6 +35,7 @@ import numpy as np
 
 from laggard.pipeline.records import checked, checks
 from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.feedback import KEYS, Feedback, checked_feedback, plain_feedback
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy, Layout, Mark, Wish
 from laggard.pipeline.records.layout import ROW_TEXTS, checked_layout
 from laggard.pipeline.records.limits import MAX_CELLS, MAX_NAME, MAX_NOTE, MAX_SPENT
@@ -54,6 +56,7 @@ SCOPES: Final[Mapping[KeyedBy, str]] = {"host": "process", "application": "perfo
 _COMMON: Final = ("ts", "sequence")
 _ROWS: Final = ("scope", "rows", "names", *ROW_TEXTS)
 _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "feedback": (*_COMMON, *KEYS, "feedback", "id", "cases", "until_ts", "incident", "note"),
     "mark": (*_COMMON, "host", "mark"),
     "request": tuple(Request.__slots__),
     "wish": (*_COMMON, "application", "wish", "metric"),
@@ -103,12 +106,19 @@ def read_line(line: str | bytes, place: str) -> Received:
     fields = parse_object(line, place)
     form = next((each for each in _FORMS if each in fields), "")
     if not form:
-        expected = "one of the fields 'host', 'application', 'pool', 'mark', 'request' and 'wish'"
+        expected = "one of the fields 'host', 'application', 'pool', 'mark', 'request', 'wish' and 'feedback'"
         raise RecordError(place, "", expected, "none of them")
     if unknown := fields.keys() - set(_FORMS[form]):
         raise RecordError(place, "", f"only the fields {', '.join(_FORMS[form])}", shown(min(unknown)))
     fields.setdefault("sequence", UNNUMBERED)
     match form:
+        case "feedback":
+            keyed_by = [each for each in KEYS if each in fields]
+            if len(keyed_by) != 1:
+                expected = f"one of the fields {', '.join(KEYS)}"
+                raise RecordError(place, "", expected, " and ".join(keyed_by) or "none of them")
+            said = {"keyed_by": keyed_by[0], "key": fields[keyed_by[0]], "says": fields["feedback"]}
+            return checked_feedback(fields | said, place)
         case "mark":
             note = checks.text(fields["mark"], "mark", place, MAX_NOTE)
             return checked.mark(fields | {"note": note}, place)
@@ -142,6 +152,9 @@ def write_line(record: Received) -> str:
             written |= _request_object(checked.request(checked.fields_of(record), ""))
         case Wish():
             written |= checked.fields_of(checked.wish(checked.fields_of(record), ""))
+        case Feedback():
+            plain = plain_feedback(checked_feedback(checked.fields_of(record), ""))
+            written |= {plain.pop("keyed_by"): plain.pop("key"), "feedback": plain.pop("says")} | plain
     written["sequence"] = record.sequence
     if record.sequence == UNNUMBERED:
         del written["sequence"]

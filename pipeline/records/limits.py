@@ -39,6 +39,9 @@ MAX_DIAGNOSIS_BYTES: Final = 1_000_000
 MAX_RESOURCES: Final = 16
 """What one row takes or lacks."""
 
+MAX_CASES: Final = 64
+"""What one piece of feedback is about."""
+
 MAX_HOSTS: Final = 10_000
 """Hosts that serve one application."""
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 from laggard.operators.ranking import Basis, Phase, Ranking, RowScore
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.features import features_json, read_features
+from laggard.pipeline.records.feedback import Feedback, checked_feedback, plain_feedback
 from laggard.pipeline.records.fields import Fields
-from laggard.pipeline.records.frame import KeyedBy
+from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
@@ -34,6 +35,9 @@ AnomalyChange = Literal["extended", "ended"]
 NoticeChange = Literal["opened", "ended"]
 """What happened to a notice."""
 
+Excuse = Literal["", "usual", "expected"]
+"""What a person said, by which an anomaly has ended; empty if nobody did."""
+
 Parameter = float | str | bool
 
 KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
@@ -42,6 +46,7 @@ KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
 CHANGES: Final[tuple[Change, ...]] = ("opened", "extended", "closed")
 ANOMALY_CHANGES: Final[tuple[AnomalyChange, ...]] = ("extended", "ended")
 NOTICE_CHANGES: Final[tuple[NoticeChange, ...]] = ("opened", "ended")
+EXCUSES: Final[tuple[Excuse, ...]] = get_args(Excuse)
 BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all", "threshold")
 
 
@@ -179,6 +184,7 @@ class Progress(Found):
         silent_since_ts: where it has ended without being seen to, the time of the last frame that told of it, after
             which none came, or none that could be compared; else NaN.
         accepted: whether it has ended because it lasted for so long that it is the new baseline.
+        feedback: what a person said, where it has ended by that; else empty.
 
     """
 
@@ -190,6 +196,7 @@ class Progress(Found):
     until_ts: float
     silent_since_ts: float = math.nan
     accepted: bool = False
+    feedback: Excuse = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -200,6 +207,7 @@ class Progress(Found):
             "until_ts": json_number(self.until_ts),
             "silent_since_ts": json_number(self.silent_since_ts),
             "accepted": bool(self.accepted),
+            "feedback": self.feedback,
         }
 
 
@@ -304,6 +312,7 @@ class Incident:
         silent_since_ts: where it was closed without being seen to end, the time at which its host, or the operator,
             was heard last; else NaN.
         accepted: whether it was closed because it lasted for so long that it is the new baseline.
+        feedback: what a person said, where it was closed by that; else empty.
 
     """
 
@@ -330,6 +339,7 @@ class Incident:
     merged_into: str = ""
     silent_since_ts: float = math.nan
     accepted: bool = False
+    feedback: Excuse = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -355,7 +365,38 @@ class Incident:
             "merged_into": self.merged_into,
             "silent_since_ts": json_number(self.silent_since_ts),
             "accepted": bool(self.accepted),
+            "feedback": self.feedback,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackOutput:
+    """Feedback, told once an operator has taken it.
+
+    Attributes:
+        feedback: what a person said.
+        operator: which one took it.
+        live: whether it is about now.
+
+    """
+
+    kind: ClassVar[str] = "feedback"
+
+    feedback: Feedback
+    operator: str
+    live: bool
+
+    @property
+    def ts(self) -> float:
+        """When it was said, seconds since the Unix epoch."""
+        return self.feedback.ts
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        said = plain_feedback(self.feedback)
+        key = {said.pop("keyed_by"): said.pop("key")}
+        del said["sequence"]
+        return {"kind": self.kind, "operator": self.operator, **key, **said, "live": bool(self.live)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +493,9 @@ class DeadLetterOutput:
         return {"kind": self.kind, "ts": json_number(self.ts), "place": self.place, "reason": self.reason}
 
 
-Published = Anomaly | Progress | Notice | Incident | RankingOutput | ModelOutput | PoolOutput | RequestOutput
+Published = (
+    Anomaly | Progress | Notice | Incident | FeedbackOutput | RankingOutput | ModelOutput | PoolOutput | RequestOutput
+)
 Told = Published | ScoreOutput | PredictionOutput
 Output = Told | DeadLetterOutput
 
@@ -565,6 +608,7 @@ def _read_progress(fields: Fields) -> Progress:
         until_ts=fields.ts("until_ts"),
         silent_since_ts=_read_silent(fields),
         accepted=_read_accepted(fields),
+        feedback=_read_excuse(fields),
     )
 
 
@@ -617,12 +661,26 @@ def _read_incident(fields: Fields) -> Incident:
         merged_into=fields.text("merged_into"),
         silent_since_ts=_read_silent(fields),
         accepted=_read_accepted(fields),
+        feedback=_read_excuse(fields),
     )
+
+
+def _read_feedback(fields: Fields) -> FeedbackOutput:
+    keyed_by, key = _read_key(fields)
+    said = {name: fields.raw(name) for name in ("ts", "id", "says", "cases", "incident", "note")}
+    said |= {"keyed_by": keyed_by, "key": key, "until_ts": fields.number("until_ts"), "sequence": UNNUMBERED}
+    feedback = checked_feedback(said, fields.place)
+    return FeedbackOutput(feedback, fields.text("operator"), fields.boolean("live"))
 
 
 def _read_accepted(fields: Fields) -> bool:
     # An older laggard did not write it.
     return fields.boolean("accepted") if "accepted" in fields else False
+
+
+def _read_excuse(fields: Fields) -> Excuse:
+    # An older laggard did not write it.
+    return fields.choice("feedback", EXCUSES) if "feedback" in fields else ""
 
 
 def _read_silent(fields: Fields) -> float:
@@ -656,6 +714,7 @@ _READERS: Final[Mapping[str, Callable[[Fields], Output]]] = {
     "progress": _read_progress,
     "notice": _read_notice,
     "incident": _read_incident,
+    "feedback": _read_feedback,
     "ranking": _read_ranking,
     "model": read_model,
     "pool": read_pool,

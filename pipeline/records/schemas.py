@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from laggard.pipeline.records.diagnosis_json import PROGRESSES, THREAD_STATES
+from laggard.pipeline.records.feedback import SAYS
 from laggard.pipeline.records.limits import MAX_PID
 from laggard.pipeline.records.models import RESOURCES
-from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, KEY_NAMES, NOTICE_CHANGES
+from laggard.pipeline.records.outputs import ANOMALY_CHANGES, BASES, CHANGES, EXCUSES, KEY_NAMES, NOTICE_CHANGES
 from laggard.pipeline.records.requests import Segment
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -365,6 +366,19 @@ _SILENT: Final = _perhaps(
 )
 _ACCEPTED: Final = _flag("Whether it ended because it lasted so long that it is the new baseline.")
 
+_EXCUSE: Final = _text(
+    "What a person said, if it ended by that: it is usual, or expected. Else empty.", enum=list(EXCUSES)
+)
+CASE: Final = _object(
+    "What a person speaks of. An empty field means all.",
+    {
+        "name": _text("The name of the row."),
+        "resources": _texts("What it takes: `cpu`, `disk`, `memory`, `network`."),
+        "feature": _text("The counter that told so."),
+        "excess": _perhaps("The distance of its value from the baseline, in its base unit; null for any.", minimum=0),
+    },
+)
+
 _ANOMALY: Final = {
     "ts": _TS,
     "id": _text("Of this anomaly: the same whenever the same input is processed again.", format="uuid"),
@@ -426,10 +440,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "until_ts": _number("When its score was last above 1, seconds since the Unix epoch.", minimum=0),
             "silent_since_ts": _SILENT,
             "accepted": _ACCEPTED,
+            "feedback": _EXCUSE,
         },
         keyed=True,
         parts=_BLAMING,
-        optional=("silent_since_ts", "onset_ts", "accepted"),
+        optional=("silent_since_ts", "onset_ts", "accepted", "feedback"),
     ),
     "notice": _kind(
         "notice",
@@ -479,10 +494,38 @@ SCHEMAS: Final[dict[str, Schema]] = {
             ),
             "silent_since_ts": _SILENT,
             "accepted": _ACCEPTED,
+            "feedback": _EXCUSE,
         },
         keyed=True,
         parts=_BLAMING | {"evidence": EVIDENCE},
-        optional=("silent_since_ts", "accepted"),
+        optional=("silent_since_ts", "accepted", "feedback"),
+    ),
+    "feedback": _kind(
+        "feedback",
+        "A person said something of anomalies, and an operator has taken it: from here on it holds.",
+        {
+            "operator": _OPERATOR,
+            "ts": _number("When it was said, seconds since the Unix epoch.", minimum=0),
+            "id": _text("Names it.", minLength=1),
+            "says": _text(
+                "`usual`: it is no anomaly. `expected`: it is none until a time. `withdrawn`: what was said under this "
+                "id holds no more.",
+                enum=list(SAYS),
+            ),
+            "cases": {
+                "type": "array",
+                "description": "What it is about; all anomalies of the key if there is none.",
+                "items": {"$ref": "#/$defs/case"},
+            },
+            "until_ts": _perhaps(
+                "Until when it is expected, seconds since the Unix epoch; null unless it is.", minimum=0
+            ),
+            "incident": _text("The id of the incident that it is about; empty if there is none."),
+            "note": _text("Why, for people."),
+            "live": _LIVE,
+        },
+        keyed=True,
+        parts={"case": CASE},
     ),
     "ranking": _kind(
         "ranking",

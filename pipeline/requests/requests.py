@@ -23,7 +23,7 @@ from laggard.pipeline.engine.states import Keyed
 from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.courses import SILENT_S
-from laggard.pipeline.records import Request
+from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
 from laggard.pipeline.requests.kept import Kept
@@ -205,11 +205,14 @@ class RequestsTask(Task):
     def receive(self, record: Incoming, received: Received) -> None:
         """Take a record that is decoded already."""
         self.position = record.offset + 1
-        if isinstance(received, Request):
-            self._request(record, received)
-        else:
-            kind = type(received).__name__.lower()
-            self._refuse(record, f"{self._place(record)}: expected a request, got a {kind}")
+        match received:
+            case Request():
+                self._request(record, received)
+            case Feedback():
+                self._feedback(record, received)
+            case _:
+                kind = type(received).__name__.lower()
+                self._refuse(record, f"{self._place(record)}: expected a request or feedback, got a {kind}")
         self.states.look_after_silent(self.position)
         self._end_gone()
 
@@ -276,7 +279,7 @@ class RequestsTask(Task):
         headers = () if tick.live else ((REPLAY_HEADER, b""),)
         record = Incoming(self.partition, tick.offset, key, b"", tick.ts, headers)
         frame = frame_of(key, tick, {number: named.name for number, named in service.names.items()})
-        self._take(record, service.streams[REQUEST], frame)
+        self._take(record, service.streams[REQUEST], frame, service.tolerance)
 
     def _rest(self, key: str, keyed: Keyed) -> None:
         service = cast("Service", keyed)

@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.topics import DIAGNOSES
+from laggard.pipeline.records import Decoder, Feedback
+from laggard.pipeline.topics import COUNTERS, DIAGNOSES
 from tests.browser.conftest import NARROW
 from tests.pipeline.diagnoses.conftest import UNTRUSTWORTHY
 from tests.pipeline.incidents.joined import notice
@@ -164,6 +165,31 @@ def test_it_is_copied_as_markdown_and_as_a_link(page: Served, new_tab: NewTab, e
     tab.get_by_role("button", name="Copy link").click()
     expect(tab.get_by_text("The link is on the clipboard")).to_be_visible()
     assert tab.evaluate("navigator.clipboard.readText()") == link
+
+
+def test_a_person_says_that_it_is_none_or_expected_and_takes_it_back(page: Served, tab: Page, expects: Expects) -> None:
+    expects(UNSEEN)
+    expects("POST .*/feedback: 400")
+    tab.goto(f"{page.url}/incidents?id={HOG.id}")
+    tab.get_by_label("Why").fill("month end")
+    tab.get_by_role("button", name="Not an anomaly").click()
+    expect(tab.get_by_text("hog is usual. month end")).to_be_visible()
+    tab.get_by_role("button", name="Take back").click()
+    expect(tab.get_by_text("(it holds no more)")).to_be_visible()
+    tab.get_by_role("textbox", name="until").fill("2027-03-01T18:00")
+    tab.get_by_role("button", name="Expected until then").click()
+    expect(tab.get_by_text("hog is expected until 2027-03-01 17:00:00 UTC.")).to_be_visible()
+    tab.get_by_role("textbox", name="until").fill("")
+    tab.get_by_role("button", name="Expected until then").click()
+    expect(tab.get_by_text("field 'until' is 0.0; expected a time after")).to_be_visible()
+    (partition,) = page.reading.bus.partitions(TOPICS.name(COUNTERS))
+    decoder = Decoder()
+    said = [decoder.decode(each.value, "here") for each in page.reading.bus.read(partition, 0)]
+    assert [(each.says, each.note) for each in said if isinstance(each, Feedback)] == [
+        ("usual", "month end"),
+        ("withdrawn", ""),
+        ("expected", ""),
+    ]
 
 
 def test_where_a_browser_does_not_let_it_copy_the_text_is_there_to_be_copied(

@@ -163,6 +163,22 @@ def test_what_came_before_twice_is_usual(machine: Machine) -> None:
     assert machine.open == [("web", CPU)]
 
 
+def test_what_is_adopted_is_usual_at_once_and_later_and_its_unit_is_learned(machine: Machine) -> None:
+    machine.run(5, {"web[1]": 1.0})
+    (own,) = machine.lasting.score(machine.ts, machine.layout, np.full((2, 2), 1.0)).open
+    machine.lasting.adopt("no such anomaly")
+    assert len(machine.lasting.snapshot()["anomalies"]) == 1
+    machine.lasting.adopt(own)
+    assert machine.lasting.snapshot()["anomalies"] == []
+    machine.run(40, {"web[1]": 1.0})
+    machine.run(60)
+    machine.run(5, {"web[1]": 1.0})
+    assert len(machine.told) == 1
+    assert machine.open == []
+    machine.run(5, {"web[1]": 40.0})
+    assert machine.open == [("web", CPU)], "it is far more"
+
+
 def test_while_it_lasts_what_was_usual_before_is_told_and_others_are_learned(machine: Machine) -> None:
     machine.run(120, {"web[1]": 1.0, "db[2]": 0.03})
     scores = machine.lasting.score(machine.ts + 5.0, machine.layout, np.array([[1.0, 100 * MIB], [0.03, 100 * MIB]]))

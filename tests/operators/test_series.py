@@ -177,3 +177,20 @@ def test_features_that_come_and_go_are_bounded() -> None:
     services.named(("steady",), (LATENCY, *(f"new_{each}" for each in range(MOST_GROUPS))))
     (told,) = services.run(8, {("steady", LATENCY): 4.0})
     assert told.feature == LATENCY
+
+
+def test_an_anomaly_of_a_series_is_adopted() -> None:
+    services = Services(features=(LATENCY,), interval_s=15.0)
+    services.run(8, {("shop", LATENCY): 4.0})
+    scores = services.series.score(services.ts, services.layout, np.array([[0.8]]))
+    (own,) = scores.open
+    for unknown in ("x", "7 shop", ""):
+        services.series.adopt(unknown)
+    services.series.adopt(own)
+    assert services.run(40, {("shop", LATENCY): 4.0}) == []
+    assert services.open == 0
+
+
+def test_a_frame_without_features_has_no_score() -> None:
+    scores = Series().score(0.0, Names(("shop",), ("shop",), ()), np.empty((1, 0)))
+    assert (scores.score, scores.suspicion) == (0.0, 0.0)

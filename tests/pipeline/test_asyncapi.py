@@ -242,9 +242,12 @@ def test_the_example_is_what_would_be_sent() -> None:
     example(PAGE, outgoing(read_back, Topics()))
 
 
-@pytest.mark.parametrize("kind", ["anomaly", "progress", "notice", "incident", "ranking", "pool", "request"])
+@pytest.mark.parametrize(
+    "kind", ["anomaly", "progress", "notice", "incident", "feedback", "ranking", "pool", "request"]
+)
 def test_every_field_is_explained(kind: str) -> None:
-    section = PAGE.split(f"## A{'n' if kind[0] in 'ai' else ''} {kind}\n")[1].split("\n## ")[0]
+    title = "Feedback" if kind == "feedback" else f"A{'n' if kind[0] in 'ai' else ''} {kind}"
+    section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
     assert explained(section) == set(SCHEMAS[kind]["properties"])
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.cli.times import FORMS, LATEST, parse_time
+from laggard.pipeline.cli.times import FORMS, LATEST, parse_time, parse_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,3 +116,33 @@ def test_any_text_is_a_moment_or_one_clear_error(text: str, now: float) -> None:
 def test_a_time_of_day_is_one_that_has_passed(hour: int, minute: int, now: float) -> None:
     ts = parse_time(f"{hour}:{minute:02}", now)
     assert now - 90_000 - 3600 <= ts <= now
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2h", datetime(2026, 7, 1, 14, tzinfo=SUMMER)),
+        ("12:01", datetime(2026, 7, 1, 12, 1, tzinfo=SUMMER)),
+        ("12:00", datetime(2026, 7, 2, 12, tzinfo=SUMMER)),
+        ("11:59:30", datetime(2026, 7, 2, 11, 59, 30, tzinfo=SUMMER)),
+        ("2026-08-02", datetime(2026, 8, 2, tzinfo=SUMMER)),
+        ("2026-07-01T13:00Z", datetime(2026, 7, 1, 13, tzinfo=UTC)),
+    ],
+)
+def test_a_time_to_come(text: str, moment: datetime) -> None:
+    assert parse_until(text, NOW) == moment.timestamp()
+
+
+def test_a_time_of_day_to_come_when_the_clock_is_changed() -> None:
+    before = datetime(2026, 10, 24, 18, tzinfo=SUMMER).timestamp()
+    assert parse_until("18:30", before) == before + 1800.0
+    assert parse_until("17:30", before) == datetime(2026, 10, 25, 17, 30, tzinfo=WINTER).timestamp()
+    before = datetime(2026, 3, 28, 18, tzinfo=WINTER).timestamp()
+    assert parse_until("18:30", before) == before + 1800.0
+    assert parse_until("17:30", before) == datetime(2026, 3, 29, 17, 30, tzinfo=SUMMER).timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "2026-06-30", "0s", "4102444800000"])
+def test_what_is_no_time_to_come(text: str) -> None:
+    with pytest.raises(ValueError, match="18:00"):
+        parse_until(text, NOW)

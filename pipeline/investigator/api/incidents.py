@@ -13,11 +13,12 @@ from laggard.pipeline.diagnoses.recorded import during
 from laggard.pipeline.diagnoses.words import sentence as doing
 from laggard.pipeline.incidents.account import account
 from laggard.pipeline.incidents.markdown import markdown
-from laggard.pipeline.incidents.past import REACH_S, blamed_rows, lasted_s, past_incidents
+from laggard.pipeline.incidents.past import REACH_S, blamed_rows, lasted_s
 from laggard.pipeline.incidents.report import silence
 from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.incidents.similar import similar
 from laggard.pipeline.investigator.api.diagnoses import ENDPOINTS as DIAGNOSES_ENDPOINTS
+from laggard.pipeline.investigator.api.feedback import ENDPOINTS as FEEDBACK_ENDPOINTS
 from laggard.pipeline.investigator.api.moment import Feature
 from laggard.pipeline.investigator.api.notices import ENDPOINTS as NOTICES_ENDPOINTS
 from laggard.pipeline.investigator.api.notices import NoticesQuestion
@@ -38,9 +39,6 @@ MOST_ROWS: Final = 20
 
 MOST_COMPARED: Final = 1_000
 """Earlier incidents that are compared with one, the newest."""
-
-LISTED_IDS: Final = 3
-"""So many ids an error names."""
 
 KeyedBy = Literal["host", "application", "pool", "service"]
 
@@ -276,7 +274,7 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
 
 def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
     """All that is known of one."""
-    found, now = _find(reading, question.id), reading.clock()
+    found, now = reading.incident(question.id), reading.clock()
     said = account(reading.bus, reading.topics, found)
     return IncidentPage(
         incident=_one(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
@@ -292,7 +290,7 @@ def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
 
 def incident_diagnoses(reading: Reading, question: IncidentQuestion) -> IncidentDiagnoses:
     """What processes were doing."""
-    found = _find(reading, question.id)
+    found = reading.incident(question.id)
     blamed = blamed_rows(found)
     return IncidentDiagnoses(
         [
@@ -314,7 +312,7 @@ def incident_diagnoses(reading: Reading, question: IncidentQuestion) -> Incident
 
 def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarIncidents:
     """Which earlier ones it is like."""
-    found, now = _find(reading, question.id), reading.clock()
+    found, now = reading.incident(question.id), reading.clock()
     since = found.opened_ts - REACH_S
     entries, _ = reading.incidents.since(since)
     earlier = [each for each in entries if each.told.opened_ts < found.opened_ts][:MOST_COMPARED]
@@ -329,26 +327,10 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
 
 def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
     """One as Markdown."""
-    found = _find(reading, question.id)
+    found = reading.incident(question.id)
     said = account(reading.bus, reading.topics, found)
     diagnoses = during(reading.bus, reading.topics, found)
     return Markdown(markdown(found, said, diagnoses, question.link, reading.clock()))
-
-
-def _find(reading: Reading, identity: str) -> Incident:
-    """The incident whose id begins so. Raises `RequestError` (404) where there is none, or more than one."""
-    identity = identity.lower()
-    if (known := reading.incidents.known(identity)) is not None:
-        found = reading.incidents.read([known])
-    else:
-        found = list(past_incidents(reading.bus, reading.topics, -math.inf, identity=identity).incidents)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        expected = "the id of an incident that is recorded, or its beginning"
-        raise RequestError(404, f"no incident has an id that begins with {identity!a}", expected)
-    ids = ", ".join(each.id for each in found[:LISTED_IDS]) + (", ..." if len(found) > LISTED_IDS else "")
-    raise RequestError(404, f"{len(found)} incidents have an id that begins with {identity!a}", f"one of {ids}")
 
 
 def _one(found: Incident, silent: Mapping[str, float], now: float) -> OneIncident:
@@ -458,4 +440,5 @@ ENDPOINTS: Final = (
     ),
     *DIAGNOSES_ENDPOINTS,
     *NOTICES_ENDPOINTS,
+    *FEEDBACK_ENDPOINTS,
 )

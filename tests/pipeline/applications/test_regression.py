@@ -22,9 +22,9 @@ from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.incidents.joining import Joining
-from laggard.pipeline.records import UNNUMBERED, Frame, Mark, Request, Wish, encode, make_layout
+from laggard.pipeline.records import UNNUMBERED, Case, Feedback, Frame, Mark, Request, Wish, encode, make_layout
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Incident, Progress, read_output, write_output
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, DEAD_LETTERS, MODELS, Topics
 from tests.pipeline.applications.records import SLOW, T0, Remembering, counted, measured, tick
 from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
@@ -52,6 +52,8 @@ def key_of(one: Received) -> str:
             return one.application
         case Mark():
             return one.host
+        case Feedback():
+            return one.key
         case _:
             return one.service
 
@@ -100,6 +102,19 @@ def test_a_model_is_told_when_it_is_built() -> None:
     assert model.terms[1].metric.description == "time that `nginx` on web-1 waited for a free CPU"
     assert model.terms[1].metric.resource == "cpu"
     assert read_output(write_output(model), "here").to_json() == model.to_json()
+
+
+def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:
+    said = Feedback("application", "shop", T0 + 75.0, "a", "usual", (Case("web-1", ("cpu",)),))
+    slow, again = run_of([0.2] * 5 + [2.0] * 2), run_of([2.0] * 3 + [0.2] * 40 + [2.0] * 3, 70.0)
+    task = new_task()
+    found = give(task, [*slow, said, *again, said])
+    anomaly, ended, told = (each for each in found if isinstance(each, Anomaly | Progress | FeedbackOutput))
+    assert isinstance(anomaly, Anomaly)
+    assert isinstance(ended, Progress)
+    assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "usual")
+    assert told == FeedbackOutput(said, "regression", live=True)
+    assert task.telemetry.duplicates == 1
 
 
 def test_an_anomaly_blames_host_and_resource_and_ends() -> None:
@@ -154,8 +169,8 @@ def test_what_was_recorded_earlier_is_not_live() -> None:
     ("wrong", "told"),
     [
         (b"junk", "expected a MessagePack map"),
-        (Mark("shop", T0), "expected a frame or a wish, got a mark"),
-        (Request("shop", T0, "r", 1.0), "expected a frame or a wish, got a request"),
+        (Mark("shop", T0), "expected a frame, a wish or feedback, got a mark"),
+        (Request("shop", T0, "r", 1.0), "expected a frame, a wish or feedback, got a request"),
         (
             Frame("host", "shop", "host", T0, 1, make_layout(["a"], ["a"], ["x"]), np.ones((1, 1))),
             "expected a frame of an application, got one of a host",

@@ -240,7 +240,7 @@ def test_a_clock_that_was_set_back_is_counted_on_after_a_restart(stopped: int) -
         ("h2", encode(frame("h1", 1, 1.0)), "expected the record's key 'h2', got 'h1'"),
         ("h2", encode(Mark("h1", 1.0)), "expected the record's key 'h2', got 'h1'"),
         ("", encode(frame("h1", 1, 1.0)), "expected the record's key '', got 'h1'"),
-        ("h1", encode(Request("h1", 1.0, "r", 1.0)), "expected a frame or a mark, got a request"),
+        ("h1", encode(Request("h1", 1.0, "r", 1.0)), "expected a frame, a mark or feedback, got a request"),
         ("h1", b"", "expected a MessagePack map"),
         ("h1", b"\xff" * 100, "expected a MessagePack map"),
     ],

@@ -659,6 +659,7 @@ def test_a_joined_incident_has_series_while_it_is_open_by_who_saw_it() -> None:
     assert incident_samples(page) == {
         "incidents_open": {(): 1},
         "incidents": {(): 1},
+        "incidents_dismissed": {(): 0},
         "incident_score": {
             ("cpu_user_ratio", "cpu", "nginx", "process"): 1.2,
             ("cpu_user_ratio", "gaussian", "nginx", "process"): 2.5,
@@ -672,6 +673,7 @@ def test_a_joined_incident_has_series_while_it_is_open_by_who_saw_it() -> None:
     assert incident_samples(page) == {
         "incidents_open": {(): 0},
         "incidents": {(): 1},
+        "incidents_dismissed": {(): 0},
         "incidents_closed": {("cpu,gaussian",): 1},
     }
     page.exporter.joined("host", "web-1", [joined(2), joined(3)], 2)
@@ -679,6 +681,17 @@ def test_a_joined_incident_has_series_while_it_is_open_by_who_saw_it() -> None:
     page.exporter.joined("host", "web-1", [], 0)
     assert incident_samples(page)["incidents"] == {(): 3}
     assert incident_samples(page)["incidents_closed"] == {("cpu,gaussian",): 1, ("gaussian",): 2}
+
+
+def test_what_people_called_false_is_counted() -> None:
+    page = Page()
+    page.exporter.joined("host", "web-1", [joined(1)], 1)
+    page.exporter.dismissed("host", "web-1")
+    page.exporter.joined("host", "web-1", [], 0)
+    assert incident_samples(page)["incidents_dismissed"] == {(): 1}
+    page.exporter.dismissed("host", "web-2")
+    page.exporter.parted(["web-1", "web-2"])
+    assert incident_samples(page) == {}
 
 
 def test_a_worker_that_takes_incidents_over_shows_them_and_counts_none() -> None:
@@ -705,7 +718,7 @@ def test_incidents_that_nobody_is_to_blame_for_are_shown_and_those_of_recorded_d
 def test_a_host_that_has_frames_has_a_count_of_incidents_from_the_beginning_on() -> None:
     page = Page()
     page.scored([("a", 0.5)])
-    assert incident_samples(page) == {"incidents_open": {(): 0}, "incidents": {(): 0}}
+    assert incident_samples(page) == {"incidents_open": {(): 0}, "incidents": {(): 0}, "incidents_dismissed": {(): 0}}
     page.exporter.joined("host", "web-1", [joined(1)], 1)
     assert incident_samples(page)["incidents"] == {(): 1}
 

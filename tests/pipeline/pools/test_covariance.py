@@ -17,8 +17,8 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.courses import JOINED_S, SILENT_S
 from laggard.pipeline.pools.covariance import MEMBER, CovarianceTask
-from laggard.pipeline.records import Frame, Mark, Request, encode
-from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
+from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
 
@@ -210,7 +210,7 @@ def test_what_is_no_frame_of_the_pool_is_refused() -> None:
     reasons = [letter.reason.partition(": ")[2] for letter in task.outputs if isinstance(letter, DeadLetter)]
     assert reasons == [
         "expected the record's key 'other', got 'workers'",
-        "expected a frame or a mark, got a request",
+        "expected a frame, a mark or feedback, got a request",
         "expected a frame of a pool, got one of a host",
     ]
     task.outputs.clear()
@@ -317,3 +317,18 @@ def test_an_operator_that_cannot_report_costs_that_alone() -> None:
     give(task, [told(0.0, {"a": -1.0})])
     task.finish()
     assert kinds(task.outputs) == ["letter"]
+
+
+def test_what_a_person_says_is_expected_ends_and_is_told_after_its_time() -> None:
+    task = new_task()
+    anomaly, _ = give(task, [*calm(0, 100), *busy(100, 130)])
+    said = Feedback("pool", "workers", T0 + 130.0, "a", "expected", (Case("b"),), T0 + 160.0)
+    task.process(Incoming(INPUT, task.position, "workers", encode(said), said.ts))
+    ended, told = task.outputs
+    assert isinstance(ended, Progress)
+    assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "expected")
+    assert told == FeedbackOutput(said, "covariance", live=True)
+    task.outputs.clear()
+    assert give(task, busy(130, 160)) == []
+    (again,) = give(task, busy(160, 170))
+    assert (type(again), again.ts) == (Anomaly, T0 + 160.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator, FormatChecker
 from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records import (
     UNNUMBERED,
+    Case,
+    Feedback,
     Frame,
     Layout,
     Mark,
@@ -25,17 +27,21 @@ from laggard.pipeline.records import (
     make_layout,
     name_of,
 )
+from laggard.pipeline.records.feedback import KEYS as KEYED_BY
+from laggard.pipeline.records.feedback import SAYS
 from laggard.pipeline.records.json_lines import SCOPES
 from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.outputs import (
     ANOMALY_CHANGES,
     BASES,
     CHANGES,
+    EXCUSES,
     KEY_NAMES,
     NOTICE_CHANGES,
     Anomaly,
     Blame,
     Evidence,
+    FeedbackOutput,
     Incident,
     Notice,
     Output,
@@ -146,13 +152,34 @@ st.register_type_strategy(
 )  # fmt: skip
 
 
-RECORDS = st.one_of(st.from_type(Frame), st.from_type(Mark), st.from_type(Request), st.from_type(Wish))
+CASES = st.builds(
+    Case, TEXTS, st.lists(NAMES, max_size=2).map(tuple), TEXTS, st.floats(0.0, allow_infinity=False) | st.just(math.nan)
+)
+
+
+@st.composite
+def feedback(draw: st.DrawFn) -> Feedback:
+    says = draw(st.sampled_from(SAYS))
+    return Feedback(
+        draw(st.sampled_from(KEYED_BY)), draw(KEYS), draw(TIMES), draw(NAMES), says,
+        tuple(draw(st.lists(CASES, max_size=3))), draw(TIMES) if says == "expected" else math.nan, draw(TEXTS),
+        draw(TEXTS), draw(SEQUENCES),
+    )  # fmt: skip
+
+
+st.register_type_strategy(Feedback, feedback())
+RECORDS = st.one_of(*map(st.from_type, (Frame, Mark, Request, Wish, Feedback)))
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
 """Any JSON, and more."""
+
+
+def unnumbered(said: Feedback) -> Feedback:
+    """As it is told: without its number."""
+    return replace(said, sequence=UNNUMBERED)
 
 
 # Outputs. NaN is written as null and comes back; so is what is infinite, which does not.
@@ -202,17 +229,19 @@ OUTPUTS: st.SearchStrategy[Output] = st.one_of(
     found(Anomaly),
     found(
         Progress, change=st.sampled_from(ANOMALY_CHANGES), number=COUNTS, opened_ts=TIMES, until_ts=TIMES,
-        silent_since_ts=UNTIL, accepted=st.booleans(),
+        silent_since_ts=UNTIL, accepted=st.booleans(), feedback=st.sampled_from(EXCUSES),
     ),
     found(Notice, change=st.sampled_from(NOTICE_CHANGES), opened_ts=TIMES, until_ts=TIMES, became=TEXTS),
     found(
         Incident, id=st.builds(incident_id, TEXTS), change=st.sampled_from(CHANGES), number=COUNTS, opened_ts=TIMES,
         until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS, accepted=st.booleans(),
+        feedback=st.sampled_from(EXCUSES),
         evidence=st.lists(
             st.builds(Evidence, IDS, TEXTS, TEXTS, TIMES, UNTIL, SCORES, st.booleans(), TEXTS, BLAMES),
             min_size=1, max_size=3,
         ).map(tuple),
     ),
+    st.builds(FeedbackOutput, feedback().map(unnumbered), TEXTS, st.booleans()),
     st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
     st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS, TEXTS),
 )  # fmt: skip
@@ -240,7 +269,7 @@ def parts() -> Callable[[Received], list[Any]]:
 
     def of(value: Any) -> Any:
         match value:
-            case Frame() | Layout() | Mark() | Request() | Wish():
+            case Frame() | Layout() | Mark() | Request() | Wish() | Feedback():
                 return [type(value).__name__, *(of(getattr(value, field.name)) for field in fields(value))]
             case np.ndarray():
                 return value.shape, value.dtype.str, value.tobytes()

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import (
+    Case,
     Decoder,
+    Feedback,
     Frame,
     Layout,
     Mark,
@@ -70,6 +72,7 @@ def test_what_goes_in_comes_out_bit_for_bit(record: Received, parts: Parts) -> N
 
 
 OPTIONAL = {"hosts", "host", "name", "critical_s", "spent", "threads", "path", "notes", "texts"}
+OPTIONAL |= {"cases", "until_ts", "incident", "note"}
 
 
 @given(record=RECORDS, data=st.data(), junk=JUNK)
@@ -242,6 +245,16 @@ SEGMENT = Segment(0, 0.2, 0.5, "BF", "fcntl")
         (Wish("shop", 1.0, ":x", "pin"), "metric"),
         (Wish("shop", 1.0, "web-1:", "pin"), "metric"),
         (Wish("shop", 1.0, "web-1:x", "drop"), "wish"),  # type: ignore[arg-type]
+        (Feedback("rack", "h", 1.0, "a", "usual"), "keyed_by"),  # type: ignore[arg-type]
+        (Feedback("host", "h", 1.0, "", "usual"), "id"),
+        (Feedback("host", "h", 1.0, "a", "odd"), "says"),  # type: ignore[arg-type]
+        (Feedback("host", "h", 1.0, "a", "usual", until_ts=2.0), "until_ts"),
+        (Feedback("host", "h", 1.0, "a", "expected"), "until_ts"),
+        (Feedback("host", "h", 1.0, "a", "usual", (Case(),) * 65), "cases"),
+        (Feedback("host", "h", 1.0, "a", "usual", ("backup",)), r"cases\[0\]"),  # type: ignore[arg-type]
+        (Feedback("host", "h", 1.0, "a", "usual", (Case(name="\0"),)), r"cases\[0\].name"),
+        (Feedback("host", "h", 1.0, "a", "usual", (Case(), Case(excess=-1.0))), r"cases\[1\].excess"),
+        (Feedback("host", "h", 1.0, "a", "usual", (Case(resources=("",)),)), r"cases\[0\].resources\[0\]"),
     ],
 )
 def test_a_wrong_mark_request_or_wish_is_not_written(record: Received, field: str) -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from laggard.pipeline.records import (
     UNNUMBERED,
+    Case,
+    Feedback,
     Frame,
     Mark,
     Received,
@@ -93,6 +95,10 @@ def test_a_frame_of_a_service_is_counted_inside_and_no_line() -> None:
             Wish("shop", 1.0, "web-1/nginx:cpu_wait_ratio", "ban", 3),
         ),
         (
+            '{"ts": 1, "pool": "workers", "feedback": "usual", "id": "5f0c", "cases": [{"name": "worker-1"}]}',
+            Feedback("pool", "workers", 1.0, "5f0c", "usual", (Case("worker-1"),)),
+        ),
+        (
             '{"ts": 1, "service": "wordpress", "request": "r1", "duration_s": 0.122}',
             Request("wordpress", 1.0, "r1", 0.122),
         ),
@@ -117,7 +123,8 @@ def test_a_frame_of_a_service_is_counted_inside_and_no_line() -> None:
             ),
         ),
     ],
-    ids=["a mark", "a wish", "a request", "a request with what it did", "a request with all that is known of it"],
+    ids=["a mark", "a wish", "feedback", "a request",
+         "a request with what it did", "a request with all that is known of it"],
 )  # fmt: skip
 def test_a_line_is(line: str, record: Received) -> None:
     assert read(line) == record
@@ -245,7 +252,7 @@ ZEROS = "0" * 400
         (b'{"ts": "\xff"}', "expected UTF-8, got invalid start byte at byte 8"),
         (
             '{"ts": 1}',
-            "fields 'host', 'application', 'pool', 'mark', 'request' and 'wish', got none of",
+            "fields 'host', 'application', 'pool', 'mark', 'request', 'wish' and 'feedback', got none of",
         ),
         ('{"ts": 1, "ts": 2}', "expected strict JSON, got the name 'ts' twice in one object"),
         (FRAME + '"rows": {"a": {"x": 1, "x": 1}}}', "got the name 'x' twice in one object"),

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.records import RecordError
+from laggard.pipeline.records import Case, Feedback, RecordError
 from laggard.pipeline.records.outputs import (
     Anomaly,
     Blame,
     DeadLetterOutput,
     Evidence,
+    FeedbackOutput,
     Incident,
     Notice,
     Output,
@@ -131,13 +132,13 @@ EVIDENCE_JSON = {
 
 PROGRESS = Progress(
     **{each.name: getattr(ANOMALY, each.name) for each in fields(ANOMALY)} | {"keyed_by": "application", "key": "shop"},
-    change="ended", number=2, opened_ts=1.6e9, until_ts=1.65e9, silent_since_ts=1.66e9, accepted=True,
+    change="ended", number=2, opened_ts=1.6e9, until_ts=1.65e9, silent_since_ts=1.66e9, accepted=True, feedback="usual",
 )  # fmt: skip
 PROGRESS_JSON = {
     **{name: value for name, value in ANOMALY_JSON.items() if name != "host"},
     "kind": "progress", "application": "shop",
     "change": "ended", "number": 2, "opened_ts": 1.6e9, "until_ts": 1.65e9, "silent_since_ts": 1.66e9,
-    "accepted": True,
+    "accepted": True, "feedback": "usual",
 }  # fmt: skip
 NOTICE = Notice(
     **{each.name: getattr(ANOMALY, each.name) for each in fields(ANOMALY)},
@@ -149,19 +150,31 @@ NOTICE_JSON = ANOMALY_JSON | {
 INCIDENT = Incident(
     incident_id(ANOMALY.id), 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING,
     "Over.", 3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c", silent_since_ts=1.66e9,
-    accepted=True,
+    accepted=True, feedback="usual",
 )  # fmt: skip
 INCIDENT_JSON = {
     "kind": "incident", "ts": 1.7e9, "id": "628b5d20-5080-5bad-9364-b2f2ad779b8a", "number": 3, "change": "closed",
     "opened_ts": 1.6e9, "until_ts": 1.65e9, "operator": "gaussian", "host": "web-1", "score": 2.5, "blame": BLAME_JSON,
     "ranking": ROWS, "sentence": "Over.", "model_age_s": 3600.0, "young": False, "live": True,
     "evidence": [EVIDENCE_JSON], "left_out": 1, "merged_into": "1c", "silent_since_ts": 1.66e9,
-    "accepted": True,
+    "accepted": True, "feedback": "usual",
 }  # fmt: skip
 ANSWER = RankingOutput(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING, "`hog` waits.")
 ANSWER_JSON = {
     "kind": "ranking", "ts": 1.7e9 + 2.0, "host": "web-1", "mark": "checkout hangs", "frame_ts": 1.7e9, "score": 2.5,
     "model_age_s": 3600.0, "young": False, "sentence": "`hog` waits.", "rows": ROWS,
+}  # fmt: skip
+SAID = FeedbackOutput(
+    Feedback(
+        "host", "web-1", 1.7e9, "5f0c", "expected", (Case("backup", ("disk",), "io_write_bytes_per_s", 8e7),), 1.8e9,
+        INCIDENT.id, "a load test",
+    ),
+    "gaussian", live=True,
+)  # fmt: skip
+SAID_JSON = {
+    "kind": "feedback", "operator": "gaussian", "host": "web-1", "ts": 1.7e9, "id": "5f0c", "says": "expected",
+    "cases": [{"name": "backup", "resources": ["disk"], "feature": "io_write_bytes_per_s", "excess": 8e7}],
+    "until_ts": 1.8e9, "incident": INCIDENT.id, "note": "a load test", "live": True,
 }  # fmt: skip
 SCORE = ScoreOutput(1.7e9, "covariance", "pool", "workers", math.nan)
 
@@ -173,6 +186,7 @@ PINNED: list[tuple[Output, dict[str, Any]]] = [
     (replace(ANOMALY, onset_ts=math.nan), ANOMALY_JSON | {"onset_ts": None}),
     (replace(PROGRESS, blame=None, silent_since_ts=math.nan), PROGRESS_JSON | {"blame": None, "silent_since_ts": None}),
     (INCIDENT, INCIDENT_JSON),
+    (SAID, SAID_JSON),
     (ANSWER, ANSWER_JSON),
     (SCORE, {"kind": "score", "ts": 1.7e9, "operator": "covariance", "pool": "workers", "score": None}),
     (
@@ -216,8 +230,8 @@ def test_any_text_gives_an_output_or_one_error(text: str | bytes) -> None:
     ("whole", "unsaid"),
     [
         (ANOMALY_JSON, {"scope": "", "blame": None, "onset_ts": None}),
-        (INCIDENT_JSON, {"silent_since_ts": None, "accepted": False}),
-        (PROGRESS_JSON, {"silent_since_ts": None, "onset_ts": None, "accepted": False}),
+        (INCIDENT_JSON, {"silent_since_ts": None, "accepted": False, "feedback": ""}),
+        (PROGRESS_JSON, {"silent_since_ts": None, "onset_ts": None, "accepted": False, "feedback": ""}),
         (ANSWER_JSON | {"rows": [ROWS[0] | {"basis": "itself", "waits": False}]}, {"sentence": ""}),
     ],
     ids=[

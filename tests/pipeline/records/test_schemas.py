@@ -19,7 +19,17 @@ from laggard.pipeline.records.schemas import SCHEMAS
 from tests.pipeline.records.conftest import OUTPUTS, VALIDATORS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.pipeline.records.test_models import MODEL, MODEL_JSON, MODELS, PREDICTION, PREDICTION_JSON, PREDICTIONS
-from tests.pipeline.records.test_outputs import ANOMALY, ANSWER, DEAD_LETTERS, INCIDENT, NOTICE, PINNED, PROGRESS, SCORE
+from tests.pipeline.records.test_outputs import (
+    ANOMALY,
+    ANSWER,
+    DEAD_LETTERS,
+    INCIDENT,
+    NOTICE,
+    PINNED,
+    PROGRESS,
+    SAID,
+    SCORE,
+)
 from tests.pipeline.records.test_pools import POOL, POOL_JSON, POOLS
 from tests.pipeline.records.test_requests import OUTLYING_JSON, OUTLYING_REQUEST, outlying
 
@@ -93,11 +103,14 @@ OPTIONAL = {
     ("ranking", "sentence"), ("anomaly", "scope"), ("anomaly", "blame"),
     ("progress", "silent_since_ts"), ("incident", "silent_since_ts"),
     ("anomaly", "onset_ts"), ("progress", "onset_ts"), ("progress", "accepted"), ("incident", "accepted"),
+    ("progress", "feedback"), ("incident", "feedback"),
 }  # fmt: skip
 """What an older laggard did not write."""
 
 
-@pytest.mark.parametrize("output", [ANOMALY, PROGRESS, NOTICE, INCIDENT, ANSWER, SCORE], ids=lambda output: output.kind)
+@pytest.mark.parametrize(
+    "output", [ANOMALY, PROGRESS, NOTICE, INCIDENT, SAID, ANSWER, SCORE], ids=lambda output: output.kind
+)
 @pytest.mark.parametrize("wrong", ["absent", {"a": "map"}])
 def test_a_field_that_is_absent_or_something_else_is_no_record(output: Output, wrong: object) -> None:
     for place in places(output.to_json()):

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.records import (
+    Case,
     Decoder,
+    Feedback,
     Frame,
     Mark,
     Received,
@@ -66,6 +68,10 @@ RECORDS: dict[str, Received] = {
         ("clocks of hosts differ",),
     ),
     "wish": Wish("shop", 1_700_000_009.0, "web-1/nginx:cpu_wait_ratio", "pin", 4),
+    "feedback": Feedback(
+        "host", "web-1", 1_700_000_011.0, "5f0c", "expected",
+        (Case("backup", ("disk",), "io_write_bytes_per_s", 8e7), Case("käse")), 1_700_003_600.0, "628b", "Lasttest", 5,
+    ),
 }  # fmt: skip
 
 
@@ -118,7 +124,9 @@ def test_a_newer_major_version_names_both_and_what_to_do(name: str) -> None:
 
 
 def test_a_kind_that_a_newer_minor_version_adds_is_named_as_that() -> None:
-    with pytest.raises(RecordError, match=r"'kind': expected 'frame', 'mark', 'request' or 'wish', got 'trace' of "):
+    with pytest.raises(
+        RecordError, match=r"'kind': expected 'frame', 'mark', 'request', 'wish' or 'feedback', got 'trace' of "
+    ):
         Decoder().decode(newer("mark", [VERSION[0], VERSION[1] + 1], kind="trace"), "here")
     with pytest.raises(RecordError, match=r"got 'trace'$"):
         Decoder().decode(newer("mark", list(VERSION), kind="trace"), "here")

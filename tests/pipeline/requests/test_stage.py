@@ -18,8 +18,8 @@ from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.courses import JOINED_S
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
+from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
 from laggard.pipeline.requests.requests import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
@@ -191,6 +191,20 @@ def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
     assert ended[0].until_ts < T0 + 300.0
 
 
+def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:
+    task = new_task()
+    give(task, calm(0, 100))
+    (anomaly,) = [each for each in give(task, troubled(100, 130)) if isinstance(each, Anomaly)]
+    said = Feedback("service", "shop", T0 + 130.0, "a", "usual", (Case("lock x.lock"),))
+    task.process(Incoming(INPUT, task.position, "shop", encode(said), said.ts))
+    ended, told = task.outputs
+    assert isinstance(ended, Progress)
+    assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "usual")
+    assert told == FeedbackOutput(said, "requests", live=True)
+    task.outputs.clear()
+    assert set(kinds(give(task, troubled(130, 200)))) == {"RequestOutput"}
+
+
 def test_what_was_recorded_earlier_is_not_live_nor_is_a_tick_with_something_of_it() -> None:
     task = new_task()
     found = give(task, [*calm(0, 100), *troubled(100, 120)], (REPLAY_HEADER, b""))
@@ -274,8 +288,8 @@ def test_what_is_no_request_of_the_service_is_refused() -> None:
     reasons = [letter.reason.partition(": ")[2] for letter in task.outputs if isinstance(letter, DeadLetter)]
     assert reasons[:3] == [
         "expected the record's key 'other', got 'shop'",
-        "expected a request, got a frame",
-        "expected a request, got a mark",
+        "expected a request or feedback, got a frame",
+        "expected a request or feedback, got a mark",
     ]
     assert reasons[3].startswith("expected a MessagePack map")
 

@@ -8,6 +8,7 @@ import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
 import { Doing } from "./doing.js";
+import { Said } from "./feedback.js";
 import { phases } from "./phases.js";
 import { timeline, whole } from "./timeline.js";
 import { state, whose, worst } from "./words.js";
@@ -49,6 +50,7 @@ export default class One {
     this.page = page;
     this.copying = new Copying(page);
     this.doing = new Doing(page);
+    this.said = new Said(page);
   }
 
   async load(signal, news) {
@@ -57,6 +59,7 @@ export default class One {
     if (other || news.size) {
       // By its whole id, where that is known: it is found sooner.
       const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
+      await this.said.load(account.incident.id, signal);
       if (other) {
         this.leave();
         this.#reading = new AbortController();
@@ -176,7 +179,7 @@ export default class One {
         </p>
         ${this.copying.render()}
       </section>
-      ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.said.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
   }

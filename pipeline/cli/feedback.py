@@ -1,0 +1,206 @@
+"""`laggard feedback`: what people say of incidents: that they are none, or expected; and what was said."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.groups import ShowGroup
+from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.times import UNTIL_FORMS, parse_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.text import Text
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.incidents.past import PastFeedback
+    from laggard.pipeline.records.feedback import Feedback, Says
+    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.settings import Settings
+
+
+@click.group(
+    cls=ShowGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
+    options_metavar="",
+    subcommand_metavar="[COMMAND] [OPTIONS]",
+)
+def feedback() -> None:
+    """List what people said of incidents. `usual` says that one is none, `expected` that it is expected for a while.
+
+    What is usual is not reported again up to 1.5 times as large, what is expected not before its time. Either holds for
+    30 days at most, and can be withdrawn. `laggard feedback show --help` has the options of the list.
+    """
+
+
+@feedback.command(short_help="What was said in the last 30 days, the newest first.")
+@with_settings
+@click.option("--host", help="Only of this host, application, pool or service.  [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
+    """List what people said in the last 30 days, and whether it holds.
+
+    --json prints records of the kind `feedback`, whose fields deploy/anomalies.md explains, with `holds`.
+    """
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
+    from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
+    from laggard.pipeline.incidents.tolerance import KEPT_S  # noqa: PLC0415
+    from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
+
+    now = time.time()
+    with existing_bus(settings) as bus:
+        found = past_feedback(bus, topics_of(settings), now - KEPT_S, key=host)
+    if as_json:
+        for each in found:
+            click.echo(json.dumps(plain_feedback(each.said) | {"holds": each.holds(now)}))
+    else:
+        _write(_lines(settings, found, now))
+
+
+@feedback.command(short_help="An incident is none: do not report it again.")
+@with_settings
+@click.argument("incident")
+@click.option("--note", default="", help="Why, for people.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> None:
+    """Say that INCIDENT (its id, or the beginning of that) is none: what it blames is usual.
+
+    If it is open it is closed. It is reported again only if it is more than 1.5 times as large. The metric
+    `laggard_incidents_dismissed_total` counts it.
+    """
+    _say_of(settings, incident, "usual", math.nan, note, as_json=as_json)
+
+
+@feedback.command(short_help="Something is expected: do not report it before a time.")
+@with_settings
+@click.argument("incident", default="")
+@click.option("--until", required=True, metavar="TIME", help=f"Until when: {UNTIL_FORMS}.")
+@click.option("--host", help="Without INCIDENT, the host.  [default: this one]")
+@click.option("--name", "names", multiple=True, help="Without INCIDENT, only this program; may be repeated.")
+@click.option("--note", default="", help="Why, for people.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+def expected(
+    settings: Settings,
+    *,
+    incident: str,
+    until: str,
+    host: str | None,
+    names: Sequence[str],
+    note: str,
+    as_json: bool,
+) -> None:
+    """Say that INCIDENT is expected until a time, or without it whatever happens on a host, as in a load test."""
+    now = time.time()
+    try:
+        until_ts = parse_until(until, now)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--until") from None
+    if incident:
+        if host is not None or names:
+            raise click.UsageError("INCIDENT and --host or --name exclude each other")
+        _say_of(settings, incident, "expected", until_ts, note, as_json=as_json)
+        return
+    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
+    from laggard.pipeline.incidents.tolerance import of_names  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        said = of_names("host", host or settings.text("host"), names, now, until_ts=until_ts, note=note)
+        _publish(settings, bus, said, as_json=as_json)
+
+
+@feedback.command(short_help="Take back what was said.")
+@with_settings
+@click.argument("identity", metavar="ID")
+@click.option("--note", default="", help="Why, for people.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
+    """Take back what was said under ID, which `laggard feedback` lists, or the beginning of that."""
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
+    from laggard.pipeline.incidents.tolerance import KEPT_S, withdrawal  # noqa: PLC0415
+
+    now = time.time()
+    with existing_bus(settings) as bus:
+        found = [
+            each.said
+            for each in past_feedback(bus, topics_of(settings), now - KEPT_S)
+            if each.said.id.startswith(identity.lower()) and math.isnan(each.withdrawn_ts)
+        ]
+        if len(found) != 1:
+            count = f"{len(found)} of" if found else "nothing of"
+            listing = to_type(settings, "feedback")
+            raise CommandError(
+                f"{count} what was said has an id that begins with {identity}; `{listing}` lists it", NO_DATA
+            )
+        _publish(settings, bus, withdrawal(found[0], now, note), as_json=as_json)
+
+
+def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note: str, *, as_json: bool) -> None:
+    from laggard.pipeline.cli.incidents import not_one  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
+    from laggard.pipeline.incidents.tolerance import of_incident  # noqa: PLC0415
+
+    with existing_bus(settings) as bus:
+        found: Sequence[Incident] = past_incidents(
+            bus, topics_of(settings), -math.inf, identity=identity.lower()
+        ).incidents
+        if len(found) != 1:
+            raise CommandError(not_one(settings, identity, found), NO_DATA)
+        said = of_incident(found[0], says, time.time(), until_ts=until_ts, note=note)
+        _publish(settings, bus, said, as_json=as_json)
+
+
+def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> None:
+    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
+    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.telling import feedback_sentence  # noqa: PLC0415
+    from laggard.pipeline.records import RecordError, encode  # noqa: PLC0415
+    from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
+    from laggard.pipeline.topics import TOPIC_OF  # noqa: PLC0415
+
+    try:
+        value = encode(said)
+    except RecordError as error:
+        raise CommandError(str(error), USAGE) from None
+    bus.append([Outgoing(topics_of(settings).name(TOPIC_OF[said.keyed_by]), said.key, value, said.ts)])
+    if as_json:
+        click.echo(json.dumps(plain_feedback(said)))
+        return
+    click.echo(f"On {said.key}: {feedback_sentence(said)}")
+    following = f"`{to_type(settings, 'feedback')}` lists it"
+    if said.says != "withdrawn":
+        following += f"; `{to_type(settings, 'feedback', 'withdraw', said.id[:SHORT_ID])}` takes it back"
+    click.echo(f"Next: {following}")
+
+
+def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Iterator[Text]:
+    from rich.text import Text  # noqa: PLC0415
+
+    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.telling import feedback_sentence  # noqa: PLC0415
+
+    for each in found:
+        state = "holds" if each.holds(now) else "is over" if math.isnan(each.withdrawn_ts) else "withdrawn"
+        told = f"{each.said.id[:SHORT_ID]}  {moment(each.said.ts)}  {printable(each.said.key)}  {state:9}  "
+        yield Text(told + feedback_sentence(each.said), "" if state == "holds" else "dim")
+    if not found:
+        listing = to_type(settings, "incidents")
+        yield Text(f"Nobody has said anything. `{listing}` lists what it may be said of.")
+
+
+def _write(lines: Iterator[Text]) -> None:
+    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
+
+    write(lines, console_of(sys.stdout))

@@ -1,0 +1,137 @@
+"""What people say of anomalies, and which anomalies are not told for it.
+
+What is said to be usual excuses later anomalies of the same name, in the same resources, up to `MARGIN` times as large.
+What is expected excuses those of the names that it tells, however large, until its time. Either holds for `KEPT_S` at
+most, and until it is withdrawn.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from laggard.pipeline.records.feedback import Case, Feedback, checked_feedback, plain_feedback
+from laggard.pipeline.records.ids import derived_id
+from laggard.pipeline.records.limits import MAX_CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.incidents.courses import Course, Told
+    from laggard.pipeline.records.feedback import Says
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
+
+KEPT_S: Final = 30 * 86_400.0
+"""As long as the topic keeps what tells of it. By then what comes again is in the record of the operator."""
+
+MOST: Final = 64
+"""The most that is remembered of a key; the oldest gives way."""
+
+MARGIN: Final = 1.5
+
+
+class Tolerance(NamedTuple):
+    """What was said of one key.
+
+    Attributes:
+        said: what holds or has held, the oldest first.
+
+    """
+
+    said: tuple[Feedback, ...] = ()
+
+    def after(self, feedback: Feedback) -> Tolerance:
+        """Return it after one more; the same object if that changes nothing."""
+        known = next((each for each in self.said if each.id == feedback.id), None)
+        if feedback.says == "withdrawn":
+            return self if known is None else Tolerance(tuple(each for each in self.said if each is not known))
+        if known is not None:
+            return self
+        held = (each for each in self.said if holds(each, feedback.ts))
+        return Tolerance((*held, feedback)[-MOST:])
+
+    def excused(self, blame: Blame | None, ts: float) -> Excuse:
+        """Return what was said of an anomaly that blames this at a time; empty if nothing."""
+        found = {each.says for each in self.said if holds(each, ts) and excuses(each, blame)}
+        return "usual" if "usual" in found else "expected" if found else ""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return it as plain data, under a name of its own; nothing if nothing was said."""
+        return {"said": [plain_feedback(each) for each in self.said]} if self.said else {}
+
+
+def restored(state: dict[str, Any]) -> Tolerance:
+    """Read a `snapshot` in the state of a key. Raises `ValueError` naming what does not fit."""
+    return Tolerance(tuple(checked_feedback(each, "said") for each in state.get("said", ())))
+
+
+def holds(feedback: Feedback, ts: float) -> bool:
+    """Return whether what was said holds at a time, seconds since the Unix epoch."""
+    return ts < holds_until(feedback)
+
+
+def holds_until(feedback: Feedback) -> float:
+    """Return until when what was said holds, seconds since the Unix epoch."""
+    until_ts = feedback.ts + KEPT_S
+    return until_ts if math.isnan(feedback.until_ts) else min(feedback.until_ts, until_ts)
+
+
+def excuses(feedback: Feedback, blame: Blame | None) -> bool:
+    """Return whether it speaks of an anomaly that blames this."""
+    return not feedback.cases or (blame is not None and any(_covers(each, blame) for each in feedback.cases))
+
+
+def of_incident(incident: Incident, says: Says, ts: float, *, until_ts: float = math.nan, note: str = "") -> Feedback:
+    """Return feedback on an incident: on all that its evidence blames."""
+    identity = derived_id("feedback", incident.id, says, ts)
+    cases = cases_of(incident.evidence)[:MAX_CASES]
+    return Feedback(incident.keyed_by, incident.key, ts, identity, says, cases, until_ts, incident.id, note)
+
+
+def of_names(
+    keyed_by: KeyedBy, key: str, names: Sequence[str], ts: float, *, until_ts: float, note: str = ""
+) -> Feedback:
+    """Return the feedback that anomalies of these rows, or of all if none is given, are expected until a time."""
+    identity = derived_id("feedback", keyed_by, key, *names, ts)
+    return Feedback(keyed_by, key, ts, identity, "expected", tuple(map(Case, names)), until_ts, "", note)
+
+
+def withdrawal(said: Feedback, ts: float, note: str = "") -> Feedback:
+    """Return what takes feedback back."""
+    return Feedback(said.keyed_by, said.key, ts, said.id, "withdrawn", note=note)
+
+
+def end_excused(courses: Sequence[Course], tolerance: Tolerance, ts: float) -> tuple[tuple[Course, ...], list[Told]]:
+    """Return the anomalies that are not excused at a time, and what is to be told of the others."""
+    excuses_of = [(each, tolerance.excused(each.blame, ts)) for each in courses]
+    left = tuple(each for each, excuse in excuses_of if not excuse)
+    return left, [each.ended(feedback=excuse) for each, excuse in excuses_of if excuse]
+
+
+def cases_of(evidence: Sequence[Evidence]) -> tuple[Case, ...]:
+    """Return what the evidence of an incident blames, each name and counter once, with the largest excess."""
+    found: dict[tuple[str, tuple[str, ...], str], Case] = {}
+    for each in evidence:
+        if (blame := each.blame) is None:
+            continue
+        which = blame.name, blame.resources, blame.feature
+        excess = _excess(blame)
+        known = found.get(which)
+        if known is None or math.isnan(known.excess) or excess > known.excess:
+            found[which] = Case(*which, excess)
+    return tuple(found.values())
+
+
+def _covers(case: Case, blame: Blame) -> bool:
+    if case.name and case.name != blame.name:
+        return False
+    if case.feature == blame.feature and case.feature:
+        return not _excess(blame) > MARGIN * case.excess
+    if case.resources and blame.resources:
+        return set(blame.resources) <= set(case.resources)
+    return not case.feature and not case.resources
+
+
+def _excess(blame: Blame) -> float:
+    return abs(blame.value - blame.usual)

@@ -1,0 +1,133 @@
+"""What people say of incidents: that they are none, or expected; and what was said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.incidents.past import PastFeedback, past_feedback
+from laggard.pipeline.incidents.telling import feedback_sentence
+from laggard.pipeline.incidents.tolerance import KEPT_S, holds_until, of_incident, of_names, withdrawal
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
+from laggard.pipeline.records import RecordError, encode
+from laggard.pipeline.records.feedback import Says  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.records.frame import KeyedBy  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.records.limits import MAX_CASES, MAX_KEY, MAX_NAME, MAX_NOTE
+from laggard.pipeline.topics import TOPIC_OF
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.records.feedback import Feedback
+
+
+class OneFeedback(Answer, frozen=True):
+    """What a person said."""
+
+    id: str
+    ts: Seconds
+    keyed_by: KeyedBy
+    key: str
+    says: Says
+    sentence: str
+    until: Annotated[float, msgspec.Meta(description="until when it holds, seconds since the Unix epoch")]
+    incident: Annotated[str, msgspec.Meta(description="the id of the incident that it is about; empty if none")]
+    note: str
+    holds: Annotated[bool, msgspec.Meta(description="whether it holds now")]
+
+
+class AllFeedback(Answer, frozen=True):
+    """What people said, the newest first."""
+
+    feedback: list[OneFeedback]
+
+
+class FeedbackQuestion(Question, frozen=True):
+    """Of which host, application, pool or service; of which incident."""
+
+    key: Text = ""
+    incident: Text = ""
+
+
+class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is said: of an incident; of a host and names on it; or that what was said before holds no more."""
+
+    says: Says
+    incident: Annotated[
+        str, msgspec.Meta(max_length=MAX_NAME, description="the id of the incident that is usual or expected")
+    ] = ""
+    host: Annotated[
+        str, msgspec.Meta(max_length=MAX_KEY, description="without an incident, where something is expected")
+    ] = ""
+    names: Annotated[list[str], msgspec.Meta(max_length=MAX_CASES, description="programs; all if none is given")] = []
+    until: Annotated[Time | None, msgspec.Meta(description="until when it is expected")] = None
+    id: Annotated[str, msgspec.Meta(max_length=MAX_NAME, description="of what is withdrawn")] = ""
+    note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE)] = ""
+
+
+def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:
+    """List what people said."""
+    now = reading.clock()
+    found = past_feedback(reading.bus, reading.topics, now - KEPT_S, key=question.key or None)
+    wanted = [each for each in found if each.said.incident == question.incident or not question.incident]
+    return AllFeedback([_one(each, now) for each in wanted])
+
+
+def say(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
+    """Take what a person says."""
+    now = reading.clock()
+    said = _said(reading, new, now)
+    try:
+        value = encode(said)
+    except RecordError as error:
+        raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None
+    reading.allowance.take()
+    reading.bus.append([Outgoing(reading.topics.name(TOPIC_OF[said.keyed_by]), said.key, value, said.ts)])
+    return _one(PastFeedback(said, math.nan), now)
+
+
+def _said(reading: Reading, new: NewFeedback, now: float) -> Feedback:
+    if new.says == "withdrawn":
+        found = past_feedback(reading.bus, reading.topics, now - KEPT_S)
+        said = next((each.said for each in found if each.said.id == new.id), None)
+        if said is None and new.incident and new.id:  # no operator has taken it yet
+            said = replace(of_incident(reading.incident(new.incident), "usual", now), id=new.id)
+        if said is None:
+            raise RequestError(404, f"nothing was said under the id {new.id[:100]!a}", "an id that /feedback lists")
+        return withdrawal(said, now, new.note)
+    if new.says == "expected" and (new.until is None or new.until <= now):
+        raise RequestError(400, f"field 'until' is {new.until!r}", f"a time after {now!r}, which is now")
+    until_ts = math.nan if new.until is None else new.until
+    if new.incident:
+        return of_incident(reading.incident(new.incident), new.says, now, until_ts=until_ts, note=new.note)
+    if new.says == "usual":
+        raise RequestError(400, "field 'incident' is empty", "the id of the incident that is usual")
+    return of_names("host", reading.choose_host(new.host), new.names, now, until_ts=until_ts, note=new.note)
+
+
+def _one(each: PastFeedback, now: float) -> OneFeedback:
+    said = each.said
+    return OneFeedback(
+        id=said.id,
+        ts=said.ts,
+        keyed_by=said.keyed_by,
+        key=said.key,
+        says=said.says,
+        sentence=feedback_sentence(said),
+        until=holds_until(said),
+        incident=said.incident,
+        note=said.note,
+        holds=said.says != "withdrawn" and each.holds(now),
+    )
+
+
+ENDPOINTS: Final = (
+    Endpoint("/feedback", "What people said of incidents, the newest first.", AllFeedback, feedback, FeedbackQuestion),
+    Endpoint(
+        "/feedback", "Say that an incident is none, or is expected.", OneFeedback, say, body=NewFeedback, status=201
+    ),
+)

@@ -1,0 +1,138 @@
+"""What people say of anomalies: that they are usual, or expected for a while."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+from laggard.pipeline.records import checks
+from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
+from laggard.pipeline.records.limits import MAX_CASES, MAX_NAME, MAX_NOTE, MAX_RESOURCES
+from laggard.pipeline.records.strict_json import json_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Says = Literal["usual", "expected", "withdrawn"]
+"""That it is no anomaly; that it is expected until a time; that what was said before holds no more."""
+
+SAYS: Final[tuple[Says, ...]] = get_args(Says)
+KEYS: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
+
+
+class Case(NamedTuple):
+    """What a person speaks of. An empty field means all.
+
+    Attributes:
+        name: the row's name.
+        resources: what it takes: `cpu`, `disk`, `memory`, `network`.
+        feature: the counter that told so.
+        excess: the distance of its value from the baseline, in its base unit; NaN for any.
+
+    """
+
+    name: str = ""
+    resources: tuple[str, ...] = ()
+    feature: str = ""
+    excess: float = math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that is written."""
+        return self._asdict() | {"resources": list(self.resources), "excess": json_number(self.excess)}
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a person says of anomalies of one key. It is on the topic of the key's frames, in one order with them.
+
+    Attributes:
+        keyed_by: what `key` names.
+        key: the host, application, pool or service.
+        ts: when it was said, seconds since the Unix epoch.
+        id: names it; that of an earlier one withdraws this.
+        says: see `Says`.
+        cases: what it is about; all anomalies of the key if there is none.
+        until_ts: until when it is expected; NaN unless it is.
+        incident: the id of the incident that it is about; empty if there is none.
+        note: why, for people.
+        sequence: see `Frame`.
+
+    """
+
+    keyed_by: KeyedBy
+    key: str
+    ts: float
+    id: str
+    says: Says
+    cases: tuple[Case, ...] = ()
+    until_ts: float = math.nan
+    incident: str = ""
+    note: str = ""
+    sequence: int = UNNUMBERED
+
+
+def checked_feedback(fields: Mapping[str, Any], place: str) -> Feedback:
+    """Return feedback of its fields; a case is an object, or a `Case`.
+
+    Raises:
+        RecordError: a field is of the wrong type, or beyond a limit.
+
+    """
+    keyed_by: Any = fields.get("keyed_by")
+    if keyed_by not in KEYS:
+        raise RecordError(place, "keyed_by", " or ".join(map(repr, KEYS)), shown(keyed_by))
+    says: Any = fields.get("says")
+    if says not in SAYS:
+        raise RecordError(place, "says", " or ".join(map(repr, SAYS)), shown(says))
+    cases = checks.items(fields.get("cases", ()), "cases", place, MAX_CASES)
+    expected = says == "expected"
+    until: Any = fields.get("until_ts")
+    is_given = until is not None and until == until  # noqa: PLR0124 - NaN is none
+    if is_given != expected:
+        raise RecordError(place, "until_ts", "a time for what is expected, and none for others", shown(until))
+    return Feedback(
+        keyed_by=keyed_by,
+        key=checks.key(fields.get("key"), "key", place),
+        ts=checks.ts(fields.get("ts"), "ts", place),
+        id=checks.text(fields.get("id"), "id", place, MAX_NAME, shortest=1),
+        says=says,
+        cases=tuple(_case(each, f"cases[{number}]", place) for number, each in enumerate(cases)),
+        until_ts=checks.ts(until, "until_ts", place) if expected else math.nan,
+        incident=checks.text(fields.get("incident", ""), "incident", place, MAX_NAME),
+        note=checks.text(fields.get("note", ""), "note", place, MAX_NOTE),
+        sequence=checks.sequence(fields.get("sequence"), "sequence", place),
+    )
+
+
+def plain_feedback(feedback: Feedback) -> dict[str, Any]:
+    """Return the fields as plain data that `checked_feedback` reads; NaN is None."""
+    return {
+        "keyed_by": feedback.keyed_by,
+        "key": feedback.key,
+        "ts": feedback.ts,
+        "id": feedback.id,
+        "says": feedback.says,
+        "cases": [each.to_json() for each in feedback.cases],
+        "until_ts": json_number(feedback.until_ts),
+        "incident": feedback.incident,
+        "note": feedback.note,
+        "sequence": feedback.sequence,
+    }
+
+
+def _case(found: Any, field: str, place: str) -> Case:
+    if isinstance(found, Case):
+        found = found._asdict()
+    if not isinstance(found, dict) or found.keys() - set(Case._fields):
+        raise RecordError(place, field, f"an object with the fields {', '.join(Case._fields)}", shown(found))
+    resources = checks.items(found.get("resources", ()), f"{field}.resources", place, MAX_RESOURCES)
+    excess: Any = found.get("excess")
+    known = excess is not None and excess == excess  # noqa: PLR0124 - NaN is none
+    return Case(
+        name=checks.text(found.get("name", ""), f"{field}.name", place, MAX_NAME),
+        resources=checks.texts(resources, f"{field}.resources", place, MAX_NAME, shortest=1),
+        feature=checks.text(found.get("feature", ""), f"{field}.feature", place, MAX_NAME),
+        excess=checks.amount(excess, f"{field}.excess", place) if known else math.nan,
+    )
