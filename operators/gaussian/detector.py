@@ -731,9 +731,9 @@ class Scores:
 
     def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
         """Of each row, whether its most unusual feature, whatever they weigh, is one that tells how long it waits."""
-        told = np.array([feature in self.waits for feature in self.layout.features], bool)
-        if not (blame.size and told.any()):
+        if not blame.size:
             return np.zeros(len(blame), bool)
+        told = np.array([feature in self.waits for feature in self.layout.features], bool)
         plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
         most = plain.argmax(axis=1)
         waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & told[most]

@@ -65,7 +65,7 @@ def ended_sentence(
 def feedback_sentence(said: Feedback) -> str:
     """Say what a person said."""
     about = ", ".join(dict.fromkeys(f"`{printable(each.name)}`" for each in said.cases if each.name))
-    what = about or "All of it"
+    what = about or "Everything"
     match said.says:
         case "withdrawn":
             told = f"What was said under {printable(said.id)} was withdrawn."

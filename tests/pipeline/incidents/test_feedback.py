@@ -183,7 +183,7 @@ def test_it_is_said_and_listed_by_the_api(bus: Path) -> None:
         assert usual["until"] == NOW + KEPT_S
         new = {"says": "expected", "host": "web-1", "until": NOW + 60.0}
         expected = page.client.post("/api/v1/feedback", json=new).json()
-        assert expected["sentence"].startswith("All of it is expected until ")
+        assert expected["sentence"].startswith("Everything is expected until ")
         worked(bus)
         assert sorted(get(page, "/feedback")["feedback"], key=lambda each: -each["until"]) == [usual, expected]
         assert get(page, "/feedback", incident=which["report"].id)["feedback"] == [usual]
