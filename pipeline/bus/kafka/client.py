@@ -28,11 +28,13 @@ class Membership(NamedTuple):
 
     Attributes:
         generation: another one after each rebalance that the member took part in.
+        member: the id that the group gave it; another one if it was taken out of the group meanwhile.
         token: what the client itself needs.
 
     """
 
     generation: Hashable
+    member: str
     token: object
 
 

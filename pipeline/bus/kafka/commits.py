@@ -45,6 +45,7 @@ class Commits:
 
     Attributes:
         identity: the transactional id; it is the first word of the text beside each offset that is committed.
+        session: how often the transactional id was taken. Another member's claim fences one session, not the next.
 
     """
 
@@ -54,6 +55,8 @@ class Commits:
         self._client = client
         self._admin = admin
         self._group = group
+        self.session = 0
+        self._texts: dict[Partition, str] = {}  # beside the last offset that was committed here
         self._open: Transactions | None = None
         self._unresolved: tuple[str, frozenset[Partition]] | None = None
 
@@ -73,7 +76,10 @@ class Commits:
         self.take()
         committed = self._admin.offsets(self._group, partitions).committed
         self._unresolved = None
-        return any(offset.metadata == text for offset in committed.values())
+        found = any(offset.metadata == text for offset in committed.values())
+        if found:
+            self._texts |= dict.fromkeys(partitions, text)
+        return found
 
     def run(self, records: Sequence[Raw], offsets: Mapping[Partition, int], membership: Membership) -> None:
         """Commit all of it in one transaction; when it returns, it is.
@@ -110,6 +116,11 @@ class Commits:
             if transactions.broken:
                 self._drop()
             raise
+        self._texts |= dict.fromkeys(offsets, text)
+
+    def is_last(self, partition: Partition, offset: Offset) -> bool:
+        """Whether this is what was committed here last, so that nobody else has committed since."""
+        return offset.metadata == self._texts.get(partition)
 
     def fence(self, identity: str) -> None:
         """Take another member's transactional id from it, for good: what it has open is aborted."""
@@ -119,6 +130,7 @@ class Commits:
         """Hold the transactional id: whoever had it before is fenced, what was open under it is ended."""
         if self._open is None:
             self._open = self._client.transactions(self.identity)
+            self.session += 1
         return self._open
 
     def _drop(self) -> None:

@@ -111,11 +111,13 @@ class KafkaPythonMember:
         return [at for partition in partitions if (at := TopicPartition(*partition)) in assigned]
 
     def membership(self) -> Membership | None:
-        """The membership now."""
+        """The membership now. Until the end of a rebalance was noticed, not all that it took may have been told."""
+        if self._consumer.is_joining:
+            return None
         metadata = self._consumer.group_metadata()
         if metadata.state is not MemberState.STABLE or metadata.generation_id < 0 or not metadata.member_id:
             return None
-        return Membership((metadata.generation_id, metadata.member_id), metadata)
+        return Membership((metadata.generation_id, metadata.member_id), metadata.member_id, metadata)
 
     def close(self) -> None:
         """Leave the group."""

@@ -59,6 +59,11 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
 
     _joining: Any = None
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether joining has begun, and no poll has seen its end."""
+        return self._joining is not None
+
     def subscribe_knowing(self, topics: Sequence[str], listener: News, timeout_s: float) -> None:
         """Subscribe, and know the topics' partitions before joining.
 

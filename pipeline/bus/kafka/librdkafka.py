@@ -257,4 +257,5 @@ def _membership(metadata: bytes) -> Membership | None:
     if not metadata.startswith(_MAGIC):
         raise AssertionError(f"expected a membership that begins with {_MAGIC!r}, got {metadata!r}")
     generation = int.from_bytes(metadata[len(_MAGIC) : len(_MAGIC) + 4], "little", signed=True)
-    return None if generation < 0 else Membership((generation, metadata), metadata)
+    _, member, *_ = metadata[len(_MAGIC) + 4 :].split(b"\0")
+    return None if generation < 0 else Membership((generation, metadata), member.decode(), metadata)

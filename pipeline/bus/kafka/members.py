@@ -41,6 +41,12 @@ class KafkaSubscription(Subscription):
 
     A partition that is new is *claimed* before anything is read from it or committed to it: see `claims`. A commit that
     comes while the group rebalances waits for the end of that, and is made when its partitions are still this member's.
+
+    What this member believes to own may have been claimed by another one without a word: clients have been seen that
+    were taken out of their group, joined anew, and told of no loss. The claim of the other one has fenced this member's
+    transactional id, but only until this one takes the id anew. So a claim is good for one session of the id, and for
+    one member id. In any other a commit first looks whether the last offset of its partitions is still this member's
+    own; if not they are lost.
     """
 
     def __init__(self, bus: KafkaBus, group: str, topics: Sequence[str]) -> None:
@@ -61,6 +67,7 @@ class KafkaSubscription(Subscription):
         self._paused: set[Partition] = set()
         self._wanted: dict[Partition, int] = {}  # where to read on in those that are not claimed yet
         self._offsets: dict[Partition, int] = {}  # committed by this member, or found when it claimed
+        self._sure: dict[Partition, tuple[int, str]] = {}  # by session and member: nobody else has claimed it
         self._revoked: set[Partition] = set()  # not told yet
         self._assigned: set[Partition] = set()
         self._held: list[Incoming] = []  # came together with news
@@ -143,6 +150,7 @@ class KafkaSubscription(Subscription):
             self._paused.discard(partition)
             self._wanted.pop(partition, None)
             self._offsets.pop(partition, None)
+            self._sure.pop(partition, None)
         self._unclaimed = self._unclaimed - revoked | assigned
         self._held = [record for record in self._held if record.partition in self._mine - assigned]
         return Polled(revoked=revoked, assigned=assigned)
@@ -217,12 +225,14 @@ class KafkaSubscription(Subscription):
         offsets = settled_offsets(self._bus.admin, self._commits, self._group, partitions)
         if not offsets:
             return
+        session = self._commits.session
         try:
             self._commits.run((), offsets, membership)
         except (Outdated, Displaced):
             return  # the next poll tells what changed
         self._heard_at = time.monotonic()
         self._offsets |= offsets
+        self._sure |= dict.fromkeys(offsets, (session, membership.member))
         self._unclaimed -= offsets.keys()
         for partition, offset in offsets.items():
             self._member.seek(partition, self._wanted.pop(partition, offset))
@@ -264,6 +274,10 @@ class KafkaSubscription(Subscription):
                 self._check_patience(deadline)
                 self._advance(membership, touched, deadline)
                 continue
+            if doubtful := self._doubtful(touched, membership):
+                self._check_patience(deadline)
+                self._assure(doubtful, membership)
+                continue
             offsets = {partition: self._offsets[partition] for partition in touched} | dict(commit.offsets)
             try:
                 self._commits.run(records, offsets, membership)
@@ -300,6 +314,28 @@ class KafkaSubscription(Subscription):
             raise Fenced(
                 f"{location(self._options)}: group {self._group}: another member has taken {named(lost)} over", lost
             )
+
+    def _doubtful(self, touched: set[Partition], membership: Membership) -> set[Partition]:
+        """Those that another member may have claimed since this one did."""
+        self._commits.take()
+        return {each for each in touched if self._sure.get(each) != (self._commits.session, membership.member)}
+
+    def _assure(self, doubtful: set[Partition], membership: Membership) -> None:
+        """Find out whether another member has claimed these; such are lost, and given by the group anew."""
+        found = self._bus.admin.offsets(self._group, doubtful, stable=True)
+        lost = set()
+        for partition in doubtful - set(found.unstable):
+            offset = found.committed.get(partition)
+            if offset is not None and self._commits.is_last(partition, offset):
+                self._sure[partition] = self._commits.session, membership.member
+            else:
+                lost.add(partition)
+        if found.unstable:
+            time.sleep(_STEP_S)
+        if lost:
+            self._member.pause(lost)
+            self._note(Polled(revoked=frozenset(lost)))
+            self._assigned |= lost
 
     def _check_patience(self, deadline: float) -> None:
         if time.monotonic() > deadline:

@@ -236,6 +236,48 @@ def test_a_member_that_was_thrown_out_commits_nothing_and_joins_again(
     member.close()
 
 
+def test_a_member_that_was_thrown_out_while_it_joins_notices_what_another_one_has_committed(
+    options: KafkaOptions, attach: Callable[[], KafkaBus]
+) -> None:
+    """kafka-python tells of no loss where joining is refused, and what it had is its own again when it has joined.
+
+    So it is where the group's coordinator was away for longer than the session, and another member has come and gone.
+    """
+    options = replace(options, session_timeout_s=30.0)
+    prepare(options, input=2, results=1)
+    topic, results, bus = f"{options.prefix}input", f"{options.prefix}results", attach()
+    group = f"{options.prefix}group"
+    with KafkaBus(options) as mine:
+        member = mine.subscribe(group, [topic])
+        partition, _ = sorted(await_assignment(member))
+        member.commit(Commit({partition: 0}))
+        admin = KafkaAdminClient(bootstrap_servers=list(options.bootstrap))
+        (known,) = admin.describe_groups([group])[group]["members"]
+        admin.remove_group_members(group, [MemberToRemove(member_id=known["member_id"])])
+        admin.close()
+        with closing(bus.subscribe(group, [topic])) as other:
+            await_assignment(other)
+            other.commit(Commit({partition: 1}, [Outgoing(results, "a", b"out", NOW)]))
+        client = member._member  # type: ignore[attr-defined]
+        if options.client == "kafka-python":
+            client._consumer._coordinator.request_rejoin()
+        # What happens to a member that claims another partition.
+        member._commits._drop()  # type: ignore[attr-defined]
+        deadline = time.monotonic() + SETTLED_S
+        while (membership := client.membership()) is None or membership.member == known["member_id"]:
+            assert time.monotonic() < deadline
+            member._note(client.poll(0.1, 1))  # type: ignore[attr-defined]
+        with pytest.raises(Fenced):
+            member.commit(Commit({partition: 1}, [Outgoing(results, "a", b"twice", NOW)]))
+        polled = member.poll(1.0)
+        assert partition in polled.revoked
+        assert partition in polled.assigned or partition in await_assignment(member)
+        assert member.committed(partition) == 1
+        member.commit(Commit({partition: 2}, [Outgoing(results, "a", b"next", NOW)]))
+        member.close()
+    assert values(everything(bus, results)) == [b"out", b"next"]
+
+
 @contextmanager
 def victim(options: KafkaOptions, group: str, topic: str, results: str) -> Iterator[subprocess.Popen[str]]:
     """A member in a process of its own with a transaction open."""
