@@ -94,7 +94,7 @@ class Wired(Stage):
 _WEIGHTS: Mapping[str, float] = {
     "page_faults_minor_per_s": 0.5,
     "page_faults_major_per_s": 0.5,
-    "memory_virtual_bytes": 0.5,
+    "memory_virtual_bytes": 0.1,
     "memory_shared_bytes": 0.5,
     "cpu_system_ratio": 0.33,
     "cpu_wait_ratio": 0.1,

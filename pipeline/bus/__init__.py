@@ -179,6 +179,10 @@ class Subscription(ABC):
 
         """
 
+    def position(self, partition: Partition) -> int | None:  # noqa: ARG002 - elsewhere there are records only
+        """Where it reads on, behind what is no record; None where that is not known, or is the last record's end."""
+        return None
+
     @property
     def joined(self) -> bool:
         """Whether the group has told this member what is its own, be it nothing: so far it has been asked only."""

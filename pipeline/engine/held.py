@@ -69,7 +69,7 @@ class Held:
 
     Attributes:
         task: what processes its records, with the state.
-        committed: up to where they are committed.
+        committed: up to where they are committed; behind the task's position if no record follows it.
         waiting: those beyond that, in order.
         gaps: where offsets were missing, until `Lookout` has looked what they were.
 
@@ -83,7 +83,7 @@ class Held:
     @property
     def pending(self) -> bool:
         """Whether something was processed and is not committed."""
-        return self.task.position != self.committed
+        return self.task.position > self.committed
 
     def process(self, record: Incoming, now: float) -> None:
         """Take the next record, polled `now`."""
@@ -107,4 +107,4 @@ class Held:
             return None
         outputs = tuple(outgoing(output, topics) for output in task.outputs)
         task.outputs.clear()
-        return Part(task.position, outputs, tuple(snapshots))
+        return Part(max(task.position, self.committed), outputs, tuple(snapshots))

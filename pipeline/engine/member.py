@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 RECOVERING_S: Final = 0.05
 """How long a poll waits for records while a recovery may come to its end."""
 
+IDLE_S: Final = 1.0
+"""So long after its last commit a member that reads nothing commits that nothing is there."""
+
 SAID_AFTER: Final = 5
 """So many attempts to begin a recovery may fail before it is said: some do while a group hands partitions over."""
 
@@ -157,6 +160,8 @@ class Member:
         if self._due():
             self._prepare()
             self._try_commit(subscription)
+        if not busy and self._clock() >= self._committed_at + IDLE_S:
+            self._pass_over(subscription)
         return busy
 
     def _patience_s(self, timeout_s: float) -> float:
@@ -244,6 +249,16 @@ class Member:
         if self._clock() >= self._committed_at + self._pace.commit_s:
             return self._pending()
         return sum(len(held.waiting) for held in self._held.values()) >= self._pace.commit_records
+
+    def _pass_over(self, subscription: Subscription) -> None:
+        """Commit that nothing but markers of transactions follows, so that who watches the group's lag sees none."""
+        ends = {partition: subscription.position(partition) for partition in self._held}
+        self._parts = {
+            partition: Part(end, (), ())
+            for partition, end in ends.items()
+            if end is not None and end > max(self._held[partition].task.position, self._held[partition].committed)
+        }
+        self._try_commit(subscription)
 
     def _prepare(self) -> None:
         """Put what waits into one commit."""

@@ -55,6 +55,9 @@ class Member(Protocol):
         Asked after `membership`, it tells of every loss before the generation that was given.
         """
 
+    def position(self, partition: Partition) -> int | None:
+        """Where it goes on after what `poll` has returned, behind markers of transactions; None if not known."""
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset, or at the oldest record where it is gone. Only for partitions of its own."""
 

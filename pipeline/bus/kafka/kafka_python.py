@@ -92,6 +92,11 @@ class KafkaPythonMember:
         """What rebalances gave and took."""
         return Polled(*self._news.take())
 
+    def position(self, partition: Partition) -> int | None:
+        """Where it goes on."""
+        here = self._here([partition])
+        return self._consumer.position_now(here[0]) if here else None
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset."""
         for at in self._here([partition]):

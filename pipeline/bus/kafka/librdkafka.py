@@ -75,6 +75,7 @@ class LibrdkafkaMember:
             "session.timeout.ms": milliseconds(options.session_timeout_s),
             "heartbeat.interval.ms": milliseconds(options.session_timeout_s / 6),
             "max.poll.interval.ms": milliseconds(MAX_POLL_S),
+            "enable.partition.eof": True,
         }
         if options.instance:
             own["group.instance.id"] = options.instance
@@ -86,6 +87,7 @@ class LibrdkafkaMember:
         self._paused: set[Partition] = set()
         self._faults: deque[BusError] = deque()  # to be raised by the next polls
         self._passed: dict[Partition, int] = {}  # after damage, where it goes on
+        self._ends: dict[Partition, int] = {}  # of partitions that were read to their end
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -170,6 +172,8 @@ class LibrdkafkaMember:
                 # It is a batch of records; librdkafka names the first of it, whichever it was to read.
                 offset = max(offset_of(message), self._passed.get(partition, 0))
                 self._pass_over(DamagedRecord(partition, offset, error.str()))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._ends[partition_of(message)] = offset_of(message)
         elif error.fatal() or not passing(error):
             self._faults.append(self._told(KafkaException(error)))
 
@@ -188,8 +192,15 @@ class LibrdkafkaMember:
     def _forget(self, partition: Partition) -> None:
         """What was damaged in this partition is not of interest any more."""
         self._passed.pop(partition, None)
+        self._ends.pop(partition, None)
         kept = [each for each in self._faults if not (isinstance(each, DamagedRecord) and each.partition == partition)]
         self._faults = deque(kept)
+
+    def position(self, partition: Partition) -> int | None:
+        """Where it goes on: librdkafka tells where it has found the end, behind all that is there."""
+        if any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
+            return None  # it is to be told first
+        return self._ends.get(partition)
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset."""

@@ -171,6 +171,13 @@ class KafkaSubscription(Subscription):
                 "members that do not answer, or are of another version"
             )
 
+    def position(self, partition: Partition) -> int | None:
+        """Where it reads on."""
+        if partition not in self._mine - self._unclaimed - self._revoked - self._paused:
+            return None
+        waits = any(record.partition == partition for record in self._held)
+        return None if waits else self._member.position(partition)
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from this offset."""
         self._check_assigned("seek in", partition)

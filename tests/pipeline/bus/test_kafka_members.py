@@ -278,6 +278,28 @@ def test_a_member_that_was_thrown_out_while_it_joins_notices_what_another_one_ha
     assert values(everything(bus, results)) == [b"out", b"next"]
 
 
+def test_a_member_knows_where_nothing_but_markers_of_transactions_follows(
+    options: KafkaOptions, attach: Callable[[], KafkaBus]
+) -> None:
+    prepare(options, input=1)
+    topic, bus = f"{options.prefix}input", attach()
+    (partition,) = bus.partitions(topic)
+    with closing(bus.subscribe(f"{options.prefix}group", [topic])) as member:
+        await_assignment(member)
+        member.commit(Commit({}, [Outgoing(topic, "a", b"one", NOW)]))
+        assert [record.offset for record in take(member, 1)] == [0]
+        deadline = time.monotonic() + SETTLED_S
+        while member.position(partition) != 2:
+            assert time.monotonic() < deadline, member.position(partition)
+            assert not member.poll(0.1).records
+        assert bus.bounds(partition)[1] == 2, "the record, and the marker"
+        member.commit(Commit({partition: 2}))
+        bus.append([Outgoing(topic, "a", b"two", NOW)])
+        assert [record.value for record in take(member, 1)] == [b"two"]
+        member.pause(partition)
+        assert member.position(partition) is None
+
+
 @contextmanager
 def victim(options: KafkaOptions, group: str, topic: str, results: str) -> Iterator[subprocess.Popen[str]]:
     """A member in a process of its own with a transaction open."""
