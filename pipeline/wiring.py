@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
@@ -56,6 +56,7 @@ class Wired(Stage):
         others: whether it takes frames of any other scope, too, but laggard's own.
         false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
         shares: of the scopes, in relation to each other; 1 if not given.
+        leads: see `Stage`.
 
     """
 
@@ -72,6 +73,7 @@ class Wired(Stage):
     others: bool = False
     false_alarms_per_day: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
+    leads: bool = True
 
     def takes(self, scope: str) -> bool:
         """Return whether the operator takes the frames of a scope."""
@@ -147,7 +149,8 @@ _STOCKS = ("_bytes", "threads", "descriptors", "sockets", "children")
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """The operators on frames that the settings ask for, in that order."""
-    return tuple(_WIRES[name](settings) for name in settings.words("operators") if name in _WIRES)
+    found = [_WIRES[name](settings) for name in settings.words("operators") if name in _WIRES]
+    return tuple(replace(each, leads=not place) for place, each in enumerate(found))
 
 
 def asked(settings: Settings) -> Wired:

@@ -68,6 +68,7 @@ class Regressing(Stage):
     name = REGRESSION
     topic = APPLICATIONS
     writes = (MODELS, ANOMALIES)
+    leads = True
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RegressionTask:
         """Make a task for a partition, without any state."""

@@ -69,9 +69,10 @@ class Held:
 
     Attributes:
         task: what processes its records, with the state.
-        committed: up to where they are committed; behind the task's position if no record follows it.
+        committed: up to where they are committed.
         waiting: those beyond that, in order.
         gaps: where offsets were missing, until `Lookout` has looked what they were.
+        passed: up to where it was committed that no record follows; 0 if it was not.
 
     """
 
@@ -79,11 +80,12 @@ class Held:
     committed: int
     waiting: list[Waiting] = field(default_factory=list)
     gaps: deque[Gap] = field(default_factory=lambda: deque(maxlen=_MOST_GAPS))
+    passed: int = 0
 
     @property
     def pending(self) -> bool:
         """Whether something was processed and is not committed."""
-        return self.task.position > self.committed
+        return self.task.position != self.committed
 
     def process(self, record: Incoming, now: float) -> None:
         """Take the next record, polled `now`."""
@@ -91,6 +93,7 @@ class Held:
         if record.offset > position:
             self.gaps.append(Gap(position, record.offset))
         elif record.offset < position:
+            self.passed = 0
             # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
             _logger.warning(
                 "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
@@ -107,4 +110,4 @@ class Held:
             return None
         outputs = tuple(outgoing(output, topics) for output in task.outputs)
         task.outputs.clear()
-        return Part(max(task.position, self.committed), outputs, tuple(snapshots))
+        return Part(max(task.position, self.passed), outputs, tuple(snapshots))

@@ -256,7 +256,7 @@ class Member:
         self._parts = {
             partition: Part(end, (), ())
             for partition, end in ends.items()
-            if end is not None and end > max(self._held[partition].task.position, self._held[partition].committed)
+            if end is not None and end > max(self._held[partition].task.position, self._held[partition].passed)
         }
         self._try_commit(subscription)
 
@@ -288,7 +288,8 @@ class Member:
 
     def _count(self, held: Held, part: Part, took_s: float) -> None:
         wall = self._wall_clock()
-        held.committed = part.offset
+        held.committed = min(part.offset, held.task.position)
+        held.passed = max(part.offset, held.passed)
         telemetry = held.task.telemetry
         telemetry.commits += 1
         telemetry.outputs += len(part.outputs)

@@ -41,6 +41,7 @@ class Rekeying(Stage):
 
     topic = COUNTERS
     remembers = False
+    leads = False
     state_version = 1
     migrations: Mapping[int, Migration] = {}
 

@@ -91,6 +91,8 @@ class Stage(ABC):
             is rebuilt from the input.
         writes: where its results go, beside the dead letters.
         remembers: whether what it makes of a record depends on earlier ones; else it has no states, and no snapshots.
+        leads: whether it is the one of those that read its topic that tells what is the same for all of them: records
+            that nobody can use, and feedback.
 
     """
 
@@ -102,6 +104,7 @@ class Stage(ABC):
     migrations: Mapping[int, Migration]
     writes: ClassVar[tuple[Topic, ...]] = (ANOMALIES,)
     remembers: ClassVar[bool] = True
+    leads: bool
 
     @property
     def generation(self) -> int:
@@ -175,7 +178,12 @@ class StageTask(ABC):
         """Pass over a record that the bus could not read."""
         self.position = offset + 1
         self._counts.records += 1
-        self._refuse(Incoming(self.partition, offset, "", b"", 0.0), reason)
+        self._refuse_for_all(Incoming(self.partition, offset, "", b"", 0.0), reason)
+
+    def _refuse_for_all(self, record: Incoming, reason: str) -> None:
+        """Refuse what nobody who reads this topic can use: one of them tells it."""
+        if self.stage.leads:
+            self._refuse(record, reason)
 
     def _refuse(self, record: Incoming, reason: str) -> None:
         self._counts.dead_letters += 1
@@ -245,7 +253,7 @@ class RecordTask(StageTask):
         try:
             received = self._decoder.decode(record.value, self._place(record))
         except RecordError as error:
-            self._refuse(record, str(error))
+            self._refuse_for_all(record, str(error))
             return not recorded_earlier(record)
         self.receive(record, received)
         return isinstance(received, Frame) and not recorded_earlier(record)

@@ -35,7 +35,6 @@ from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, 
 from laggard.pipeline.incidents.tolerance import end_excused
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, anomaly_id
-from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,7 +109,9 @@ class Task(RecordTask):
                 self._feedback(record, received)
             case _:
                 kind = type(received).__name__.lower()
-                self._refuse(record, f"{self._place(record)}: expected a frame, a mark or feedback, got a {kind}")
+                self._refuse_for_all(
+                    record, f"{self._place(record)}: expected a frame, a mark or feedback, got a {kind}"
+                )
         self.states.look_after_silent(self.position)
         self._end_gone()
 
@@ -170,7 +171,7 @@ class Task(RecordTask):
     def _has_key(self, record: Incoming, key: str) -> bool:
         if record.key and key == record.key:
             return True
-        self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
+        self._refuse_for_all(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
         return False
 
     def _tell_namesakes(self, key: str) -> None:
@@ -491,7 +492,7 @@ class Task(RecordTask):
         self.states.heard(record.key, record.offset)
         for scope, stream in keyed.streams.items():
             self._excuse(feedback.key, scope, stream, tolerance)
-        if self.wired.answers_marks or self.wired.topic is not COUNTERS:  # once for each topic
+        if self.wired.leads:
             self.outputs.append(FeedbackOutput(feedback, self.wired.name, self._is_live(record)))
 
     def _excuse(self, key: str, scope: str, stream: Stream, tolerance: Tolerance) -> None:

@@ -41,6 +41,7 @@ class Joining(Stage):
 
     name = INCIDENTS
     topic = ANOMALIES
+    leads = True
     state_version = Joiner.state_version
     migrations: Mapping[int, Migration] = {}
 

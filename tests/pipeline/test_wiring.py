@@ -97,6 +97,13 @@ def test_the_machines_of_the_host_are_those_of_the_operator() -> None:
     assert made["cpu"]() is not made["cpu"]()
 
 
+def test_one_operator_of_a_topic_leads() -> None:
+    found = stages(settings_of("operators=saturation,gaussian,cpu,covariance", "pools.members=x=y"))
+    leading = [each.name for each in found if each.leads]
+    assert leading == ["saturation", "covariance", "incidents"]
+    assert len({each.topic for each in found}) == len(leading)
+
+
 def test_high_use_answers_a_mark_only_where_it_comes_first() -> None:
     def answering(operators: str) -> list[str]:
         found = wire(settings_of(f"operators={operators}"))

@@ -101,4 +101,4 @@ def quiet() -> None:
     """
     logger = logging.getLogger("kafka")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)

@@ -164,6 +164,8 @@ class LibrdkafkaMember:
             if any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
                 return
             if error is None:
+                if self._ends:
+                    self._ends.pop(partition, None)
                 try:
                     records.append(incoming_of(message, partition))
                 except DamagedRecord as damaged:

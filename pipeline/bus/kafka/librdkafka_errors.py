@@ -90,5 +90,5 @@ def _quiet() -> logging.Logger:
     """Keeps the client's warnings off a user's terminal; whoever sets the level of the logger beforehand gets them."""
     logger = logging.getLogger("confluent_kafka")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)
     return logger

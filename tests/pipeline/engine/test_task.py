@@ -15,7 +15,7 @@ from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.producers.trace.own import own_frame
-from tests.pipeline.engine.conftest import UNLEARNABLE, UNSCORABLE, Drift, at, frame, new_task, record
+from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -257,6 +257,14 @@ def test_what_cannot_be_used_is_a_dead_letter(key: str, value: bytes, reason: st
     assert one.position == 8
     assert one.telemetry.dead_letters == 1
     assert len(one.states) == 0
+
+
+@pytest.mark.parametrize("value", [b"", encode(frame("h2", 1, 1.0)), encode(Request("h1", 1.0, "r", 1.0))])
+def test_of_several_operators_one_tells_what_none_can_use(value: bytes) -> None:
+    other = task.Task(replace(WIRED, leads=False), INPUT)
+    other.process(replace(record(frame("h1", 1, 1.0), 7), value=value))
+    other.damaged_record(8, "damaged")
+    assert (other.outputs, other.position) == ([], 9)
 
 
 @pytest.mark.parametrize("value", [UNSCORABLE, UNLEARNABLE])
